@@ -1,0 +1,71 @@
+"""RunReport: everything one run says about itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+REPORT_VERSION = 1
+
+
+class Latency(BaseModel):
+    """Percentiles in microseconds, sampled per batch."""
+
+    p50: float
+    p95: float
+    p99: float
+    p999: float
+    max: float
+
+
+class Sample(BaseModel):
+    """One measured pass over the workload.
+
+    `kind`: `verified` = the pass whose outputs went to the spec's sink; `peak` = a repetition at peak rate with the
+    digest sink; `open_loop` = at the spec's rate, latencies counted from the intended arrival time.
+    """
+
+    kind: Literal["verified", "peak", "open_loop"]
+    repetition: int
+    events: int
+    outputs: int
+    digest: str = Field(description="`<rows>:<16 hex>` over the canonical output rows, see digest.py.")
+    in_order: bool = Field(description="Whether outputs were delivered in (seq, sub) order.")
+    seconds: float = Field(description="Time the engine was active; decoding and writing files excluded.")
+    events_per_s: float
+    processing: Latency = Field(description="From the start of a batch's processing to its delivery.")
+    end_to_end: Latency | None = Field(None, description="From the intended arrival to delivery; open-loop only.")
+    breakdown: dict[str, float] = Field(description="Seconds summed over threads: useful, sync, lock, remote, other.")
+    cpu_seconds: float
+    dropped_invalid: int = 0
+    rejected: int = 0
+
+
+class RunReport(BaseModel):
+    """What `streaming-core run` writes as report.json, last and atomically: no report, no run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version: int = REPORT_VERSION
+    spec: dict
+    spec_digest: str
+    cell: str
+    app: str
+    code_digest: str
+    build: str = Field(description="Version-control revision of the engine, `unknown` outside a checkout.")
+    workload: dict = Field(description="address, content_digest, events, seed, params of the input.")
+    is_bound: bool
+    samples: list[Sample]
+    state_digest: str = Field(description="`<rows>:<16 hex>` over all final tables and keyed states.")
+    compile_seconds: float
+    peak_memory_bytes: int
+    energy_joules: float | None = None
+    topology: dict
+    binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
+    host: dict = Field(description="Name, load average before and after, versions.")
+
+    @property
+    def verified(self) -> Sample:
+        """The pass whose outputs are compared with the oracle."""
+        return self.samples[0]

@@ -1,0 +1,239 @@
+"""RunSpec: one cell, that is one application executed in one way. RegressionSpec: the matrix of a DAG run.
+
+Every option of every surface (CLI flag, DAG form field, warehouse column) carries the name of a field here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from streaming_core.errors import BadInput
+
+MAX_THREADS = 1024
+ParamValue = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Executor:
+    """What one executor offers: the kind of application it runs and, per axis, its strategies (first = default)."""
+
+    name: str
+    runs: tuple[str, ...]
+    axes: dict[str, tuple[str, ...]]
+
+
+# The registry. A strategy is listed once it runs; adding one touches its own file in the runtime and this table.
+EXECUTORS: dict[str, Executor] = {
+    executor.name: executor
+    for executor in (
+        Executor(
+            "transactional",
+            runs=("transaction",),
+            axes={"scheme": ("tstream", "serial", "no_lock"), "pool": ("shared_nothing",)},
+        ),
+        Executor(
+            "pooled",
+            runs=("dataflow",),
+            axes={"heuristic": ("ct",), "queue": ("hybrid",), "reorder": ("non_blocking",)},
+        ),
+    )
+}
+
+# Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
+BOUNDS = frozenset({"no_lock"})
+
+AXES = ("scheme", "pool", "heuristic", "queue", "reorder")
+
+
+def canonical_json(value: object) -> str:
+    """One spelling per value: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest_of(value: object) -> str:
+    """First 16 hex digits of SHA-256 over the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+
+
+class RunSpec(BaseModel):
+    """One way of executing one application. Axes an executor does not have stay None."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    app: str = Field(description="Application id, as `streaming-core apps` lists it.")
+    params: dict[str, ParamValue] = Field(default_factory=dict, description="Parameters that differ from the defaults.")
+    executor: str = Field(description="Who runs which stage on which batch.")
+    threads: int = Field(1, ge=1, le=MAX_THREADS, description="OS threads that work, source and sink included.")
+    scheme: str | None = Field(None, description="Transactional scheme.")
+    pool: str | None = Field(None, description="Who may evaluate an operation chain.")
+    stealing: bool = Field(False, description="Work stealing between threads of a shared chain pool.")
+    punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
+    batch: int = Field(256, ge=1, le=65_536, description="Events in a batch.")
+    heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
+    queue: str | None = Field(None, description="Worklist of partitioned operators.")
+    reorder: str | None = Field(None, description="Reorder buffer behind parallel operators.")
+    order: Literal["total"] = Field("total", description="Order in which outputs are delivered.")
+    rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
+    pin: bool = Field(False, description="Bind thread i to core i.")
+    idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
+    sink: Literal["parquet", "digest", "count"] = Field("digest", description="Where the outputs go.")
+    repetitions: int = Field(0, ge=0, le=100, description="Measured passes at peak rate after the first pass.")
+
+    @model_validator(mode="after")
+    def _axes_fit_executor(self) -> RunSpec:
+        executor = EXECUTORS.get(self.executor)
+        if executor is None:
+            raise ValueError(f"unknown executor {self.executor!r}; known: {', '.join(EXECUTORS)}")
+        for axis in AXES:
+            value = getattr(self, axis)
+            allowed = executor.axes.get(axis)
+            if allowed is None:
+                if value is not None:
+                    raise ValueError(f"executor {self.executor} has no {axis}")
+            elif value is None:
+                object.__setattr__(self, axis, allowed[0])
+            elif value not in allowed:
+                raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        if self.stealing:
+            raise ValueError("stealing needs a shared pool")
+        return self
+
+    @classmethod
+    def parse(cls, data: dict | str | bytes) -> RunSpec:
+        """A RunSpec from a dict or JSON text.
+
+        Raises:
+            BadInput: one line that names the field and what it may be.
+        """
+        try:
+            return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
+        except ValidationError as error:
+            raise BadInput(one_line(error)) from None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether this way of executing is a reference bound (reported `not_comparable`)."""
+        return self.scheme in BOUNDS
+
+    @property
+    def spec_digest(self) -> str:
+        """Digest of this spec's canonical JSON: known before anything runs."""
+        return digest_of(self.model_dump(mode="json"))
+
+    @property
+    def strategy(self) -> str:
+        """The axis that names this way of executing within its executor (scheme or heuristic)."""
+        return self.scheme or self.heuristic or "-"
+
+    @property
+    def cell(self) -> str:
+        """Name of this cell inside a run: letters, digits, `.`, `_` and `-` only; unique by the digest's tail."""
+        return f"{self.app}.{self.executor}.{self.strategy}.t{self.threads}.{self.spec_digest[:8]}"
+
+
+class RegressionSpec(BaseModel):
+    """The matrix of one regression run; the DAG form is made from this model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    applications: list[str] = Field(
+        default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
+    )
+    executors: list[str] = Field(default=list(EXECUTORS), min_length=1, description="Executors to run them on.")
+    schemes: list[str] = Field(
+        default=list(EXECUTORS["transactional"].axes["scheme"]),
+        description="Transactional schemes; no_lock is a bound, not a result.",
+    )
+    threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
+    events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
+    seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
+    repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
+    rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
+    params: dict[str, dict[str, ParamValue]] = Field(
+        default_factory=dict, description="Per application, parameters that differ from the defaults."
+    )
+
+    @field_validator("threads")
+    @classmethod
+    def _threads_in_range(cls, threads: list[int]) -> list[int]:
+        for count in threads:
+            if not 1 <= count <= MAX_THREADS:
+                raise ValueError(f"threads must lie in 1..{MAX_THREADS}, got {count}")
+        return sorted(set(threads))
+
+    @field_validator("executors")
+    @classmethod
+    def _executors_known(cls, executors: list[str]) -> list[str]:
+        for name in executors:
+            if name not in EXECUTORS:
+                raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
+        return executors
+
+    @field_validator("schemes")
+    @classmethod
+    def _schemes_known(cls, schemes: list[str]) -> list[str]:
+        known = EXECUTORS["transactional"].axes["scheme"]
+        for name in schemes:
+            if name not in known:
+                raise ValueError(f"unknown scheme {name!r}; known: {', '.join(known)}")
+        return schemes
+
+    @classmethod
+    def parse(cls, data: dict | str | bytes) -> RegressionSpec:
+        """A RegressionSpec from a dict or JSON text; raises BadInput with one line."""
+        try:
+            return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
+        except ValidationError as error:
+            raise BadInput(one_line(error)) from None
+
+    def cells(self, kinds: dict[str, str]) -> list[RunSpec]:
+        """Every cell of the matrix, in a fixed order.
+
+        Args:
+            kinds: application id -> kind (`transaction`, `dataflow`, ...), as the application registry gives it.
+
+        Raises:
+            BadInput: an application is unknown, or nothing of the request can run it.
+        """
+        cells: list[RunSpec] = []
+        for app in self.applications:
+            if app not in kinds:
+                raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
+            able = [name for name in self.executors if kinds[app] in EXECUTORS[name].runs]
+            if not able:
+                fitting = [e.name for e in EXECUTORS.values() if kinds[app] in e.runs]
+                raise BadInput(f"application {app} runs on: {', '.join(fitting)}; asked: {', '.join(self.executors)}")
+            for name in able:
+                schemes = self.schemes if "scheme" in EXECUTORS[name].axes else [None]
+                if not schemes:
+                    raise BadInput(f"executor {name} needs at least one scheme")
+                for scheme in schemes:
+                    for threads in self.threads:
+                        cells.append(
+                            RunSpec(
+                                app=app,
+                                params=self.params.get(app, {}),
+                                executor=name,
+                                scheme=scheme,
+                                threads=threads,
+                                rate=self.rate,
+                                sink="parquet",
+                                repetitions=self.repetitions,
+                            )
+                        )
+        return cells
+
+
+def one_line(error: ValidationError) -> str:
+    """A pydantic error as one line: `field: message; field: message`."""
+    parts = []
+    for item in error.errors():
+        where = ".".join(str(p) for p in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        parts.append(f"{where}: {message}" if where else message)
+    return "; ".join(parts)

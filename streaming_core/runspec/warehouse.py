@@ -1,0 +1,123 @@
+"""Schemas of the raw warehouse: the only truth about past runs, immutable Parquet, replaced whole per run.
+
+Grain: cells = one row per planned cell; samples = one per measured pass; verdicts = one per cell and check;
+violations = the first differing rows of a verdict, capped.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
+VIOLATION_CAP = 20
+
+_LATENCY = [
+    (f"{kind}_{p}_us", pa.float64()) for kind in ("processing", "end_to_end") for p in ("p50", "p95", "p99", "p999", "max")
+]
+
+CELLS = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),
+        ("cell", pa.string()),
+        ("app", pa.string()),
+        ("params", pa.string()),  # canonical JSON
+        ("executor", pa.string()),
+        ("strategy", pa.string()),  # scheme or heuristic
+        ("scheme", pa.string()),
+        ("pool", pa.string()),
+        ("heuristic", pa.string()),
+        ("queue", pa.string()),
+        ("reorder", pa.string()),
+        ("threads", pa.int32()),
+        ("punctuation", pa.int32()),
+        ("batch", pa.int32()),
+        ("order", pa.string()),
+        ("rate", pa.float64()),
+        ("pin", pa.bool_()),
+        ("idle", pa.string()),
+        ("events", pa.int64()),
+        ("seed", pa.int64()),
+        ("spec_digest", pa.string()),
+        ("code_digest", pa.string()),
+        ("build", pa.string()),
+        ("workload_address", pa.string()),
+        ("oracle_address", pa.string()),
+        ("is_bound", pa.bool_()),
+        ("attempt", pa.int32()),
+        ("status", pa.string()),  # ok | failed | not_run
+        ("error", pa.string()),
+        ("host", pa.string()),
+        ("load_before", pa.float64()),
+        ("load_after", pa.float64()),
+        ("compile_seconds", pa.float64()),
+        ("peak_memory_bytes", pa.int64()),
+        ("energy_joules", pa.float64()),
+        ("output_digest", pa.string()),
+        ("state_digest", pa.string()),
+        ("started_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+SAMPLES = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),
+        ("cell", pa.string()),
+        ("kind", pa.string()),
+        ("repetition", pa.int32()),
+        ("events", pa.int64()),
+        ("outputs", pa.int64()),
+        ("digest", pa.string()),
+        ("in_order", pa.bool_()),
+        ("seconds", pa.float64()),
+        ("events_per_s", pa.float64()),
+        *_LATENCY,
+        ("useful_s", pa.float64()),
+        ("sync_s", pa.float64()),
+        ("lock_s", pa.float64()),
+        ("remote_s", pa.float64()),
+        ("other_s", pa.float64()),
+        ("cpu_seconds", pa.float64()),
+        ("dropped_invalid", pa.int64()),
+        ("rejected", pa.int64()),
+    ]
+)
+
+VERDICT_ROWS = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),
+        ("cell", pa.string()),
+        ("app", pa.string()),
+        ("check", pa.string()),  # outputs | state:<table> | order | digest | invariant:<name> | completed
+        ("verdict", pa.string()),
+        ("expected_rows", pa.int64()),
+        ("actual_rows", pa.int64()),
+        ("missing", pa.int64()),
+        ("extra", pa.int64()),
+        ("different", pa.int64()),
+        ("out_of_order", pa.int64()),
+        ("detail", pa.string()),
+    ]
+)
+
+VIOLATIONS = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),
+        ("cell", pa.string()),
+        ("app", pa.string()),
+        ("check", pa.string()),
+        ("rank", pa.int32()),
+        ("kind", pa.string()),  # missing | extra | different | out_of_order | invariant
+        ("seq", pa.int64()),
+        ("sub", pa.int64()),
+        ("expected", pa.string()),  # canonical JSON of the row
+        ("actual", pa.string()),
+        ("event", pa.string()),  # canonical JSON of the input event that caused it
+    ]
+)
+
+RAW = {"cells": CELLS, "samples": SAMPLES, "verdicts": VERDICT_ROWS, "violations": VIOLATIONS}
