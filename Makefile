@@ -1,0 +1,148 @@
+# Every target sets up what it needs; stamps skip what is done. `make` alone lists the targets.
+# Settings come from the command line, then the environment, then .env (see .env.example), then the defaults below.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+BUILD := .lockstep-build
+VENV  := .venv
+RUN   := $(VENV)/bin/python
+
+# .env becomes a make file of defaults, so that the environment wins over it.
+ifneq ($(wildcard .env),)
+include $(BUILD)/env.mk
+endif
+$(BUILD)/env.mk: .env
+	@mkdir -p $(@D)
+	@sed -nE 's/^([A-Z_][A-Z0-9_]*)=(.*)$$/export \1 ?= \2/p' $< > $@
+
+# Absolute, because Airflow, Spark and dbt each start their processes in folders of their own.
+LOCKSTEP_HOME ?= .lockstep
+AIRFLOW_HOME  ?= .airflow
+override LOCKSTEP_HOME := $(abspath $(LOCKSTEP_HOME))
+override AIRFLOW_HOME  := $(abspath $(AIRFLOW_HOME))
+export LOCKSTEP_HOME AIRFLOW_HOME
+
+# The environment comes first on PATH: Spark asks PATH for its Python and finds its own scripts with it.
+# What a shell happens to have on its Python path, or a user's own packages, must not change a result.
+HOST_PATH := $(PATH):$(HOME)/.cargo/bin
+export PATH := $(CURDIR)/$(VENV)/bin:$(HOST_PATH)
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+export PYTHONNOUSERSITE := 1
+unexport PYTHONPATH PYTHONHOME
+
+# The first Python on the machine that is new enough; else any, so that doctor can say what is wrong with it.
+PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; exit; }; done; \
+	command -v python3 || echo python3-not-found)
+
+##@ Everyday
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
+	@$(RUN) infra/bin/regression.py $(ARGS)
+
+.PHONY: ui
+ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
+	@$(RUN) infra/bin/ui.py $(ARGS)
+
+.PHONY: report
+report: setup ## say where the reports are and print the last run's table
+	@$(RUN) infra/bin/report.py $(ARGS)
+
+.PHONY: bench
+bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2"
+	@$(VENV)/bin/streaming-core bench $(ARGS)
+
+##@ Setting up
+.PHONY: doctor
+doctor: ## say what this machine lacks, with the command that installs it
+	@$(DOCTOR)
+
+.PHONY: setup
+setup: ## make the environment and build the runtime
+	@$(DOCTOR) --quiet
+	@$(MAKE) $(VENV)/.runtime
+
+DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
+	echo 'missing  python      not found  ->  apt-get install -y python3 python3-venv'; exit 1; }; \
+	PATH="$(HOST_PATH)" "$(PYTHON)" infra/setup/doctor
+
+# uv first, from the lock itself. It installs the rest several times faster than pip, but does not read pip's own
+# settings (a mirror in pip.conf, say): where it fails, pip tries.
+$(VENV)/.locked: requirements.lock
+	@echo "setup: installing the Python packages of requirements.lock (about a minute the first time)"
+	@mkdir -p $(BUILD)
+	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
+	@awk '/^[a-z0-9]/ { uv = /^uv==/ } uv' requirements.lock > $(BUILD)/uv.lock
+	@$(RUN) -m pip install -q --require-hashes -r $(BUILD)/uv.lock
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --require-hashes -r requirements.lock \
+	  || { echo "setup: uv could not, trying pip"; $(RUN) -m pip install -q --require-hashes -r requirements.lock; }
+	@touch $@
+
+# Installed in place: an edited Python file needs no build, an edited Rust file one `make setup`.
+RUNTIME_SOURCES := $(shell find streaming_core/runtime -name '*.rs' -o -name Cargo.toml) Cargo.toml pyproject.toml
+$(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
+	@echo "setup: building the runtime"
+	@$(VENV)/bin/maturin develop --release --uv --quiet
+	@touch $@
+
+.PHONY: lock
+lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock
+	@$(VENV)/bin/uv pip compile requirements.in -o requirements.lock --quiet --universal --python-version 3.11 \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+##@ Checking
+# Tests write nothing into the history of real runs.
+test test-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
+test test-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
+
+.PHONY: test
+test: setup test-runtime ## run the tests
+	@$(RUN) -m pytest -n auto --dist loadfile -m "not e2e and not slow"
+	@$(RUN) -m pytest -m "e2e and not slow"
+
+.PHONY: test-full
+test-full: setup test-runtime ## run the tests, the slow ones too
+	@$(RUN) -m pytest -n auto --dist loadfile -m "not e2e"
+	@$(RUN) -m pytest -m e2e
+
+# The second line checks the lock-free code under every interleaving loom can find; its flag rebuilds everything, so
+# it builds in a folder of its own.
+.PHONY: test-runtime
+test-runtime:
+	@cargo test --quiet --workspace
+	@RUSTFLAGS="--cfg loom" cargo test --quiet --workspace --lib --release --target-dir target-loom loom
+
+.PHONY: lint
+lint: setup ## check style and common mistakes, Python and Rust
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@cargo fmt --all --check
+	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+##@ Keeping house
+.PHONY: rebuild-warehouse
+rebuild-warehouse: setup ## remake the metastore and the marts from the raw results
+	@$(RUN) infra/bin/warehouse.py rebuild $(ARGS)
+
+.PHONY: prune
+prune: setup ## remove old outputs and caches; raw results stay
+	@$(RUN) infra/bin/prune.py $(ARGS)
+
+# In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
+.PHONY: clean
+clean: ## remove the environment, build outputs, metastore and marts; never history
+	@rm -rf $(VENV) $(BUILD) target target-loom dbt/target dbt/logs .pytest_cache .ruff_cache .hypothesis
+	@rm -f streaming_core/_runtime*.so
+	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
+	@[ ! -d "$(LOCKSTEP_HOME)/warehouse" ] \
+	  || find "$(LOCKSTEP_HOME)/warehouse" -mindepth 1 -maxdepth 1 -not -name raw -exec rm -rf {} +
