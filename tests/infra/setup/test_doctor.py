@@ -1,0 +1,137 @@
+"""The doctor finds what is missing, says it in one line, and runs on a Python too old for everything else."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCTOR = ROOT / "infra" / "setup" / "doctor"
+
+
+def doctor(*arguments, **environment):
+    environment = {"PATH": os.environ["PATH"], **environment}
+    return subprocess.run(
+        [sys.executable, str(DOCTOR), *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine with nothing on PATH but the tools a test puts there, each printing the text given for it."""
+
+    def with_tools(**prints):
+        for tool, text in prints.items():
+            path = tmp_path / tool
+            path.write_text(f"#!/bin/sh\n/bin/cat <<'end'\n{text}\nend\n")
+            path.chmod(0o755)
+        return str(tmp_path)
+
+    return with_tools
+
+
+NEW_ENOUGH = {
+    "java": 'openjdk version "21.0.4" 2024-07-16',
+    "rustc": "rustc 1.95.0 (abc 2026-01-01)",
+    "cargo": "cargo 1.95.0",
+    "cc": "cc 12.2",
+}
+
+
+def lines_missing(done):
+    return [line for line in done.stdout.splitlines() if line.startswith("missing")]
+
+
+def test_one_line_an_item_and_exit_0_when_all_is_there(machine):
+    done = doctor(PATH=machine(**NEW_ENOUGH))
+    assert done.returncode == 0, done.stdout
+    assert all(line.startswith("ok ") for line in done.stdout.splitlines())
+    assert "21.0.4" in done.stdout
+    assert "1.95.0" in done.stdout
+
+
+def test_quiet_says_nothing_when_all_is_there(machine):
+    done = doctor("--quiet", PATH=machine(**NEW_ENOUGH))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("tool", "prints", "item"),
+    [
+        ("java", 'java version "1.8.0_401"', "java"),
+        ("java", 'openjdk version "11.0.2" 2019-01-15', "java"),
+        ("rustc", "rustc 1.63.0 (4b91a6ea7 2022-08-08)", "rust"),
+        ("rustc", "rustc 1.84.1 (abc 2025-01-27)", "rust"),
+    ],
+)
+def test_a_tool_that_is_too_old_is_one_line_with_a_cure(machine, tool, prints, item):
+    done = doctor("--quiet", PATH=machine(**{**NEW_ENOUGH, tool: prints}))
+    assert done.returncode == 1
+    (line,) = lines_missing(done)
+    assert re.match(rf"missing +{item} .*too old.* -> +\S+", line)
+
+
+@pytest.mark.parametrize(("tool", "item"), [("java", "java"), ("rustc", "rust"), ("cargo", "rust"), ("cc", "c comp")])
+def test_a_tool_that_is_absent_is_one_line_with_a_cure(machine, tool, item):
+    done = doctor("--quiet", PATH=machine(**{name: text for name, text in NEW_ENOUGH.items() if name != tool}))
+    assert done.returncode == 1
+    (line,) = lines_missing(done)
+    assert re.match(rf"missing +{item}.*not found.* -> +\S+", line)
+
+
+def test_java_home_decides_because_spark_follows_it(machine, tmp_path):
+    done = doctor("--quiet", PATH=machine(**NEW_ENOUGH), JAVA_HOME=str(tmp_path / "nowhere"))
+    (line,) = lines_missing(done)
+    assert "JAVA_HOME" in line
+
+
+def test_debian_packages_are_named_where_there_is_apt(machine):
+    tools = {name: text for name, text in NEW_ENOUGH.items() if name != "cc"}
+    done = doctor("--quiet", PATH=machine(**tools, **{"apt-get": "apt"}))
+    (line,) = lines_missing(done)
+    assert "apt-get install -y build-essential" in line
+
+
+def test_it_installs_only_when_told_to_and_only_as_root(machine, tmp_path):
+    tools = machine(**{name: text for name, text in NEW_ENOUGH.items() if name != "cc"})
+    calls = tmp_path / "calls"
+    apt = tmp_path / "apt-get"
+    apt.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    apt.chmod(0o755)
+
+    doctor(PATH=tools)
+    assert not calls.exists()
+
+    doctor(PATH=tools, LOCKSTEP_INSTALL="1")
+    if os.geteuid() == 0:
+        assert calls.read_text().splitlines() == ["-qq update", "-qq install -y build-essential"]
+    else:
+        assert not calls.exists()
+
+
+def test_bad_usage_is_exit_2():
+    assert doctor("--no-such-option").returncode == 2
+
+
+def test_a_python_too_old_for_lockstep_can_still_read_it():
+    ast.parse(DOCTOR.read_text(), feature_version=(3, 6))
+    assert not re.search(r"\bf[\"']", DOCTOR.read_text())
+
+
+def test_it_imports_the_standard_library_only():
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(ast.parse(DOCTOR.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    assert imported <= sys.stdlib_module_names
