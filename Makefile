@@ -4,7 +4,6 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-MAKEFLAGS += --no-print-directory
 
 BUILD := .lockstep-build
 VENV  := .venv
@@ -67,9 +66,12 @@ doctor: ## say what this machine lacks, with the command that installs it
 	@$(DOCTOR)
 
 .PHONY: setup
-setup: ## make the environment and build the runtime
+setup: $(VENV)/.runtime ## make the environment and build the runtime
+
+# Before anything is installed: stop at the one line that says what is missing.
+.PHONY: fit
+fit:
 	@$(DOCTOR) --quiet
-	@$(MAKE) $(VENV)/.runtime
 
 DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
 	echo 'missing  python      not found  ->  apt-get install -y python3 python3-venv'; exit 1; }; \
@@ -77,7 +79,7 @@ DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
 
 # uv first, from the lock itself. It installs the rest several times faster than pip, but does not read pip's own
 # settings (a mirror in pip.conf, say): where it fails, pip tries.
-$(VENV)/.locked: requirements.lock
+$(VENV)/.locked: requirements.lock | fit
 	@echo "setup: installing the Python packages of requirements.lock (about a minute the first time)"
 	@mkdir -p $(BUILD)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
@@ -96,9 +98,9 @@ $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
 	@touch $@
 
 .PHONY: lock
-lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock
+lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba"
 	@$(VENV)/bin/uv pip compile requirements.in -o requirements.lock --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+	  --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 ##@ Checking
 # Tests write nothing into the history of real runs.
