@@ -1,0 +1,53 @@
+"""What an application is written with. Nothing here knows about threads, and there is nothing else to write.
+
+    from streaming_core.api import App, Param, Ring, record, text, u32, i64
+"""
+
+from streaming_core.api.app import App, Constant, Param, ParamRef, Params, Profile
+from streaming_core.api.record import (
+    Array,
+    Counter,
+    Map,
+    Record,
+    Ring,
+    Set,
+    TopK,
+    boolean,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    record,
+    text,
+    u8,
+    u16,
+    u32,
+)
+
+__all__ = [
+    "App",
+    "Array",
+    "Constant",
+    "Counter",
+    "Map",
+    "Param",
+    "ParamRef",
+    "Params",
+    "Profile",
+    "Record",
+    "Ring",
+    "Set",
+    "TopK",
+    "boolean",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "record",
+    "text",
+    "u8",
+    "u16",
+    "u32",
+]

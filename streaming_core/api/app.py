@@ -1,0 +1,328 @@
+"""An application: parameters, tables, a pipeline of typed operators, a generator and invariants, in one object.
+
+The type of an operator is what lets the engine parallelise it, so it is declared and checked:
+
+| operator             | written as                                       | may run in parallel over |
+|----------------------|--------------------------------------------------|--------------------------|
+| stateless            | `stream.flat_map(fn, Output)`                    | events                   |
+| partitioned stateful | `stream.key_by(field).process(fn, state=, ...)`  | keys                     |
+| stateful             | `stream.process(fn, state=, ...)`                | nothing                  |
+| windowed             | `stream.key_by(...).window(...)`                 | keys                     |
+| transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
+
+Operator functions are plain Python over scalars, records and containers (the language: dialect.py):
+
+    stateless:            fn(row, out)
+    stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
+    windowed:             keys(row, keys), update(row, state), output(state, out)
+    transaction:          fn(request, txn); post: fn(request, txn, out)
+
+`out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: dropped and counted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from streaming_core.api.record import Record, Scalar, Text
+from streaming_core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter with its default. The default's type is the parameter's type."""
+
+    default: bool | int | float | str
+    doc: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple | None = None
+
+    def check(self, name: str, value: Any) -> bool | int | float | str:
+        """`value` converted to the parameter's type.
+
+        Raises:
+            BadInput: wrong type, or outside bounds or choices.
+        """
+        wanted = type(self.default)
+        try:
+            if isinstance(value, str) and wanted is bool:
+                value = {"true": True, "false": False}[value.lower()]
+            elif isinstance(value, str):
+                value = wanted(value)
+            elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+        except (KeyError, ValueError):
+            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}") from None
+        if type(value) is not wanted:
+            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}")
+        if wanted is float and not np.isfinite(value):
+            raise BadInput(f"parameter {name}: {value!r} is not finite")
+        if self.minimum is not None and value < self.minimum:
+            raise BadInput(f"parameter {name}: {value!r} is below the minimum {self.minimum}")
+        if self.maximum is not None and value > self.maximum:
+            raise BadInput(f"parameter {name}: {value!r} is above the maximum {self.maximum}")
+        if self.choices is not None and value not in self.choices:
+            raise BadInput(f"parameter {name}: {value!r} is not one of {', '.join(map(str, self.choices))}")
+        return value
+
+
+@dataclass(frozen=True)
+class ParamRef:
+    """`app.params.window` inside an operator: stands for the value the application is bound with."""
+
+    name: str
+
+
+class Params:
+    """Attribute access to an application's parameters; operators read them as constants."""
+
+    def __init__(self, declared: dict[str, Param]):
+        self._declared = declared
+
+    def __getattr__(self, name: str) -> ParamRef:
+        if name.startswith("_") or name not in self._declared:
+            raise AttributeError(f"no parameter {name!r}; known: {', '.join(self._declared)}")
+        return ParamRef(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A read-only side table: `build(params)` -> 1-D int64 or float64 array; operators read `table[i]`."""
+
+    name: str
+    build: Callable[[dict], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named set of parameter values."""
+
+    doc: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A shared table: rows `0..size-1` of `row`, each initialised by `init(key, params) -> dict | None` (None: zero).
+
+    `init` is vectorised: `key` is an int64 array 0..size-1, values are arrays or scalars.
+    """
+
+    name: str
+    row: Record
+    size: int | str
+    init: Callable[[np.ndarray, dict], dict[str, Any]] | None
+    index: int
+
+
+@dataclass(eq=False)
+class Operator:
+    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink."""
+
+    kind: str
+    name: str
+    inputs: list[Operator]
+    output: Record | None
+    functions: dict[str, Callable] = field(default_factory=dict)
+    key: str | None = None
+    state: Record | None = None
+
+    @property
+    def input(self) -> Record:
+        """The record type this operator reads."""
+        assert self.inputs[0].output is not None
+        return self.inputs[0].output
+
+
+class Stream:
+    """The output of an operator, to build upon."""
+
+    def __init__(self, app: App, operator: Operator):
+        self._app, self._operator = app, operator
+
+    def flat_map(self, fn: Callable, output: Record) -> Stream:
+        """A stateless operator: `fn(row, out)`."""
+        return self._app._add("stateless", fn, [self], output, {"map": fn})
+
+    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
+        """A stateful operator: `fn(row, state, out)`, one state for all events."""
+        functions = {"process": fn} | ({"flush": flush} if flush else {})
+        return self._app._add("stateful", fn, [self], output, functions, state=state)
+
+    def key_by(self, key: str) -> KeyedStream:
+        """This stream, keyed by an integer or text field."""
+        kind = self._operator.output.fields.get(key)
+        if not (isinstance(kind, Text) or isinstance(kind, Scalar) and not kind.is_float):
+            raise BadInput(f"key_by({key!r}): {self._operator.output!r} has no integer or text field of that name")
+        return KeyedStream(self._app, self._operator, key)
+
+    def sink(self, name: str = "outputs") -> None:
+        """Ends the pipeline: what arrives here is the application's output."""
+        self._app._sink(self, name)
+
+
+class KeyedStream:
+    """A stream with a key: state below belongs to a key, and keys may be processed in parallel."""
+
+    def __init__(self, app: App, operator: Operator, key: str):
+        self._app, self._operator, self._key = app, operator, key
+
+    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
+        """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
+        functions = {"process": fn} | ({"flush": flush} if flush else {})
+        source = Stream(self._app, self._operator)
+        return self._app._add("partitioned", fn, [source], output, functions, key=self._key, state=state)
+
+    def window(
+        self, advance: int, size: int, update: Callable, state: Record, result: Callable, output: Record
+    ) -> Stream:
+        """A windowed operator (STRETCH, section 4): windows [l*advance, l*advance+size) over `ts`, per key."""
+        if not 0 < advance <= size:
+            raise BadInput(f"window: advance {advance} must lie in 1..size ({size})")
+        source = Stream(self._app, self._operator)
+        functions = {"update": update, "result": result}
+        return self._app._add("windowed", update, [source], output, functions, key=self._key, state=state)
+
+
+class Transaction:
+    """Returned by `@app.transaction`; `@name.post` adds the post-processing function."""
+
+    def __init__(self, app: App, operator: Operator):
+        self._app, self.operator = app, operator
+
+    def post(self, fn: Callable) -> Callable:
+        """`fn(request, txn, out)`, after the state access: `txn.accepted`, `txn.result(table, i)` = i-th `txn.read`."""
+        self.operator.functions["post"] = fn
+        return fn
+
+
+class App:
+    """One streaming application.
+
+    Args:
+        name: lower case id, as on the command line.
+        params: name -> Param.
+        profiles: name -> Profile, sets of values with a meaning (`--profile`).
+        reads: for documentation, the paper and section the application comes from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: dict[str, Param] | None = None,
+        profiles: dict[str, Profile] | None = None,
+        reads: str = "",
+    ):
+        self.name = name
+        self.declared = params or {}
+        self.profiles = profiles or {}
+        self.reads = reads
+        self.params = Params(self.declared)
+        self.tables: list[Table] = []
+        self.operators: list[Operator] = []
+        self.constants: list[Constant] = []
+        self.invariants: dict[str, str] = {}
+        self.event: Record | None = None
+        self.generator: Callable | None = None
+        self.outputs: Record | None = None
+        self.module = inspect.currentframe().f_back.f_globals.get("__name__", "")
+        self.file = inspect.currentframe().f_back.f_globals.get("__file__", "")
+        self.doc = (inspect.currentframe().f_back.f_globals.get("__doc__") or "").strip()
+
+    # --- declaration -------------------------------------------------------------------------------------------
+
+    def constant(self, build: Callable[[dict], np.ndarray]) -> Constant:
+        """Decorator: a read-only side table for the operators."""
+        constant = Constant(build.__name__, build)
+        self.constants.append(constant)
+        return constant
+
+    def table(self, name: str, row: Record, size: int | str, init: Callable | None = None) -> Table:
+        """A shared table keyed 0..size-1."""
+        table = Table(name, row, size, init, len(self.tables))
+        self.tables.append(table)
+        return table
+
+    def source(self, event: Record) -> Stream:
+        """The application's input stream."""
+        if self.event is not None:
+            raise BadInput(f"app {self.name}: one source per application for now")
+        self.event = event
+        operator = Operator("source", "source", [], event)
+        self.operators.append(operator)
+        return Stream(self, operator)
+
+    def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
+        """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
+
+        `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
+        any false rejects all of it; `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's
+        scalars at this point of the program, or unchanged ones if the transaction is rejected; `txn.drop()`.
+        """
+
+        def declare(fn: Callable) -> Transaction:
+            source = self.source(input)
+            stream = self._add("transaction", fn, [source], output, {"plan": fn})
+            stream.sink()
+            return Transaction(self, stream._operator)
+
+        return declare
+
+    def generates(self, fn: Callable) -> Callable:
+        """Decorator: `fn(params, seed, start, stop) -> dict[column, array]`: events start..stop-1 with `ts` and every
+        field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes."""
+        self.generator = fn
+        return fn
+
+    def invariant(self, name: str, sql: str) -> None:
+        """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds."""
+        self.invariants[name] = sql
+
+    def _add(self, kind, fn, inputs, output, functions, key=None, state=None) -> Stream:
+        for role, function in functions.items():
+            if not inspect.isfunction(function):
+                raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
+        operator = Operator(kind, fn.__name__, [s._operator for s in inputs], output, functions, key, state)
+        self.operators.append(operator)
+        return Stream(self, operator)
+
+    def _sink(self, stream: Stream, name: str) -> None:
+        if self.outputs is not None:
+            raise BadInput(f"app {self.name}: one sink per application for now")
+        self.outputs = stream._operator.output
+        self.operators.append(Operator("sink", name, [stream._operator], None))
+
+    # --- what others ask ---------------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """`transaction`, `windowed` or `dataflow`: decides which executors run it."""
+        kinds = {operator.kind for operator in self.operators}
+        return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
+
+    def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All parameters: defaults overlaid with `params`, checked.
+
+        Raises:
+            BadInput: unknown name, wrong type, out of bounds.
+        """
+        values = {name: p.default for name, p in self.declared.items()}
+        for name, value in (params or {}).items():
+            if name not in self.declared:
+                raise BadInput(f"app {self.name}: unknown parameter {name!r}; known: {', '.join(self.declared)}")
+            values[name] = self.declared[name].check(name, value)
+        return values
+
+    def check(self) -> App:
+        """Raises BadInput unless the declaration is complete."""
+        if self.event is None or self.outputs is None or self.generator is None:
+            raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
+        if self.kind == "transaction" and "post" not in self.operators[1].functions:
+            raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
+        return self

@@ -1,0 +1,293 @@
+"""Records: fixed-width rows of scalars, text slices, fixed arrays and containers.
+
+A record is declared as a class with annotations and used in three roles: an event or output (its row starts with the
+`seq` of the input event that caused it), a table row, or the state of a key. Fields widen to 64 bits when an operator
+loads them; a store that would lose bits is an error of the event's operator. There is no u64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A fixed-width scalar. `low`/`high` bound what a store accepts (None for floats)."""
+
+    name: str
+    dtype: np.dtype
+    low: int | None
+    high: int | None
+
+    @property
+    def width(self) -> int:
+        """Bytes in a row."""
+        return self.dtype.itemsize
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the field loads as an IEEE double."""
+        return self.dtype.kind == "f"
+
+    def arrow(self) -> pa.DataType:
+        """Column type in events and outputs."""
+        return pa.bool_() if self.name == "boolean" else pa.from_numpy_dtype(self.dtype)
+
+
+def _integer(name: str, code: str, bits: int, signed: bool) -> Scalar:
+    low = -(1 << (bits - 1)) if signed else 0
+    high = (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1
+    return Scalar(name, np.dtype(code), low, high)
+
+
+i8 = _integer("i8", "<i1", 8, True)
+i16 = _integer("i16", "<i2", 16, True)
+i32 = _integer("i32", "<i4", 32, True)
+i64 = _integer("i64", "<i8", 64, True)
+u8 = _integer("u8", "u1", 8, False)
+u16 = _integer("u16", "<u2", 16, False)
+u32 = _integer("u32", "<u4", 32, False)
+f64 = Scalar("f64", np.dtype("<f8"), None, None)
+boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Bytes beside the row: (offset u32, length u32) into the batch's text. An operator may emit slices of its input."""
+
+    name: str = "text"
+    width: int = 8
+
+    def arrow(self) -> pa.DataType:
+        """Column type in events and outputs."""
+        return pa.binary()
+
+
+text = Text()
+
+
+class _Sized:
+    """Makes `Ring[i64, 1000]` and `Ring[u8, "window"]` (a parameter's name) declarations."""
+
+    def __class_getitem__(cls, arguments: Any) -> Any:
+        return cls(*arguments) if isinstance(arguments, tuple) else cls(arguments)
+
+
+@dataclass(frozen=True)
+class Array(_Sized):
+    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length."""
+
+    item: Scalar
+    length: int | str
+
+    def arrow(self, length: int) -> pa.DataType:
+        """Column type in events and outputs."""
+        return pa.list_(self.item.arrow(), length)
+
+
+@dataclass(frozen=True)
+class Ring(_Sized):
+    """The last `capacity` values appended, oldest first; appending to a full ring drops the oldest.
+
+    Operators use: `append(x)` -> None, `len(ring)`, `ring[i]` (0 = oldest), `clear()`.
+    """
+
+    item: Scalar
+    capacity: int | str
+
+
+@dataclass(frozen=True)
+class Set(_Sized):
+    """Distinct integers in insertion order. `add(x)` -> bool (was new), `x in s`, `len(s)`, `s.at(i)`, `clear()`."""
+
+    item: Scalar
+
+
+@dataclass(frozen=True)
+class Map(_Sized):
+    """Integer keys to scalars in insertion order. `get(k, default)`, `put(k, v)`, `k in m`, `len(m)`, `key_at(i)`,
+    `value_at(i)`, `clear()`."""
+
+    key: Scalar
+    value: Scalar
+
+
+@dataclass(frozen=True)
+class Counter(_Sized):
+    """Integer keys to counts in insertion order. `add(k, n)` -> new count, `get(k)` (0 if absent), `len(c)`,
+    `key_at(i)`, `value_at(i)`, `clear()`."""
+
+    key: Scalar
+
+
+@dataclass(frozen=True)
+class TopK(_Sized):
+    """The `capacity` best (score, key) pairs, score descending then key ascending. `offer(key, score)` replaces the
+    key's former score; `len(t)`, `key_at(i)`, `score_at(i)`, `clear()`."""
+
+    capacity: int | str
+
+
+CONTAINERS = (Ring, Set, Map, Counter, TopK)
+FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK
+
+
+class Record:
+    """The declaration made by `@record`: a name and ordered fields."""
+
+    def __init__(self, name: str, fields: dict[str, FieldType], doc: str | None):
+        self.name = name
+        self.fields = fields
+        self.__doc__ = doc
+
+    def __repr__(self) -> str:
+        return f"record {self.name}({', '.join(self.fields)})"
+
+    def resolve(self, params: dict[str, Any]) -> Resolved:
+        """This record with sizes given by parameters filled in."""
+        return Resolved(self, params)
+
+
+def record(cls: type) -> Record:
+    """Class decorator: annotations become fields, in order.
+
+    Raises:
+        BadInput: a field has no known type or a reserved name.
+    """
+    fields: dict[str, FieldType] = {}
+    for name, kind in cls.__annotations__.items():
+        if isinstance(kind, str):
+            raise BadInput(f"record {cls.__name__}: do not use postponed annotations in application files")
+        if not isinstance(kind, Scalar | Text | Array | CONTAINERS):
+            raise BadInput(f"record {cls.__name__}.{name}: {kind!r} is not a field type")
+        if name in ("seq", "sub") or name.startswith("_"):
+            raise BadInput(f"record {cls.__name__}.{name}: the name is reserved")
+        fields[name] = kind
+    if not fields:
+        raise BadInput(f"record {cls.__name__} has no fields")
+    return Record(cls.__name__, fields, cls.__doc__)
+
+
+def _align(offset: int, to: int) -> int:
+    return (offset + to - 1) // to * to
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a field lies in a row. `count` is the resolved length of an array or capacity of a ring / top-k."""
+
+    name: str
+    type: FieldType
+    offset: int
+    count: int
+    size: int
+
+
+class Resolved:
+    """A record's layouts under fixed parameters.
+
+    Row with header (events, outputs): `seq: i64` at offset 0, then the fields; without (table rows, states): fields
+    from offset 0. Fields keep their natural alignment, rows are multiples of 8 bytes. A ring takes
+    `{head: u32, length: u32, items...}`; growing containers take 32 bytes
+    `{data: pointer, length: u32, capacity: u32, 16 bytes of their own}` with the items in an arena.
+    """
+
+    def __init__(self, declaration: Record, params: dict[str, Any]):
+        self.record = declaration
+        self.name = declaration.name
+        self.params = params
+
+    def _count(self, value: int | str, field: str) -> int:
+        count = self.params[value] if isinstance(value, str) else value
+        if not isinstance(count, int) or not 1 <= count <= 1_000_000:
+            raise BadInput(f"record {self.name}.{field}: size {count!r} must lie in 1..1000000")
+        return count
+
+    def _layout(self, start: int) -> tuple[list[Slot], int]:
+        slots, offset = [], start
+        for name, kind in self.record.fields.items():
+            count = 1
+            match kind:
+                case Scalar():
+                    align, size = kind.width, kind.width
+                case Text():
+                    align, size = 4, 8
+                case Array(item, length):
+                    count = self._count(length, name)
+                    align, size = item.width, item.width * count
+                case Ring(item, capacity):
+                    count = self._count(capacity, name)
+                    align, size = 8, _align(8 + item.width * count, 8)
+                case TopK(capacity):
+                    count = self._count(capacity, name)
+                    align, size = 8, 32
+                case _:
+                    align, size = 8, 32
+            offset = _align(offset, align)
+            slots.append(Slot(name, kind, offset, count, size))
+            offset += size
+        return slots, _align(offset, 8)
+
+    @cached_property
+    def event(self) -> tuple[dict[str, Slot], int]:
+        """Slots by name and row size, with the `seq` header."""
+        slots, size = self._layout(8)
+        return {s.name: s for s in slots}, size
+
+    @cached_property
+    def state(self) -> tuple[dict[str, Slot], int]:
+        """Slots by name and row size, without header."""
+        slots, size = self._layout(0)
+        return {s.name: s for s in slots}, size
+
+    @cached_property
+    def has_containers(self) -> bool:
+        """Whether any field is a container."""
+        return any(isinstance(kind, CONTAINERS) for kind in self.record.fields.values())
+
+    def dtype(self, header: bool) -> np.dtype:
+        """NumPy view of a row; text as (offset, length), containers as raw bytes."""
+        slots, size = self.event if header else self.state
+        names, formats, offsets = [], [], []
+        if header:
+            names, formats, offsets = ["seq"], ["<i8"], [0]
+        for slot in slots.values():
+            names.append(slot.name)
+            offsets.append(slot.offset)
+            match slot.type:
+                case Scalar():
+                    formats.append(slot.type.dtype)
+                case Text():
+                    formats.append(np.dtype([("offset", "<u4"), ("length", "<u4")]))
+                case Array(item):
+                    formats.append(np.dtype((item.dtype, (slot.count,))))
+                case _:
+                    formats.append(np.dtype(f"V{slot.size}"))
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
+
+    def arrow(self, leading: tuple[str, ...] = ()) -> pa.Schema:
+        """Parquet schema: `leading` i64 columns, then the fields (containers as lists)."""
+        columns = [pa.field(name, pa.int64(), nullable=False) for name in leading]
+        for slot in self._layout(0)[0]:
+            match slot.type:
+                case Array():
+                    kind = slot.type.arrow(slot.count)
+                case Ring(item) | Set(item):
+                    kind = pa.list_(item.arrow())
+                case Map(key, value):
+                    kind = pa.list_(pa.struct([("key", key.arrow()), ("value", value.arrow())]))
+                case Counter(key):
+                    kind = pa.list_(pa.struct([("key", key.arrow()), ("value", pa.int64())]))
+                case TopK():
+                    kind = pa.list_(pa.struct([("key", pa.int64()), ("score", pa.int64())]))
+                case _:
+                    kind = slot.type.arrow()
+            columns.append(pa.field(slot.name, kind, nullable=False))
+        return pa.schema(columns)
