@@ -122,7 +122,7 @@ test-full: setup test-runtime ## run the tests, the slow ones too
 .PHONY: test-runtime
 test-runtime:
 	@cargo test --quiet --workspace
-	@RUSTFLAGS="--cfg loom" cargo test --quiet --workspace --lib --release --target-dir target-loom loom
+	@RUSTFLAGS="--cfg loom" cargo test --quiet --workspace --lib --target-dir target-loom loom
 
 .PHONY: lint
 lint: setup ## check style and common mistakes, Python and Rust
