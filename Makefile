@@ -78,7 +78,8 @@ DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
 	PATH="$(HOST_PATH)" "$(PYTHON)" infra/setup/doctor
 
 # uv first, from the lock itself. It installs the rest several times faster than pip, but does not read pip's own
-# settings (a mirror in pip.conf, say): where it fails, pip tries.
+# settings (a mirror in pip.conf, say): where it fails, pip tries. The lock is complete, so nothing is resolved again
+# (pip would also stumble over extras that the lock has merged into one line).
 $(VENV)/.locked: requirements.lock | fit
 	@echo "setup: installing the Python packages of requirements.lock (about a minute the first time)"
 	@mkdir -p $(BUILD)
@@ -86,8 +87,8 @@ $(VENV)/.locked: requirements.lock | fit
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
 	@awk '/^[a-z0-9]/ { uv = /^uv==/ } uv' requirements.lock > $(BUILD)/uv.lock
 	@$(RUN) -m pip install -q --require-hashes -r $(BUILD)/uv.lock
-	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --require-hashes -r requirements.lock \
-	  || { echo "setup: uv could not, trying pip"; $(RUN) -m pip install -q --require-hashes -r requirements.lock; }
+	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --no-deps --require-hashes -r requirements.lock \
+	  || { echo "setup: uv could not, trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
 	@touch $@
 
 # Installed in place: an edited Python file needs no build, an edited Rust file one `make setup`.
@@ -100,7 +101,7 @@ $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
 .PHONY: lock
 lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba"
 	@$(VENV)/bin/uv pip compile requirements.in -o requirements.lock --quiet --universal --python-version 3.11 \
-	  --generate-hashes --no-strip-extras --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 ##@ Checking
 # Tests write nothing into the history of real runs.
