@@ -1,0 +1,24 @@
+{#
+  Declares every raw table over its folder, with the columns its YAML lists.
+
+  The columns are stated, not inferred, so that a table that nobody has written to yet is empty instead of an error, and
+  a file of an older schema version reads as nulls in the columns it lacks. The tables are external and have no
+  registered partitions: dropping one touches no file, and a new run folder is seen without a repair.
+#}
+{% macro create_raw_tables() %}
+  {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile') %}
+    {% for source in graph.sources.values() %}
+      {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
+      {% do run_query('drop table if exists ' ~ relation) %}
+      {% set columns = [] %}
+      {% for column in source.columns.values() %}
+        {% do columns.append('`' ~ column.name ~ '` ' ~ column.data_type) %}
+      {% endfor %}
+      {% do run_query(
+        'create table ' ~ relation ~ ' (' ~ columns | join(', ') ~ ') using parquet location \''
+        ~ env_var('LOCKSTEP_HOME') ~ '/warehouse/raw/' ~ source.name ~ '\''
+      ) %}
+      {% do adapter.cache_added(relation) %}
+    {% endfor %}
+  {% endif %}
+{% endmacro %}

@@ -1,0 +1,14 @@
+select
+  run_id,
+  min(run_at) as run_at,
+  count(*) as cells,
+  count_if(verdict = 'equal') as equal,
+  count_if(verdict = 'different') as different,
+  count_if(verdict = 'failed') as failed,
+  count_if(verdict = 'not_run') as not_run,
+  count_if(verdict = 'not_comparable') as not_comparable,
+  bool_and(verdict = 'equal' or (is_bound and verdict = 'not_comparable')) as is_green,
+  max(build) as build,
+  concat_ws(', ', sort_array(collect_set(host))) as hosts
+from {{ ref('cells') }}
+group by run_id

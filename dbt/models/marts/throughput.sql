@@ -1,0 +1,35 @@
+-- A series is one way of measuring one thing: the same execution of the same workload on the same host. Any of the
+-- three changing starts a new series, so that a change of method never reads as a change of speed.
+with measured as (
+  select
+    run_id,
+    run_at,
+    cell,
+    app,
+    params,
+    executor,
+    strategy,
+    threads,
+    events,
+    host,
+    build,
+    concat_ws('/', spec_digest, workload_address, host) as series,
+    peak_samples as samples,
+    median_events_per_s,
+    min_events_per_s,
+    max_events_per_s,
+    -- What one thread did in the same run, every other choice being the same.
+    max(if(threads = 1, median_events_per_s, null)) over (
+      partition by
+        run_id, workload_address, host, executor, strategy, scheme, pool, heuristic, queue, reorder, punctuation,
+        batch, `order`, rate, pin, idle
+    ) as one_thread_events_per_s
+  from {{ ref('cells') }}
+  where verdict = 'equal'
+)
+
+select
+  * except (one_thread_events_per_s),
+  median_events_per_s / one_thread_events_per_s as speedup,
+  median_events_per_s / lag(median_events_per_s) over (partition by series order by run_id) - 1 as change
+from measured

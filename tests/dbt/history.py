@@ -1,0 +1,163 @@
+"""A made-up history of runs in the raw tables, with every verdict in it: what load_metrics and validate_outputs write.
+
+Figures are plain functions of run, threads and repetition, so that a test can say what a mart must hold without
+computing it the way the mart does.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core.runspec import Home, RunSpec
+from streaming_core.runspec.warehouse import RAW, SCHEMA_VERSION
+
+GREEN = "20250301T020000Z-00000001"
+RED = "20250302T020000Z-00000002"
+FASTER = "20250303T020000Z-00000003"
+RUNS = (GREEN, RED, FASTER)
+
+# (app, executor, scheme), each at one and two threads.
+WAYS = (("sl", "transactional", "tstream"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
+
+# Repetitions as factors of a cell's base speed; their median is 1.
+PEAKS = (1.0, 0.9, 1.2)
+
+
+def base_speed(run_id: str, threads: int) -> float:
+    """Events per second at the median repetition of every cell."""
+    return 1e6 * threads**0.5 * (1.1 if run_id == FASTER else 1.0)
+
+
+def specs() -> list[RunSpec]:
+    """The planned cells: two ways and a bound, at one and two threads, sl with an open-loop pass."""
+    return [
+        RunSpec(
+            app=app,
+            executor=executor,
+            scheme=scheme,
+            threads=threads,
+            repetitions=3,
+            sink="parquet",
+            rate=1000.0 if app == "sl" else 0.0,
+        )
+        for app, executor, scheme in WAYS
+        for threads in (1, 2)
+    ]
+
+
+def expected_verdict(run_id: str, spec: RunSpec) -> str:
+    """What the marts must say of a cell."""
+    if run_id == RED and not spec.is_bound:
+        return {("sl", 1): "different", ("sl", 2): "failed", ("wc", 1): "equal", ("wc", 2): "not_run"}[
+            spec.app, spec.threads
+        ]
+    return "not_comparable" if spec.is_bound else "equal"
+
+
+def write_history(home: Home, runs: tuple[str, ...] = RUNS) -> None:
+    """Writes raw/<table>/run_id=<run id>/part-0.parquet for every table and run."""
+    for run_id in runs:
+        tables = {name: [] for name in RAW}
+        for spec in specs():
+            _add_cell(tables, run_id, spec)
+        for name, rows in tables.items():
+            write_raw(home, name, run_id, rows)
+
+
+def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> None:
+    """Replaces one run's folder of one raw table; a column a row leaves out is null."""
+    folder = home.raw(table) / f"run_id={run_id}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, RAW[table]), folder / "part-0.parquet")
+
+
+def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
+    verdict = expected_verdict(run_id, spec)
+    key = {"schema_version": SCHEMA_VERSION, "run_id": run_id, "cell": spec.cell}
+    planned = spec.model_dump(include={name for name in RAW["cells"].names if name != "params"})
+    cell = key | planned | {
+        "params": "{}",
+        "strategy": spec.strategy,
+        "events": 1000,
+        "seed": 1,
+        "spec_digest": spec.spec_digest,
+        "workload_address": f"w-{spec.app}",
+        "oracle_address": f"o-{spec.app}",
+        "is_bound": spec.is_bound,
+        "attempt": 1,
+        "status": verdict if verdict in ("failed", "not_run") else "ok",
+    }
+    tables["cells"].append(cell)
+    check = key | {"app": spec.app}
+    if verdict == "not_run":
+        tables["verdicts"].append(check | {"check": "completed", "verdict": "not_run", "detail": "it never started"})
+        return
+    cell |= {"host": "node1", "build": f"build-{run_id[6:8]}", "load_before": 0.1, "load_after": 1.5}
+    if verdict == "failed":
+        cell["error"] = "operator debit: event 17: division by zero"
+        tables["verdicts"].append(check | {"check": "completed", "verdict": "failed", "detail": cell["error"]})
+        return
+    cell |= {"compile_seconds": 1.0, "peak_memory_bytes": 10**8, "output_digest": "1000:aa", "state_digest": "10:bb"}
+
+    passes = [("verified", 0, 0.5)] + [("peak", i, factor) for i, factor in enumerate(PEAKS)]
+    if spec.rate:
+        passes.append(("open_loop", 0, 0.001))
+    for kind, repetition, factor in passes:
+        speed = base_speed(run_id, spec.threads) * factor
+        sample = key | {
+            "kind": kind,
+            "repetition": repetition,
+            "events": 1000,
+            "outputs": 1000,
+            "digest": "1000:aa",
+            "in_order": True,
+            "seconds": 1000 / speed,
+            "events_per_s": speed,
+            "cpu_seconds": spec.threads * 1000 / speed,
+            "dropped_invalid": 0,
+            "rejected": 3,
+        }
+        for part in ("useful", "sync", "lock", "remote", "other"):
+            sample[f"{part}_s"] = 0.2 * spec.threads * 1000 / speed
+        for i, percentile in enumerate(("p50", "p95", "p99", "p999", "max")):
+            sample[f"processing_{percentile}_us"] = (10.0 + repetition) * (i + 1)
+            if kind == "open_loop":
+                sample[f"end_to_end_{percentile}_us"] = 200.0 * (i + 1)
+        tables["samples"].append(sample)
+
+    differs = verdict == "different" or (spec.is_bound and spec.threads == 2)
+    for name in ("outputs", "state:accounts", "digest"):
+        wrong = differs and name == "outputs"
+        tables["verdicts"].append(
+            check
+            | {
+                "check": name,
+                "verdict": "different" if wrong else "equal",
+                "expected_rows": 1000,
+                "actual_rows": 1000,
+                "missing": 0,
+                "extra": 0,
+                "different": 2 if wrong else 0,
+                "out_of_order": 0,
+                "detail": "2 rows differ, first at seq 5" if wrong else None,
+            }
+        )
+        for rank, seq in enumerate((5, 9)) if wrong else ():
+            tables["violations"].append(
+                check
+                | {
+                    "check": name,
+                    "rank": rank,
+                    "kind": "different",
+                    "seq": seq,
+                    "sub": 0,
+                    "expected": json.dumps({"balance": 10}),
+                    "actual": json.dumps({"balance": 11}),
+                    "event": json.dumps({"seq": seq}),
+                }
+            )
