@@ -1,0 +1,122 @@
+"""Loads what every cell of a run reports about itself into the raw warehouse.
+
+In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json, report.json.
+Out: warehouse/raw/cells (one row per planned cell, also of those that failed or never ran) and samples (one row per
+     measured pass), both replaced whole for the run.
+
+A few kilobytes of JSON per cell: no Spark session is opened for them, one that is passed is left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from jobs.raw import write_raw
+from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
+from jobs.session import run_job
+from streaming_core.runspec import Home, Latency
+from streaming_core.runspec.spec import RunSpec, canonical_json
+
+COMPONENTS = ("useful", "sync", "lock", "remote", "other")
+
+
+def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -> dict:
+    """One row of raw/cells: how the cell was planned, and what its last attempt left.
+
+    Args:
+        cell, workload: their entries in plan.json.
+        oracle: address of the workload's oracle, if there is one.
+    """
+    spec = RunSpec.parse(cell["spec"])
+    report, host = attempt.report, attempt.report.host if attempt.report else {}
+    row = {
+        "cell": cell["cell"],
+        "app": spec.app,
+        "params": canonical_json(workload["params"]),
+        "executor": spec.executor,
+        "strategy": spec.strategy,
+        **{name: getattr(spec, name) for name in ("scheme", "pool", "heuristic", "queue", "reorder")},
+        **{name: getattr(spec, name) for name in ("threads", "punctuation", "batch", "order", "rate", "pin", "idle")},
+        "events": workload["events"],
+        "seed": workload["seed"],
+        "spec_digest": spec.spec_digest,
+        "workload_address": workload["address"],
+        "oracle_address": oracle,
+        "is_bound": cell["is_bound"],
+        "attempt": attempt.number,
+        "status": attempt.status,
+        "error": attempt.error,
+        "host": attempt.exit.get("host") or host.get("name"),
+        "started_at": _moment(attempt.exit.get("started_at")),
+    }
+    if report:
+        row |= {
+            "code_digest": report.code_digest,
+            "build": report.build,
+            "load_before": _load(host.get("load_before")),
+            "load_after": _load(host.get("load_after")),
+            "compile_seconds": report.compile_seconds,
+            "peak_memory_bytes": report.peak_memory_bytes,
+            "energy_joules": report.energy_joules,
+            "output_digest": report.verified.digest,
+            "state_digest": report.state_digest,
+        }
+    return row
+
+
+def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
+    """The rows of raw/samples of an attempt that succeeded; of any other there are none."""
+    if attempt.status != "ok":
+        return []
+    rows = []
+    for sample in attempt.report.samples:
+        same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
+        row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
+        row |= {name: getattr(sample, name) for name in ("cpu_seconds", "dropped_invalid", "rejected")}
+        row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
+        row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
+        rows.append(row)
+    return rows
+
+
+def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
+    return {f"{kind}_{name}_us": value for name, value in latency.model_dump().items()} if latency else {}
+
+
+def _load(value: object) -> float | None:
+    """The load of the last minute, from a number or the three that the system gives."""
+    first = value[0] if isinstance(value, list | tuple) and value else value
+    return float(first) if isinstance(first, int | float) else None
+
+
+def _moment(value: object) -> datetime | None:
+    if isinstance(value, int | float):
+        return datetime.fromtimestamp(value, UTC)
+    moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
+def work(_: SparkSession | None, home: Home, run_id: str) -> str:
+    """Replaces the run's raw partitions and says how many rows they have."""
+    plan, oracles = read_plan(home, run_id), read_oracles(home, run_id)
+    workloads = {workload["address"]: workload for workload in plan["workloads"]}
+    cells, samples = [], []
+    for cell in plan["cells"]:
+        last = attempts(home, run_id, cell)[-1]
+        cells.append(cell_row(cell, workloads[cell["workload"]], oracles.get(cell["workload"]), last))
+        samples += sample_rows(cell, last)
+    write_raw(home, "samples", run_id, samples)
+    write_raw(home, "cells", run_id, cells)
+    return f"{len(cells)} cells, {len(samples)} measured passes"
+
+
+def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, or 2 for a run that does not exist."""
+    return run_job(work, __doc__, argv, spark, needs_spark=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

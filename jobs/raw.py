@@ -1,0 +1,37 @@
+"""One run's partition of a raw warehouse table: replaced whole, so that loading twice changes nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core.runspec import Home
+from streaming_core.runspec.warehouse import RAW, SCHEMA_VERSION
+
+
+def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
+    """Writes raw/<table>/run_id=<run id>/part-0.parquet in place of what was there.
+
+    Args:
+        rows: dicts with the columns of the table's schema; `schema_version` and `run_id` are filled in, columns
+            that a row lacks are null.
+    """
+    whole = [{"schema_version": SCHEMA_VERSION, "run_id": run_id, **row} for row in rows]
+    schema = RAW[table]
+    unknown = {name for row in whole for name in row} - set(schema.names)
+    if unknown:
+        raise KeyError(f"raw table {table} has no column {', '.join(sorted(unknown))}")
+    folder = home.raw(table) / f"run_id={run_id}"
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / "part-0.parquet"
+    # Spark and dbt skip names that begin with a dot: a reader sees the old partition or the new one.
+    temporary = folder / f".part-0.parquet.{os.getpid()}"
+    with open(temporary, "wb") as file:
+        pq.write_table(pa.Table.from_pylist(whole, schema=schema), file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, target)
+    return target

@@ -1,0 +1,104 @@
+"""A run's folder as the jobs read it: its plan, and what became of each attempt at a cell."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from streaming_core.errors import BadInput
+from streaming_core.runspec import Home, RunReport
+
+
+def read_plan(home: Home, run_id: str) -> dict:
+    """plan.json of a run.
+
+    Raises:
+        BadInput: it does not exist or is not a plan.
+    """
+    path = home.run(run_id) / "plan.json"
+    try:
+        plan = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadInput(f"no run {run_id}: {path} does not exist") from None
+    except ValueError as error:
+        raise BadInput(f"{path} is not JSON: {error}") from None
+    missing = {"workloads", "cells"} - plan.keys() if isinstance(plan, dict) else {"workloads", "cells"}
+    if missing:
+        raise BadInput(f"{path} is not a plan: it lacks {', '.join(sorted(missing))}")
+    return plan
+
+
+def read_oracles(home: Home, run_id: str) -> dict[str, str]:
+    """Workload address -> oracle address, as run_oracle left it; empty where it did not get that far."""
+    path = home.run(run_id) / "oracles.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a cell. `status`: ok, failed (then `error` says why) or not_run."""
+
+    number: int
+    path: Path | None
+    status: str
+    error: str | None
+    report: RunReport | None
+    exit: dict
+
+
+def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
+    """Every attempt at a planned cell, oldest first; a single `not_run` one where there is none.
+
+    An attempt is `ok` only when it left a report of this cell's spec on this cell's workload and its command, as
+    far as is known, exited with 0.
+    """
+    folder = home.run(run_id) / cell["cell"]
+    found = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
+    return [_attempt(number, path, cell) for number, path in found] or [_never_ran()]
+
+
+def _never_ran() -> Attempt:
+    return Attempt(0, None, "not_run", "it never started", None, {})
+
+
+def _attempt(number: int, path: Path, cell: dict) -> Attempt:
+    left = _read_json(path / "exit.json")
+    report, complaint = _read_report(path / "report.json", cell)
+    code = left.get("exit_code")
+    if not left and report is None and complaint is None:
+        status, error = "not_run", "it left neither report.json nor exit.json"
+    elif code not in (0, None):
+        status, error = "failed", left.get("error") or f"it ended with exit code {code}"
+    elif complaint or report is None:
+        status, error = "failed", complaint or "it ended with exit code 0 but left no report.json"
+    else:
+        status, error = "ok", None
+    return Attempt(number, path, status, " ".join(error.split()) if error else None, report, left)
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        value = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
+    if not path.is_file():
+        return None, None
+    try:
+        report = RunReport.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        return None, f"report.json is no run report: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    if report.cell != cell["cell"]:
+        return None, f"report.json is of another cell: {report.cell}"
+    if report.workload.get("address") != cell["workload"]:
+        return None, f"it ran on workload {report.workload.get('address')}, planned was {cell['workload']}"
+    if not report.samples:
+        return None, "report.json holds no measured pass"
+    return report, None

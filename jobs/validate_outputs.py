@@ -1,0 +1,558 @@
+"""Compares every cell of a run with its oracle, once, and writes one verdict per cell and check.
+
+In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/{exit,report}.json, outputs/, state/; oracle/, workloads/.
+Out: warehouse/raw/verdicts (one row per cell and check) and violations (the first differing rows, capped, with the
+     input event that caused them). Exit 0 whatever the verdicts are: the last task of the DAG judges, not this job.
+
+Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` of delivery; `state:<table>` by key;
+`digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
+that compared nothing has not passed. Cells that are bounds are compared all the same and are `not_comparable`.
+
+First one Spark task per cell tries to prove equality file against file; only what is left is joined. A cell that was
+attempted several times is judged by its first attempt that differs, else by its last: a retry hides nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from jobs.comparison import compare, parts, plain_schema, readable, row_json
+from jobs.raw import write_raw
+from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
+from jobs.session import run_job
+from streaming_core.apps.registry import load
+from streaming_core.runspec import Home
+from streaming_core.runspec.warehouse import VIOLATION_CAP
+
+FACTS = "pair int, facts string"
+MAX_DETAIL = 400
+
+
+@dataclass
+class Pair:
+    """Two tables to compare: a cell's outputs or one of its final tables, and the oracle's."""
+
+    check: str  # outputs | state:<table>
+    expected: list[Path]
+    actual: list[Path]
+    facts: dict | None = None
+
+    @property
+    def same(self) -> bool:
+        return bool(self.facts and self.facts["identical"])
+
+    @property
+    def joinable(self) -> bool:
+        return bool(self.facts and not self.facts["identical"] and not self.facts["faults"] and self.actual)
+
+
+@dataclass
+class Subject:
+    """One completed attempt at a cell, on its way to a verdict."""
+
+    cell: dict
+    attempt: Attempt
+    workload: Path
+    oracle: Path
+    pairs: list[Pair]
+
+    @property
+    def same(self) -> bool:
+        return all(pair.same for pair in self.pairs)
+
+    @property
+    def views(self) -> dict[str, Path]:
+        """What invariants read: name -> Parquet file, or folder of such."""
+        views = {"events": self.workload / "events"}
+        for pair in self.pairs:
+            if pair.actual:
+                view = pair.check.replace("state:", "state_", 1)
+                views[view] = pair.actual[0].parent if view == "outputs" else pair.actual[0]
+        return views
+
+
+# --- equality, file against file ---------------------------------------------------------------------------------
+
+
+def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
+    """One row per pair: its index and the JSON of `comparison.compare`. One Spark task per pair."""
+    work = [(list(map(str, p.expected)), list(map(str, p.actual)), p.check == "outputs") for p in pairs]
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            indices = batch.column(0).to_pylist()
+            facts = []
+            for index in indices:
+                expected, actual, ordered = work[index]
+                facts.append(json.dumps(compare(list(map(Path, expected)), list(map(Path, actual)), ordered)))
+            yield pa.RecordBatch.from_arrays([pa.array(indices, pa.int32()), pa.array(facts)], names=["pair", "facts"])
+
+    return spark.range(0, len(pairs), 1, max(1, len(pairs))).mapInArrow(look, FACTS)
+
+
+# --- the join, for pairs that are not equal ----------------------------------------------------------------------
+
+
+def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
+    """A table as (pair, side, first, second, key, position, row): what rows are matched by, and all of it as JSON.
+
+    Outputs are matched by (seq, sub). A final table is matched by its first column, which comes first as a number
+    where it is one, so that the first violations are those of the smallest keys.
+    """
+    frame = spark.read.parquet(*map(str, files))
+    if check == "outputs":
+        first, second, key = F.col("seq").cast("long"), F.col("sub").cast("long"), F.lit("")
+    else:
+        column, kind = frame.dtypes[0]
+        number = kind in ("tinyint", "smallint", "int", "bigint")
+        first = F.col(f"`{column}`").cast("long") if number else F.lit(0).cast("long")
+        second, key = F.lit(0).cast("long"), F.lit("") if number else F.to_json(F.struct(F.col(f"`{column}`")))
+    row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
+    position = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
+    return frame.select(
+        F.lit(pair).alias("pair"),
+        F.lit(side).alias("side"),
+        first.alias("first"),
+        second.alias("second"),
+        key.alias("key"),
+        position.alias("position"),
+        row.alias("row"),
+    )
+
+
+def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
+    """The first `cap` differing rows of every pair, each with the pair's totals.
+
+    Of several rows with one key on a side, the first delivered one is compared, the others are missing or extra.
+
+    Args:
+        rows: keyed_rows of both sides of any number of pairs.
+
+    Returns:
+        pair, rank (from 1), kind, first, second, expected, actual, missing, extra, different.
+    """
+    key = ["pair", "first", "second", "key"]
+
+    def of(side: str, value: Column) -> Column:
+        return F.when(F.col("side") == side, value)
+
+    def more(a: str, b: str) -> Column:
+        return F.greatest(F.col(a) - F.col(b), F.lit(0))
+
+    matched = rows.groupBy(*key).agg(
+        F.count(of("expected", F.lit(1))).alias("wanted"),
+        F.count(of("actual", F.lit(1))).alias("got"),
+        F.min_by(of("expected", F.col("row")), of("expected", F.col("position"))).alias("expected"),
+        F.min_by(of("actual", F.col("row")), of("actual", F.col("position"))).alias("actual"),
+        F.max_by(of("actual", F.col("row")), of("actual", F.col("position"))).alias("last"),
+    )
+    both = (F.col("wanted") > 0) & (F.col("got") > 0)
+    differs = both & (F.col("expected") != F.col("actual"))
+    kinds = F.array_compact(
+        F.array(
+            F.when(F.col("wanted") > F.col("got"), "missing"),
+            F.when(differs, "different"),
+            F.when(F.col("got") > F.col("wanted"), "extra"),
+        )
+    )
+    found = matched.withColumn("kind", F.explode(kinds))
+    total = Window.partitionBy("pair")
+    is_kind = {kind: F.col("kind") == kind for kind in ("missing", "extra", "different")}
+    return (
+        found.withColumns(
+            {
+                "missing": F.sum(F.when(is_kind["missing"], more("wanted", "got")).otherwise(0)).over(total),
+                "extra": F.sum(F.when(is_kind["extra"], more("got", "wanted")).otherwise(0)).over(total),
+                "different": F.sum(F.when(is_kind["different"], 1).otherwise(0)).over(total),
+                "rank": F.row_number().over(total.orderBy("first", "second", "key", "kind")),
+            }
+        )
+        .where(F.col("rank") <= cap)
+        .select(
+            "pair",
+            "rank",
+            "kind",
+            "first",
+            "second",
+            F.when(~is_kind["extra"], F.col("expected")).alias("expected"),
+            F.when(is_kind["extra"], F.col("last")).when(is_kind["different"], F.col("actual")).alias("actual"),
+            "missing",
+            "extra",
+            "different",
+        )
+        .orderBy("pair", "rank")
+    )
+
+
+def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
+    """Index of a pair -> its differing rows, for all `pairs` that are not proved equal, in one Spark job."""
+    frames = [
+        keyed_rows(spark, files, index, pair.check, side)
+        for index, pair in enumerate(pairs)
+        if pair.joinable
+        for side, files in (("expected", pair.expected), ("actual", pair.actual))
+    ]
+    if not frames:
+        return {}
+    found: dict[int, list[dict]] = {i: [] for i, pair in enumerate(pairs) if pair.joinable}
+    for row in differing_rows(reduce(DataFrame.unionByName, frames)).toArrow().to_pylist():
+        found[row["pair"]].append(row)
+    return found
+
+
+def spark_row_json(text: str | None, kinds: dict[str, pa.DataType]) -> str | None:
+    """A row that Spark wrote as JSON, in our own spelling: Spark writes bytes in base64."""
+    if text is None:
+        return None
+    return row_json({name: _decoded(value, kinds.get(name)) for name, value in json.loads(text).items()})
+
+
+def _decoded(value: object, kind: pa.DataType | None) -> object:
+    if value is None or kind is None:
+        return value
+    if pa.types.is_binary(kind):
+        return base64.b64decode(value)
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_decoded(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind):
+        return {f.name: _decoded(value.get(f.name), f.type) for f in (kind.field(i) for i in range(kind.num_fields))}
+    return value
+
+
+# --- the events behind violations --------------------------------------------------------------------------------
+
+
+def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[Path, int], str]:
+    """(workload, seq) -> canonical JSON of the input event; a flush has none."""
+    workloads = [workload for workload, seqs in wanted.items() if seqs and parts(workload / "events")]
+    if not workloads:
+        return {}
+    frames = []
+    for index, workload in enumerate(workloads):
+        events = spark.read.parquet(*map(str, parts(workload / "events")))
+        row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in events.columns]), {"ignoreNullFields": "false"})
+        picked = events.where(F.col("seq").isin(sorted(wanted[workload])))
+        frames.append(picked.select(F.lit(index).alias("workload"), F.col("seq").cast("long"), row.alias("row")))
+    kinds = [plain_schema(parts(workload / "events")[:1]) for workload in workloads]
+    return {
+        (workloads[row["workload"]], row["seq"]): spark_row_json(row["row"], kinds[row["workload"]])
+        for row in reduce(DataFrame.unionByName, frames).toArrow().to_pylist()
+    }
+
+
+# --- invariants --------------------------------------------------------------------------------------------------
+
+
+def invariant_query(sql: str, name: str, subject: int, views: dict[str, Path], cap: int | None) -> str:
+    """The SQL of one invariant over one subject's files: its violating rows as JSON, or with no cap their number.
+
+    The views are common table expressions, not temporary views: a Connect session resolves a query when it runs, and
+    many of them run as one.
+    """
+    files = {view: str(path).replace("`", "``") for view, path in views.items()}
+    named = ", ".join(f"`{view}` AS (SELECT * FROM parquet.`{path}`)" for view, path in files.items())
+    what = "to_json(struct(*))" if cap else "CAST(count(*) AS STRING)"
+    limit = f" LIMIT {cap}" if cap else ""
+    label = name.replace("\\", "\\\\").replace("'", "\\'")
+    return (
+        f"(WITH {named} SELECT {subject} AS subject, '{label}' AS invariant, {what} AS value"
+        f" FROM ({sql.strip().rstrip(';')}){limit})"
+    )
+
+
+def invariant_values(
+    spark: SparkSession, subjects: list[Subject], names: list[tuple[int, str]], cap: int | None
+) -> tuple[dict[tuple[int, str], list[str]], dict[tuple[int, str], str]]:
+    """Runs invariants as one Spark job; where that fails, one by one.
+
+    Returns:
+        ((subject, invariant) -> values, (subject, invariant) -> why it could not be evaluated).
+    """
+    queries = {}
+    for index, name in names:
+        subject = subjects[index]
+        sql = load(subject.cell["spec"]["app"]).invariants[name]
+        queries[index, name] = invariant_query(sql, name, index, subject.views, cap)
+    values: dict[tuple[int, str], list[str]] = {key: [] for key in queries}
+    errors: dict[tuple[int, str], str] = {}
+
+    def run(texts: list[str]) -> None:
+        for row in spark.sql(" UNION ALL ".join(texts)).toArrow().to_pylist():
+            values[row["subject"], row["invariant"]].append(row["value"])
+
+    if queries:
+        try:
+            run(list(queries.values()))
+        except PySparkException:
+            values = {key: [] for key in queries}
+            for key, text in queries.items():
+                try:
+                    run([text])
+                except PySparkException as error:
+                    errors[key] = str(error).partition("\n")[0]
+    return values, errors
+
+
+# --- verdicts ----------------------------------------------------------------------------------------------------
+
+
+class Verdicts:
+    """Collects the rows of both tables; a bound's rows are `not_comparable`, whatever they found."""
+
+    def __init__(self) -> None:
+        self.verdicts: list[dict] = []
+        self.violations: list[dict] = []
+
+    def add(self, cell: dict, check: str, verdict: str, detail: str = "", **counts: int) -> None:
+        """One verdict row; `counts`: expected_rows, actual_rows, missing, extra, different, out_of_order."""
+        if cell["is_bound"] and verdict in ("equal", "different"):
+            verdict = "not_comparable"
+        zero = dict.fromkeys(("expected_rows", "actual_rows", "missing", "extra", "different", "out_of_order"), 0)
+        detail = detail if len(detail) <= MAX_DETAIL else detail[: MAX_DETAIL - 3] + "..."
+        row = {"cell": cell["cell"], "app": cell["spec"]["app"], "check": check, "verdict": verdict, "detail": detail}
+        self.verdicts.append(row | zero | counts)
+
+    def judge(self, cell: dict, check: str, compared: int, detail: str = "", **counts: int) -> None:
+        """`equal` if something was compared and nothing was found, else `different`."""
+        found = sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order"))
+        if not compared:
+            detail = "; ".join(filter(None, [detail, "nothing was compared"]))
+        self.add(cell, check, "different" if found or detail else "equal", detail, **counts)
+
+    def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
+        """One violation row; `columns`: seq, sub, expected, actual, event."""
+        row = {"cell": cell["cell"], "app": cell["spec"]["app"], "check": check, "rank": rank, "kind": kind}
+        self.violations.append(row | columns)
+
+
+def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
+    """How many of the measured passes disagree with the oracle's digest (or the first pass's), and a line on it."""
+    samples = attempt.report.samples
+    wanted = oracle.get("output_digest") or samples[0].digest
+    wrong = [s for s in samples if s.digest != wanted]
+    lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {wanted}" for s in wrong[:3]]
+    state = oracle.get("state_digest")
+    if state and attempt.report.state_digest != state:
+        lines.append(f"final state has digest {attempt.report.state_digest}, expected {state}")
+    return len(wrong), "; ".join(lines)
+
+
+def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
+    """Lists the tables to compare; a final table the cell did not write has no files, one too many no expected ones."""
+    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.path / "outputs"))]
+    wanted = {path.stem: [path] for path in parts(oracle / "state")}
+    got = {path.stem: [path] for path in parts(attempt.path / "state")}
+    for table in sorted(wanted.keys() | got.keys()):
+        pairs.append(Pair(f"state:{table}", wanted.get(table, []), got.get(table, [])))
+    return Subject(cell, attempt, workload, oracle, pairs)
+
+
+def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
+    """Verdicts and violations of every planned cell. Reads only; a few Spark jobs, however many cells there are."""
+    plan, oracles = read_plan(home, run_id), read_oracles(home, run_id)
+    result = Verdicts()
+    tried: dict[str, list[Subject]] = {}
+    for cell in plan["cells"]:
+        app, name = cell["spec"]["app"], cell["cell"]
+        oracle = home.oracle(app, oracles.get(cell["workload"], "missing"))
+        for attempt in attempts(home, run_id, cell):
+            if attempt.status == "ok" and (oracle / "manifest.json").is_file():
+                workload = home.workload(app, cell["workload"])
+                tried.setdefault(name, []).append(subject_of(cell, attempt, workload, oracle))
+
+    pairs = [pair for subjects in tried.values() for subject in subjects for pair in subject.pairs]
+    if pairs:
+        for row in file_facts(spark, pairs).toArrow().to_pylist():
+            pairs[row["pair"]].facts = json.loads(row["facts"])
+    joined = {id(pairs[index]): rows for index, rows in join(spark, pairs).items()}
+
+    judged = {name: _judged(subjects, joined) for name, subjects in tried.items()}
+    subjects = [judged[cell["cell"]] for cell in plan["cells"] if cell["cell"] in judged]
+    counts, errors = _count_invariants(spark, subjects)
+    broken = [key for key, values in counts.items() if values and int(values[0])]
+    rows, _ = invariant_values(spark, subjects, broken, VIOLATION_CAP)
+
+    found: list[tuple[Subject, str, list[dict]]] = []  # evidence, to be completed with its events
+    by_name = {subject.cell["cell"]: index for index, subject in enumerate(subjects)}
+    for cell in plan["cells"]:
+        last = attempts(home, run_id, cell)[-1]
+        index = by_name.get(cell["cell"])
+        if last.status != "ok" and not (index is not None and _differs(subjects[index], joined)):
+            result.add(cell, "completed", last.status, last.error or "", expected_rows=1)
+            continue
+        if index is None:
+            result.add(cell, "completed", "failed", f"there is no oracle of workload {cell['workload']}")
+            continue
+        subject = subjects[index]
+        result.add(cell, "completed", "equal", expected_rows=1, actual_rows=1)
+        found += _tables(result, subject, joined)
+        found += _invariants(result, subject, index, counts, rows, errors)
+
+    wanted: dict[Path, set[int]] = {}
+    for subject, _, evidence in found:
+        wanted.setdefault(subject.workload, set()).update(e["seq"] for e in evidence if e.get("seq") is not None)
+    events = events_of(spark, wanted)
+    for subject, check, evidence in found:
+        for rank, row in enumerate(evidence, 1):
+            event = events.get((subject.workload, row.get("seq")))
+            result.violation(subject.cell, check, rank, event=event, **row)
+    return result
+
+
+def _differs(subject: Subject, joined: dict[int, list[dict]]) -> bool:
+    for pair in subject.pairs:
+        misplaced = bool(pair.facts.get("out_of_order"))
+        if misplaced or not (pair.same or (pair.joinable and not joined[id(pair)])):
+            return True
+    return False
+
+
+def _judged(subjects: list[Subject], joined: dict[int, list[dict]]) -> Subject:
+    return next((subject for subject in subjects if _differs(subject, joined)), subjects[-1])
+
+
+def _tables(
+    result: Verdicts, subject: Subject, joined: dict[int, list[dict]]
+) -> list[tuple[Subject, str, list[dict]]]:
+    """Verdicts `outputs`, `order`, `state:*` and `digest`; returns their evidence."""
+    found = []
+    for pair in subject.pairs:
+        facts = pair.facts
+        sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
+        detail, counts = "; ".join(facts["faults"]), {"missing": 0, "extra": 0, "different": 0}
+        if not pair.actual:
+            detail, counts["missing"] = "no file was written", facts["expected_rows"]
+        elif not pair.expected:
+            detail, counts["extra"] = "the oracle has no such table", facts["actual_rows"]
+        rows = joined.get(id(pair), [])
+        if rows:
+            counts = {name: int(rows[0][name]) for name in counts}
+        compared = min(sizes.values()) if pair.same or rows or pair.joinable else max(sizes.values())
+        result.judge(subject.cell, pair.check, compared, detail, **sizes, **counts)
+        kinds = plain_schema(pair.expected) if rows else {}
+        evidence = [
+            {
+                "kind": row["kind"],
+                "seq": row["first"] if pair.check == "outputs" else None,
+                "sub": row["second"] if pair.check == "outputs" else None,
+                "expected": spark_row_json(row["expected"], kinds),
+                "actual": spark_row_json(row["actual"], kinds),
+            }
+            for row in rows
+        ]
+        found.append((subject, pair.check, evidence))
+        if pair.check == "outputs":
+            misplaced = [{"kind": "out_of_order", **row} for row in facts.get("misplaced", [])]
+            passes = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.report.samples if not s.in_order]
+            line = f"not delivered in order: {', '.join(passes)}" if passes else ""
+            count = facts.get("out_of_order", 0)
+            result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=count)
+            found.append((subject, "order", misplaced))
+    wrong, line = digest_faults(subject.attempt, _manifest(subject.oracle))
+    passes = len(subject.attempt.report.samples)
+    result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
+    return found
+
+
+def _manifest(folder: Path) -> dict:
+    return json.loads((folder / "manifest.json").read_text())
+
+
+def _same_as(subjects: list[Subject], index: int) -> int:
+    """The first subject whose files are the same as this one's: what holds for one holds for all that equal the
+    oracle, so invariants are evaluated once for them."""
+    subject = subjects[index]
+    if not subject.same:
+        return index
+    return next(i for i, other in enumerate(subjects) if other.same and other.oracle == subject.oracle)
+
+
+def _count_invariants(
+    spark: SparkSession, subjects: list[Subject]
+) -> tuple[dict[tuple[int, str], list[str]], dict[tuple[int, str], str]]:
+    names = [
+        (index, name)
+        for index, subject in enumerate(subjects)
+        if _same_as(subjects, index) == index and all(pair.actual for pair in subject.pairs)
+        for name in load(subject.cell["spec"]["app"]).invariants
+    ]
+    values, errors = invariant_values(spark, subjects, names, cap=None)
+    for index, subject in enumerate(subjects):
+        for name in load(subject.cell["spec"]["app"]).invariants:
+            model = _same_as(subjects, index), name
+            if model in errors:
+                errors[index, name] = errors[model]
+            elif model in values:
+                values[index, name] = values[model]
+            else:
+                errors[index, name] = "a table it reads was not written"
+    return values, errors
+
+
+def _invariants(
+    result: Verdicts,
+    subject: Subject,
+    index: int,
+    counts: dict[tuple[int, str], list[str]],
+    rows: dict[tuple[int, str], list[str]],
+    errors: dict[tuple[int, str], str],
+) -> list[tuple[Subject, str, list[dict]]]:
+    found = []
+    size = next(pair.facts["actual_rows"] for pair in subject.pairs if pair.check == "outputs")
+    for name in load(subject.cell["spec"]["app"]).invariants:
+        check, key = f"invariant:{name}", (index, name)
+        if key in errors:
+            result.judge(subject.cell, check, size, f"it could not be evaluated: {errors[key]}", actual_rows=size)
+            continue
+        broken = int(counts[key][0])
+        result.judge(subject.cell, check, size, expected_rows=size, actual_rows=size, different=broken)
+        evidence = []
+        for text in rows.get(key, []):
+            row = json.loads(text)
+            seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
+            evidence.append(
+                {"kind": "invariant", "seq": seq, "sub": sub, "expected": None, "actual": row_json(readable(row))}
+            )
+        found.append((subject, check, evidence))
+    return found
+
+
+def cell_verdict(verdicts: list[str]) -> str:
+    """The verdict of a cell from those of its checks: the worst one counts, no check at all is `not_run`."""
+    for verdict in ("different", "failed", "not_run", "not_comparable"):
+        if verdict in verdicts:
+            return verdict
+    return "equal" if verdicts else "not_run"
+
+
+def work(spark: SparkSession, home: Home, run_id: str) -> str:
+    """Validates a run, replaces its verdicts and violations, and says how many cells came out how."""
+    result = validate(spark, home, run_id)
+    write_raw(home, "violations", run_id, result.violations)
+    write_raw(home, "verdicts", run_id, result.verdicts)
+    checks: dict[str, list[str]] = {}
+    for row in result.verdicts:
+        checks.setdefault(row["cell"], []).append(row["verdict"])
+    counts = Counter(cell_verdict(verdicts) for verdicts in checks.values())
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+
+
+def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, or 2 for a run that does not exist."""
+    return run_job(work, __doc__, argv, spark)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,376 @@
+"""Every way in which a cell can be wrong gets its verdict and its evidence; the other cells keep theirs."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import validate_outputs
+from jobs.validate_outputs import cell_verdict, main
+from streaming_core.runspec.warehouse import RAW, VIOLATION_CAP
+from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
+
+CHECKS = {"completed", "outputs", "order", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(validate_outputs, "load", lambda name: bank())
+    return World(tmp_path)
+
+
+class Outcome:
+    """The raw tables after validate_outputs."""
+
+    def __init__(self, world: World, spark: SparkSession):
+        assert main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+        self.verdicts, self.violations = (
+            pq.read_table(world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet", partitioning=None).to_pylist()
+            for table in ("verdicts", "violations")
+        )
+
+    def of(self, cell: str) -> dict[str, dict]:
+        return {row["check"]: row for row in self.verdicts if row["cell"] == cell}
+
+    def verdict(self, cell: str) -> str:
+        return cell_verdict([row["verdict"] for row in self.of(cell).values()])
+
+    def evidence(self, cell: str, check: str) -> list[dict]:
+        return [row for row in self.violations if row["cell"] == cell and row["check"] == check]
+
+    def wrong(self, cell: str) -> set[str]:
+        return {check for check, row in self.of(cell).items() if row["verdict"] == "different"}
+
+
+def test_right_cells_are_equal_in_every_check(world: World, spark: SparkSession) -> None:
+    for cell in world.plan(("serial", 1), ("tstream", 1), ("tstream", 2)):
+        world.attempt(cell)
+    outcome = Outcome(world, spark)
+    for cell in world.cells:
+        rows = outcome.of(cell["cell"])
+        assert rows.keys() == CHECKS
+        assert {row["verdict"] for row in rows.values()} == {"equal"}
+        assert rows["outputs"]["expected_rows"] == rows["outputs"]["actual_rows"] == 60
+        assert all(row["actual_rows"] > 0 for row in rows.values())
+    assert outcome.violations == []
+
+
+def test_raw_tables_have_their_schemas(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell)
+    Outcome(world, spark)
+    for table in ("verdicts", "violations"):
+        path = world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet"
+        assert pq.read_schema(path).equals(RAW[table])
+        assert [p.name for p in path.parent.iterdir()] == ["part-0.parquet"]
+
+
+def drop_one(t: Tables) -> Tables:
+    return t | {"outputs": take(t["outputs"], [i for i in range(60) if i != 17])}
+
+
+def duplicate_one(t: Tables) -> Tables:
+    return t | {"outputs": take(t["outputs"], [*range(18), *range(17, 60)])}
+
+
+def swap_results(t: Tables) -> Tables:
+    """Two events of one account took effect in the wrong order: both outputs carry the other's balance."""
+    balance = t["outputs"]["balance"].to_pylist()
+    outputs = set_value(t["outputs"], "balance", 10, balance[17])
+    return t | {"outputs": set_value(outputs, "balance", 17, balance[10])}
+
+
+def change_value(t: Tables) -> Tables:
+    return t | {"outputs": set_value(t["outputs"], "balance", 59, t["outputs"]["balance"][59].as_py() + 1)}
+
+
+def change_bits(t: Tables) -> Tables:
+    return t | {"outputs": set_value(t["outputs"], "mean", 59, t["outputs"]["mean"][59].as_py() * (1 + 2**-52))}
+
+
+def change_bytes(t: Tables) -> Tables:
+    return t | {"outputs": set_value(t["outputs"], "name", 3, b"\xff\xfd")}
+
+
+def change_order(t: Tables) -> Tables:
+    return t | {"outputs": take(t["outputs"], [*range(30), 31, 30, *range(32, 60)])}
+
+
+def money_plus_one(t: Tables) -> Tables:
+    return t | {"accounts": set_value(t["accounts"], "balance", 4, t["accounts"]["balance"][4].as_py() + 1)}
+
+
+def change_history(t: Tables) -> Tables:
+    return t | {"accounts": set_value(t["accounts"], "history", 2, [-0.0])}
+
+
+def negative(t: Tables) -> Tables:
+    return t | {"outputs": set_value(t["outputs"], "balance", 8, -5)}
+
+
+def lose_flush(t: Tables) -> Tables:
+    return t | {"outputs": t["outputs"].slice(0, 50)}
+
+
+def empty_outputs(t: Tables) -> Tables:
+    return t | {"outputs": t["outputs"].slice(0, 0)}
+
+
+def empty_state(t: Tables) -> Tables:
+    return t | {"accounts": t["accounts"].slice(0, 0)}
+
+
+def no_state(t: Tables) -> Tables:
+    return {name: table for name, table in t.items() if name != "accounts"}
+
+
+def no_outputs(t: Tables) -> Tables:
+    return {name: table for name, table in t.items() if name != "outputs"}
+
+
+def missing_column(t: Tables) -> Tables:
+    return t | {"outputs": t["outputs"].drop_columns(["mean"])}
+
+
+def wrong_type(t: Tables) -> Tables:
+    return t | {"outputs": t["outputs"].set_column(3, "balance", t["outputs"]["balance"].cast(pa.int32()))}
+
+
+def extra_column(t: Tables) -> Tables:
+    return t | {"outputs": t["outputs"].append_column("more", t["outputs"]["seq"])}
+
+
+def extra_table(t: Tables) -> Tables:
+    return t | {"ghosts": t["accounts"]}
+
+
+# change, check that must be different, its counts, kinds of its violations, seqs of its violations
+DAMAGES = [
+    (drop_one, "outputs", {"missing": 1, "expected_rows": 60, "actual_rows": 59}, ["missing"], [17]),
+    (duplicate_one, "outputs", {"extra": 1, "actual_rows": 61}, ["extra"], [17]),
+    (swap_results, "outputs", {"different": 2}, ["different"] * 2, [10, 17]),
+    (change_value, "outputs", {"different": 1}, ["different"], [59]),
+    (change_bits, "outputs", {"different": 1}, ["different"], [59]),
+    (change_bytes, "outputs", {"different": 1}, ["different"], [3]),
+    (negative, "invariant:not_negative", {"different": 1}, ["invariant"], [8]),
+    (change_order, "order", {"out_of_order": 1}, ["out_of_order"], [30]),
+    (money_plus_one, "state:accounts", {"different": 1}, ["different"], [None]),
+    (money_plus_one, "invariant:money", {"different": 1}, ["invariant"], [None]),
+    (change_history, "state:accounts", {"different": 1}, ["different"], [None]),
+    (lose_flush, "outputs", {"missing": 10}, ["missing"] * 10, list(range(50, 60))),
+    (empty_outputs, "outputs", {"missing": 60, "actual_rows": 0}, ["missing"] * VIOLATION_CAP, list(range(20))),
+    (empty_state, "state:accounts", {"missing": 7}, ["missing"] * 7, [None] * 7),
+    (no_state, "state:accounts", {"missing": 7, "actual_rows": 0}, [], []),
+    (no_outputs, "outputs", {"missing": 60, "actual_rows": 0}, [], []),
+    (missing_column, "outputs", {"missing": 0}, [], []),
+    (wrong_type, "outputs", {"different": 0}, [], []),
+    (extra_column, "outputs", {"extra": 0}, [], []),
+    (extra_table, "state:ghosts", {"extra": 7, "expected_rows": 0}, [], []),
+]
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[list[str], Outcome]:
+    """One run with a right cell first and then one cell for each damage; (cells, outcome)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validate_outputs, "load", lambda name: bank())
+        world = World(tmp_path_factory.mktemp("damaged"))
+        cells = world.plan(*(("serial", threads) for threads in range(1, len(DAMAGES) + 2)))
+        world.attempt(cells[0])
+        for cell, (change, *_) in zip(cells[1:], DAMAGES, strict=True):
+            world.attempt(cell, change)
+        return cells, Outcome(world, spark)
+
+
+@pytest.mark.parametrize("number", range(len(DAMAGES)), ids=[f"{d[0].__name__}-{d[1]}" for d in DAMAGES])
+def test_damage_is_found_and_named(damaged: tuple[list[str], Outcome], number: int) -> None:
+    cells, outcome = damaged
+    _, check, counts, kinds, seqs = DAMAGES[number]
+    bad = cells[1 + number]
+    assert outcome.verdict(bad) == "different"
+    row = outcome.of(bad)[check]
+    assert row["verdict"] == "different"
+    assert {name: row[name] for name in counts} == counts
+    evidence = outcome.evidence(bad, check)
+    assert [e["kind"] for e in evidence] == kinds
+    assert [e["seq"] for e in evidence] == seqs
+    assert [e["rank"] for e in evidence] == list(range(1, len(kinds) + 1))
+    assert all((e["event"] is None) == (e["seq"] is None) for e in evidence)
+
+
+def test_damage_elsewhere_leaves_a_right_cell_equal(damaged: tuple[list[str], Outcome]) -> None:
+    cells, outcome = damaged
+    assert outcome.verdict(cells[0]) == "equal"
+
+
+def test_only_what_is_wrong_is_different(world: World, spark: SparkSession) -> None:
+    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    for cell, change in zip(cells, (change_value, change_order, money_plus_one), strict=True):
+        world.attempt(cell, change)
+    outcome = Outcome(world, spark)
+    assert outcome.wrong(cells[0]) == {"outputs"}
+    assert outcome.wrong(cells[1]) == {"order"}
+    assert outcome.wrong(cells[2]) == {"state:accounts", "invariant:money"}
+
+
+def test_evidence_shows_both_rows_and_the_event(world: World, spark: SparkSession) -> None:
+    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    for cell, change in zip(cells, (change_bytes, change_order, money_plus_one), strict=True):
+        world.attempt(cell, change)
+    outcome = Outcome(world, spark)
+    (row,) = outcome.evidence(cells[0], "outputs")
+    assert json.loads(row["expected"])["name"] == "0xfffe"
+    assert json.loads(row["actual"])["name"] == "0xfffd"
+    assert json.loads(row["event"]) == {"account": 3, "amount": 11, "seq": 3, "ts": 3}
+    (row,) = outcome.evidence(cells[1], "order")
+    assert (json.loads(row["expected"])["seq"], json.loads(row["actual"])["seq"]) == (31, 30)
+    assert json.loads(row["event"])["seq"] == 30
+    (row,) = outcome.evidence(cells[2], "state:accounts")
+    expected, actual = json.loads(row["expected"]), json.loads(row["actual"])
+    assert expected["key"] == actual["key"] == 4
+    assert actual["balance"] == expected["balance"] + 1
+    (row,) = outcome.evidence(cells[2], "invariant:money")
+    assert json.loads(row["actual"]) == {"actual": 362, "expected": 361}
+
+
+def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession) -> None:
+    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2))
+    for cell, change in zip(cells, (missing_column, wrong_type, extra_column, no_state), strict=True):
+        world.attempt(cell, change)
+    outcome = Outcome(world, spark)
+    assert outcome.of(cells[0])["outputs"]["detail"] == "column mean is missing"
+    assert outcome.of(cells[1])["outputs"]["detail"] == "column balance is int32, expected int64"
+    assert outcome.of(cells[2])["outputs"]["detail"] == "column more is unexpected"
+    assert outcome.of(cells[3])["state:accounts"]["detail"] == "no file was written"
+    assert "not written" in outcome.of(cells[3])["invariant:money"]["detail"]
+
+
+def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: SparkSession) -> None:
+    cells = world.plan(*((scheme, threads) for scheme in ("serial", "tstream") for threads in (1, 2, 3, 4)))
+    world.attempt(cells[0])
+    world.attempt(cells[1], exit_code=1, error="sl: operator transfer, event 17: division by zero", report=None)
+    world.attempt(cells[3], report=None)
+    world.attempt(cells[4], report=lambda r: r | {"cell": "another"})
+    world.attempt(cells[5], report=lambda r: r | {"workload": r["workload"] | {"address": "other"}})
+    world.attempt(cells[6], exit_code=137)
+    (world.attempt(cells[7], report=None) / "exit.json").unlink()
+    outcome = Outcome(world, spark)
+    assert outcome.verdict(cells[0]) == "equal"
+    expected = {
+        1: ("failed", "sl: operator transfer, event 17: division by zero"),
+        2: ("not_run", "it never started"),
+        3: ("failed", "it ended with exit code 0 but left no report.json"),
+        4: ("failed", "report.json is of another cell: another"),
+        5: ("failed", f"it ran on workload other, planned was {WORKLOAD}"),
+        6: ("failed", "it ended with exit code 137"),
+        7: ("not_run", "it left neither report.json nor exit.json"),
+    }
+    for index, (verdict, line) in expected.items():
+        rows = outcome.of(cells[index])
+        assert rows.keys() == {"completed"}
+        assert (rows["completed"]["verdict"], rows["completed"]["detail"]) == (verdict, line)
+
+
+def test_without_an_oracle_nothing_is_green(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell)
+    (world.home.oracle("bank", ORACLE) / "manifest.json").unlink()
+    outcome = Outcome(world, spark)
+    assert outcome.verdict(cell) == "failed"
+    assert WORKLOAD in outcome.of(cell)["completed"]["detail"]
+
+
+def test_nothing_compared_is_not_a_pass(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    empty = world.right["outputs"].slice(0, 0)
+    world.right["outputs"] = empty
+    write_parts(world.home.oracle("bank", ORACLE) / "outputs", empty)
+    world.attempt(cell)
+    outcome = Outcome(world, spark)
+    row = outcome.of(cell)["outputs"]
+    assert (row["verdict"], row["detail"]) == ("different", "nothing was compared")
+    assert outcome.of(cell)["invariant:not_negative"]["verdict"] == "different"
+
+
+def test_bounds_are_compared_and_never_green(world: World, spark: SparkSession) -> None:
+    right, wrong = world.plan(("no_lock", 1), ("no_lock", 2))
+    world.attempt(right)
+    world.attempt(wrong, change_value)
+    outcome = Outcome(world, spark)
+    assert outcome.verdict(right) == outcome.verdict(wrong) == "not_comparable"
+    assert outcome.of(right)["outputs"]["different"] == 0
+    assert outcome.of(wrong)["outputs"]["different"] == 1
+    assert len(outcome.evidence(wrong, "outputs")) == 1
+
+
+def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession) -> None:
+    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+
+    def other_digest(report: dict) -> dict:
+        report["samples"][1]["digest"] = "60:ffffffffffffffff"
+        return report
+
+    def unordered(report: dict) -> dict:
+        report["samples"][1]["in_order"] = False
+        return report
+
+    world.attempt(cells[0], report=other_digest)
+    world.attempt(cells[1], report=lambda r: r | {"state_digest": "7:0"})
+    world.attempt(cells[2], report=unordered)
+    outcome = Outcome(world, spark)
+    assert [outcome.wrong(cell) for cell in cells] == [{"digest"}, {"digest"}, {"order"}]
+    assert "peak pass 1 has digest 60:ffffffffffffffff" in outcome.of(cells[0])["digest"]["detail"]
+    assert "final state" in outcome.of(cells[1])["digest"]["detail"]
+    assert outcome.of(cells[2])["order"]["detail"] == "not delivered in order: peak pass 1"
+
+
+def test_a_retry_hides_nothing(world: World, spark: SparkSession) -> None:
+    hidden, repaired, lost = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    world.attempt(hidden, change_value, number=1)
+    world.attempt(hidden, number=2)
+    world.attempt(repaired, exit_code=255, error="connection lost", report=None, number=1)
+    world.attempt(repaired, number=2)
+    world.attempt(lost, number=9)
+    world.attempt(lost, exit_code=255, error="connection lost", report=None, number=10)
+    outcome = Outcome(world, spark)
+    assert outcome.wrong(hidden) == {"outputs"}
+    assert outcome.verdict(repaired) == "equal"
+    assert outcome.verdict(lost) == "failed"
+
+
+def test_validating_twice_changes_nothing(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell, change_value)
+    first, second = Outcome(world, spark), Outcome(world, spark)
+    assert first.verdicts == second.verdicts
+    assert first.violations == second.violations
+
+
+def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = bank()
+    app.invariant("broken", "SELECT nonsense FROM outputs")
+    monkeypatch.setattr(validate_outputs, "load", lambda name: app)
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell)
+    outcome = Outcome(world, spark)
+    assert outcome.wrong(cell) == {"invariant:broken"}
+    assert "could not be evaluated" in outcome.of(cell)["invariant:broken"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [("20260101T000000Z-ffffffff", "no run 20260101T000000Z-ffffffff"), ("../../etc", "is not a run id")],
+)
+def test_an_unknown_run_is_one_line_and_exit_2(
+    world: World, spark: SparkSession, capsys: pytest.CaptureFixture, run: str, line: str
+) -> None:
+    assert main(["--run", run, "--home", str(world.home.root)], spark) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert line in error
+    assert not world.home.raw("verdicts").exists()
