@@ -1,6 +1,6 @@
 """What an application is written with. Nothing here knows about threads, and there is nothing else to write.
 
-    from streaming_core.api import App, Param, Ring, record, text, u32, i64
+from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
 from streaming_core.api.app import App, Constant, Param, ParamRef, Params, Profile

@@ -165,7 +165,7 @@ def record(cls: type) -> Record:
     for name, kind in cls.__annotations__.items():
         if isinstance(kind, str):
             raise BadInput(f"record {cls.__name__}: do not use postponed annotations in application files")
-        if not isinstance(kind, Scalar | Text | Array | CONTAINERS):
+        if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {kind!r} is not a field type")
         if name in ("seq", "sub") or name.startswith("_"):
             raise BadInput(f"record {cls.__name__}.{name}: the name is reserved")

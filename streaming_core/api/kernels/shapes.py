@@ -1,0 +1,467 @@
+"""The shapes of kernels (runtime/README.md): the loops around operator functions, one C function each.
+
+A shape is plain Python compiled by numba over an address; `Kernel` gives it a C face that neither unwinds nor takes
+the GIL: an exception leaves numba's pickled description in the context and the status 1.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.core.compiler_lock import global_compiler_lock
+from numba.extending import intrinsic
+
+from streaming_core.api.kernels import ir as code
+from streaming_core.api.kernels import transaction as tx
+from streaming_core.api.kernels.emitter import EmitterType
+from streaming_core.api.kernels.values import RowType
+from streaming_core.api.record import Resolved
+
+# No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves.
+OPTIONS = dict(error_model="python", fastmath=False, boundscheck=False)
+
+
+def compiled(function: Callable) -> Callable:
+    """njit with the one set of options every operator and kernel is compiled with."""
+    return njit(**OPTIONS)(function)
+
+
+class Kernel:
+    """A compiled C function `(context: i64) -> i64`. Its address lives as long as this object."""
+
+    @global_compiler_lock
+    def __init__(self, function: Callable, error_offset: int):
+        """`error_offset`: where the context keeps `error: *u8, error_len: i64`."""
+        dispatcher = compiled(function)
+        dispatcher.compile((types.int64,))
+        result = dispatcher.overloads[(types.int64,)]
+        context = result.target_context
+        name = f"kernel.{result.fndesc.mangled_name}"
+        library = context.codegen().create_library(name)
+        module = library.create_ir_module(name)
+        face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), name)
+        builder = ir.IRBuilder(face.append_basic_block("entry"))
+        callee = context.declare_function(module, result.fndesc)
+        status, _ = context.call_conv.call_function(
+            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            with builder.if_then(status.is_user_exc):
+                pickled = builder.load(status.excinfoptr)
+                address = builder.inttoptr(face.args[0], code.PTR)
+                code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
+                length = builder.sext(builder.extract_value(pickled, 1), code.I64)
+                code.store(builder, length, address, error_offset + 8)
+            builder.ret(code.i64(1))
+        builder.ret(code.i64(0))
+        library.add_ir_module(module)
+        library.add_linking_library(result.library)
+        library.finalize()
+        self._keep = (dispatcher, result, library)
+        self.address: int = library.get_pointer_to_function(name)
+
+
+def describe_error(payload: bytes) -> str:
+    """`ZeroDivisionError: integer division by zero (app.py:12)` from a kernel's pickled exception."""
+    if not payload:
+        return "unknown error"
+    error, args, location = pickle.loads(payload)
+    text = f"{error.__name__}: {args[0]}" if args else error.__name__
+    return f"{text} ({location[1]}:{location[2]})" if location else text
+
+
+# --- raw memory for the shapes -------------------------------------------------------------------------------------
+
+
+@intrinsic
+def load_word(typingctx, address, offset):
+    """u64 at address + offset, as i64."""
+
+    def codegen(context, builder, signature, args):
+        return code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_word(typingctx, address, offset, value):
+    """Stores an i64 at address + offset."""
+
+    def codegen(context, builder, signature, args):
+        code.store(builder, args[2], builder.inttoptr(args[0], code.PTR), args[1])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def load_half(typingctx, address, offset):
+    """u32 at address + offset, as i64."""
+
+    def codegen(context, builder, signature, args):
+        raw = code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I32)
+        return builder.zext(raw, code.I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_half(typingctx, address, offset, value):
+    """Stores the low 32 bits at address + offset."""
+
+    def codegen(context, builder, signature, args):
+        low = builder.trunc(args[2], code.I32)
+        code.store(builder, low, builder.inttoptr(args[0], code.PTR), args[1])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def stack_counters(typingctx):
+    """Address of the per-event counters of a plan, on the kernel's stack."""
+
+    def codegen(context, builder, signature, args):
+        area = cgutils.alloca_once(builder, ir.ArrayType(code.I64, tx.COUNTERS_SIZE // 8))
+        return builder.ptrtoint(area, code.I64)
+
+    return types.int64(), codegen
+
+
+def maker(kind: types.Type, members: int) -> Callable:
+    """An intrinsic that builds a value of a struct-modelled type from `members` i64 (addresses or numbers)."""
+
+    def build(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(kind)(context, builder)
+        for i, value in enumerate(args):
+            name = context.data_model_manager[kind]._fields[i]
+            wanted = context.data_model_manager[kind].get_member_fe_type(name)
+            setattr(held, name, builder.inttoptr(value, code.PTR) if wanted == types.voidptr else value)
+        return held._getvalue()
+
+    if members == 2:
+
+        @intrinsic
+        def make(typingctx, a, b):
+            return kind(types.int64, types.int64), build
+    else:
+
+        @intrinsic
+        def make(typingctx, a, b, c):
+            return kind(types.int64, types.int64, types.int64), build
+
+    return make
+
+
+def row_maker(record: Resolved, header: bool, writable: bool) -> Callable:
+    """`make(address, text, arena)` -> row."""
+    return maker(RowType(record, header, writable), 3)
+
+
+# --- dataflow ------------------------------------------------------------------------------------------------------
+
+BATCH_ERROR = 72
+
+
+def map_kernel(function: Callable, event: Resolved, output: Resolved) -> Kernel:
+    """Stateless: `function(row, out)` for every selected input."""
+    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+
+    def map_batch(context):
+        rows, n, selection = load_word(context, 0), load_word(context, 8), load_word(context, 16)
+        text, emitter = load_word(context, 32), load_word(context, 40)
+        for j in range(n):
+            i = j if selection == 0 else load_half(selection, j * 4)
+            store_word(context, 64, i)
+            address = rows + i * size
+            function(make_row(address, text, 0), make_out(emitter, load_word(address, 0), i))
+        return 0
+
+    return Kernel(map_batch, BATCH_ERROR)
+
+
+def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> Kernel:
+    """Stateful and partitioned stateful: `function(row, state, out)` for every selected input."""
+    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+    make_state = row_maker(state, False, True)
+
+    def process_batch(context):
+        rows, n, selection, states = (
+            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+        )  # fmt: skip
+        text, emitter, arena = load_word(context, 32), load_word(context, 40), load_word(context, 48)
+        for j in range(n):
+            i = j if selection == 0 else load_half(selection, j * 4)
+            store_word(context, 64, i)
+            address = rows + i * size
+            out = make_out(emitter, load_word(address, 0), i)
+            function(make_row(address, text, 0), make_state(load_word(states, j * 8), 0, arena), out)
+        return 0
+
+    return Kernel(process_batch, BATCH_ERROR)
+
+
+def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> Kernel:
+    """End of the stream: `function(state, out)` for every state."""
+    make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False, True)
+
+    def flush_states(context):
+        n, states, emitter = load_word(context, 8), load_word(context, 24), load_word(context, 40)
+        arena, seq = load_word(context, 48), load_word(context, 56)
+        for j in range(n):
+            store_word(context, 64, j)
+            function(make_state(load_word(states, j * 8), 0, arena), make_out(emitter, seq, j))
+        return 0
+
+    return Kernel(flush_states, BATCH_ERROR)
+
+
+# --- transactions --------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _conditions_first(accesses, first, last):
+    """Moves the conditions among accesses first..last-1 to the front; both kinds keep their order."""
+    place = first
+    for i in range(first, last):
+        kind = load_half(accesses, i * 16 + 12) >> 24
+        if kind == tx.CONDITION or kind >= tx.CAPTURE:
+            low, high = load_word(accesses, i * 16), load_word(accesses, i * 16 + 8)
+            for j in range(i, place, -1):
+                store_word(accesses, j * 16, load_word(accesses, (j - 1) * 16))
+                store_word(accesses, j * 16 + 8, load_word(accesses, (j - 1) * 16 + 8))
+            store_word(accesses, place * 16, low)
+            store_word(accesses, place * 16 + 8, high)
+            place += 1
+
+
+def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> Kernel:
+    """Compute mode: `function(request, txn)` writes down the accesses of each event."""
+    make_row, make_txn, size = row_maker(event, True, False), maker(tx.PlanType(bound), 3), event.event[1]
+    dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
+    conditions, late, reads = tx.CONDITIONS, tx.LATE, tx.READS
+    operations, capture_words = tx.OPERATIONS, tx.CAPTURE_WORDS
+
+    def plan_events(context):
+        rows, begin, end, text = (
+            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+        )  # fmt: skip
+        decisions, results = load_word(context, 64), load_word(context, 72)
+        first, captures = load_word(context, 80), load_word(context, 112)
+        counters = stack_counters()
+        for event in range(begin, end):
+            store_word(context, 128, event)
+            store_word(counters, reads, 0)
+            store_word(counters, conditions, 0)
+            store_word(counters, operations, 0)
+            store_word(counters, capture_words, 0)
+            store_word(counters, late, 0)
+            store_word(results, event * 8, 0)
+            store_word(captures, event * 8, 0)
+            start = load_word(context, 40)
+            store_half(first, event * 4, start)
+            function(make_row(rows + event * size, text, 0), make_txn(context, event, counters))
+            decision = load_word(counters, conditions)
+            if decision >= dropped_mark:
+                decision = dropped_bit
+                store_word(context, 40, start)
+            elif load_word(counters, late) != 0:
+                _conditions_first(load_word(context, 32), start, load_word(context, 40))
+            store_half(decisions, event * 4, decision)
+        return 0
+
+    return Kernel(plan_events, 136)
+
+
+def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> Kernel:
+    """Post-processing: `function(request, txn, out)` for each event that was not dropped."""
+    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+    make_txn = maker(tx.PostType(bound), 2)
+    failed_mask, dropped_bit = tx.FAILED_MASK, tx.DROPPED_BIT
+
+    def post_events(context):
+        rows, begin, end, text = (
+            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+        )  # fmt: skip
+        decisions, results, emitter = load_word(context, 32), load_word(context, 40), load_word(context, 48)
+        rejected = 0
+        for event in range(begin, end):
+            decision = load_half(decisions, event * 4)
+            if decision & dropped_bit:
+                continue
+            rejected += (decision & failed_mask) != 0
+            store_word(context, 64, event)
+            address = rows + event * size
+            txn = make_txn(decision, load_word(results, event * 8))
+            function(make_row(address, text, 0), txn, make_out(emitter, load_word(address, 0), event - begin))
+        store_word(context, 56, load_word(context, 56) + rejected)
+        return 0
+
+    return Kernel(post_events, 72)
+
+
+@intrinsic
+def _decide(typingctx, decisions, event, amount, shared):
+    """Adds `amount` to an event's decision. ORDERING: release, so that whoever sees the event decided also sees the
+    state the condition was evaluated on; acquire, so that the last of a group sees the other captures."""
+
+    def codegen(context, builder, signature, args):
+        base = builder.inttoptr(args[0], code.PTR)
+        word = code.at(builder, base, builder.mul(args[1], code.i64(4)))
+        word = builder.bitcast(word, ir.PointerType(code.I32))
+        amount = builder.trunc(args[2], code.I32)
+        alone = builder.icmp_signed("==", args[3], code.i64(0))
+        with builder.if_else(alone) as (then, otherwise):
+            with then:
+                builder.store(builder.add(builder.load(word), amount), word)
+            with otherwise:
+                builder.atomic_rmw("add", word, amount, "acq_rel")
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _decision(typingctx, decisions, event):
+    """An event's decision. ORDERING: acquire, pairs with `_decide`."""
+
+    def codegen(context, builder, signature, args):
+        base = builder.inttoptr(args[0], code.PTR)
+        word = code.at(builder, base, builder.mul(args[1], code.i64(4)))
+        raw = builder.load_atomic(builder.bitcast(word, ir.PointerType(code.I32)), "acquire", 4)
+        return builder.zext(raw, code.I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _arrive(typingctx, group, shared):
+    """Counts one capture of a group; returns how many are still missing. ORDERING: acquire and release, so that the
+    last one sees every row that was copied."""
+
+    def codegen(context, builder, signature, args):
+        word = builder.inttoptr(args[0], ir.PointerType(code.I64))
+        left = cgutils.alloca_once(builder, code.I64)
+        alone = builder.icmp_signed("==", args[1], code.i64(0))
+        with builder.if_else(alone) as (then, otherwise):
+            with then:
+                less = builder.sub(builder.load(word), code.i64(1))
+                builder.store(less, word)
+                builder.store(less, left)
+            with otherwise:
+                old = builder.atomic_rmw("sub", word, code.i64(1), "acq_rel")
+                builder.store(builder.sub(old, code.i64(1)), left)
+        return builder.load(left)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+def _copier(size: int) -> Callable:
+    @intrinsic
+    def copy(typingctx, target, source):
+        def codegen(context, builder, signature, args):
+            code.copy(builder, builder.inttoptr(args[0], code.PTR), builder.inttoptr(args[1], code.PTR), size)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, types.int64), codegen
+
+    return copy
+
+
+def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable], conditions: list[Callable]) -> Kernel:
+    """State access: applies accesses one after the other until one waits for a decision.
+
+    The functions of an application are few and known, so that they are chosen by comparison and inlined.
+    """
+    stride, size = bound.result_stride, event.event[1]
+    make_event = row_maker(event, True, False)
+    namespace: dict = {
+        "load_word": load_word, "load_half": load_half, "store_word": store_word, "decision_of": _decision,
+        "decide": _decide, "arrive": _arrive, "make_event": make_event,
+    }  # fmt: skip
+    lines = [
+        "def apply_accesses(context):",
+        "    rows, text, accesses, n = load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24)",
+        "    tables, decisions, results = load_word(context, 32), load_word(context, 40), load_word(context, 48)",
+        "    captures, arena, shared = load_word(context, 56), load_word(context, 64), load_word(context, 80)",
+    ]
+    for t, table in enumerate(bound.tables):
+        lines.append(f"    table_{t} = load_word(tables, {8 * t})")
+        namespace[f"copy_{t}"] = _copier(table.state[1])
+        namespace[f"writable_{t}"] = row_maker(table, False, True)
+        namespace[f"readable_{t}"] = row_maker(table, False, False)
+    lines += [
+        "    i = 0",
+        "    while i < n:",
+        "        access = accesses + i * 16",
+        "        event, row = load_half(access, 0), load_half(access, 4)",
+        "        what = load_half(access, 12)",
+        "        kind, table = what >> 24, (what >> 16) & 255",
+        "        fn = what & 65535",
+        "        request = make_event(rows + event * %d, text, 0)" % size,
+        "        if kind == 1 or kind == 2:",
+        "            decision = decision_of(decisions, event)",
+        "            failed = decision & %d" % tx.FAILED_MASK,
+        "            if failed == 0 and decision & %d != 0:" % tx.WAITING_MASK,
+        "                break",
+        "            if kind == 2:",
+        "                slot = load_word(results, event * 8) + load_half(access, 8) * %d" % stride,
+    ]
+    for t, table in enumerate(bound.tables):
+        lines.append(f"                {'el' if t else ''}if table == {t}:")
+        lines.append(f"                    copy_{t}(slot, table_{t} + row * {table.state[1]})")
+    lines.append("            elif failed == 0:")
+    lines.append("                store_word(context, 88, event)")
+    for (function, table), fn in bound.modifications.items():
+        namespace[f"modify_{fn}"] = modifications[function]
+        width = bound.tables[table].state[1]
+        lines.append(f"                {'el' if fn else ''}if fn == {fn}:")
+        lines.append(
+            f"                    modify_{fn}(writable_{table}(table_{table} + row * {width}, 0, arena), request)"
+        )
+    if not bound.modifications:
+        lines.append("                pass")
+    lines.append("        else:")
+    lines.append("            store_word(context, 88, event)")
+    lines.append("            holds = True")
+    lines.append("            complete = True")
+    singles = [(key, fn) for key, fn in bound.conditions.items() if len(key[1]) == 1]
+    groups = [(key, fn) for key, fn in bound.conditions.items() if len(key[1]) > 1]
+    for (function, _), fn in bound.conditions.items():
+        namespace[f"condition_{fn}"] = conditions[function]
+    lines.append("            if kind == 0:")
+    for i, ((_, (table,)), fn) in enumerate(singles):
+        width = bound.tables[table].state[1]
+        lines.append(f"                {'el' if i else ''}if fn == {fn}:")
+        lines.append(
+            f"                    holds = condition_{fn}(readable_{table}(table_{table} + row * {width}, 0, arena), request)"
+        )
+    if not singles:
+        lines.append("                pass")
+    lines.append("            else:")
+    lines.append("                group = load_word(captures, event * 8) + load_half(access, 8) * 8")
+    lines.append(f"                copied = group + 8 + (kind - 3) * {stride}")
+    for t, table in enumerate(bound.tables):
+        lines.append(f"                {'el' if t else ''}if table == {t}:")
+        lines.append(f"                    copy_{t}(copied, table_{t} + row * {table.state[1]})")
+    lines.append("                complete = arrive(group, shared) == 0")
+    lines.append("                if complete:")
+    for i, ((_, tables), fn) in enumerate(groups):
+        rows = ", ".join(f"readable_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
+        lines.append(f"                    {'el' if i else ''}if fn == {fn}:")
+        lines.append(f"                        holds = condition_{fn}({rows}, request)")
+    if not groups:
+        lines.append("                    pass")
+    lines += [
+        "            if complete:",
+        f"                decide(decisions, event, -1 if holds else {tx.FAILED_UNIT - 1}, shared)",
+        "        i += 1",
+        "    store_word(context, 72, i)",
+        "    return 0",
+    ]
+    exec("\n".join(lines), namespace)
+    return Kernel(namespace["apply_accesses"], 96)

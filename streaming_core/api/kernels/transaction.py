@@ -1,0 +1,331 @@
+"""The words of a state transaction in compute mode (`plan`) and in post-processing.
+
+A plan does not touch any table: it writes down accesses (runtime/README.md) for the runtime to apply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.errors import TypingError
+from numba.core.imputils import lower_getattr
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, overload, register_model
+
+from streaming_core.api.kernels import ir as code
+from streaming_core.api.kernels.emitter import drop
+from streaming_core.api.kernels.values import RowType
+from streaming_core.api.record import Resolved
+
+# PlanContext
+ACCESSES, LEN, CAP, GROW, DECISIONS, RESULTS, NEXT, LIMIT, MORE, CAPTURES, PLAN_DROPPED = (
+    32, 40, 48, 56, 64, 72, 88, 96, 104, 112, 120,
+)  # fmt: skip
+CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
+FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, 0x3FFF0000, 0xFFFF, 1 << 31
+
+
+@dataclass(eq=False)
+class Bound:
+    """The tables of a bound application, and what its plan turned out to do, filled in while the plan is compiled.
+
+    `modifications` and `conditions` map what a plan names (function index and tables) to the `fn` of an access.
+    """
+
+    tables: list[Resolved]
+    sizes: list[int]
+    modifications: dict[tuple[int, int], int] = field(default_factory=dict)
+    conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+
+    @property
+    def result_stride(self) -> int:
+        """Bytes of a result slot: the largest row."""
+        return max(t.state[1] for t in self.tables)
+
+
+class PlanType(types.Type):
+    """`txn` in compute mode."""
+
+    def __init__(self, bound: Bound):
+        self.bound = bound
+        super().__init__(f"Plan({id(bound):x})")
+
+
+class PostType(types.Type):
+    """`txn` in post-processing."""
+
+    def __init__(self, bound: Bound):
+        self.bound = bound
+        super().__init__(f"Post({id(bound):x})")
+
+
+class NamedRow(types.Type):
+    """A row a transaction has named: its number in a table known at compile time."""
+
+    def __init__(self, table: int):
+        self.table = table
+        super().__init__(f"NamedRow({table})")
+
+
+@register_model(PlanType)
+class _PlanModel(models.StructModel):
+    def __init__(self, manager, fe_type):
+        # operations/reads point at the event's own counters on the kernel's stack.
+        members = [("address", types.voidptr), ("event", types.int64), ("counters", types.voidptr)]
+        super().__init__(manager, fe_type, members)
+
+
+@register_model(PostType)
+class _PostModel(models.StructModel):
+    def __init__(self, manager, fe_type):
+        members = [("decision", types.int64), ("results", types.voidptr)]
+        super().__init__(manager, fe_type, members)
+
+
+@register_model(NamedRow)
+class _NamedRowModel(models.PrimitiveModel):
+    def __init__(self, manager, fe_type):
+        super().__init__(manager, fe_type, code.I64)
+
+
+def txn_row(txn, table, key):
+    """`txn.row(table, key)`: names a row."""
+
+
+def txn_require(txn, condition, rows):
+    """`txn.require(condition, row, ...)`."""
+
+
+def txn_modify(txn, row, function):
+    """`txn.modify(row, function)`."""
+
+
+def txn_read(txn, row):
+    """`txn.read(row)`."""
+
+
+def txn_result(txn, table, i):
+    """`txn.result(table, i)`, in post-processing."""
+
+
+def literal(value: types.Type, what: str) -> int:
+    """The compile-time integer the translator put there."""
+    if not isinstance(value, types.IntegerLiteral):
+        raise TypingError(f"{what} must be known when the application loads")
+    return value.literal_value
+
+
+@intrinsic(prefer_literal=True)
+def name_row(typingctx, bound_sizes, table, key):
+    """Checks the key and names the row; `bound_sizes` is a txn type carrying `bound`."""
+    index = literal(table, "table")
+    if not isinstance(types.unliteral(key), types.Integer):
+        raise TypingError("a row's key is an integer")
+    size = bound_sizes.bound.sizes[index]
+
+    def codegen(context, builder, signature, args):
+        key = context.cast(builder, args[2], signature.args[2], types.int64)
+        return code.checked_index(context, builder, key, code.i64(size), f"table {index}")
+
+    return NamedRow(index)(bound_sizes, table, types.unliteral(key)), codegen
+
+
+# Per-event counters the plan kernel keeps on its stack, zeroed for each event (bytes).
+READS, CONDITIONS, OPERATIONS, CAPTURE_WORDS, LATE = 0, 8, 16, 24, 32
+COUNTERS_SIZE = 40
+
+
+def _append(context, builder, plan, event, row, slot, fn, table, kind):
+    """Appends one access; `slot` and `row` are i64 values, the rest compile-time."""
+    length = code.load(builder, plan, LEN, code.I64)
+    full = builder.icmp_unsigned("==", length, code.load(builder, plan, CAP, code.I64))
+    with builder.if_then(full, likely=False):
+        grow = code.load(builder, plan, GROW, code.PTR)
+        failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
+        code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
+    accesses = code.load(builder, plan, ACCESSES, code.PTR)
+    access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
+    code.store(builder, builder.trunc(event, code.I32), access, 0)
+    code.store(builder, builder.trunc(row, code.I32), access, 4)
+    code.store(builder, builder.trunc(slot, code.I32), access, 8)
+    code.store(builder, code.I32(fn | table << 16 | kind << 24), access, 12)
+    code.store(builder, builder.add(length, code.i64(1)), plan, LEN)
+    return length
+
+
+def _bump(context, builder, plan, begin_address, used, size) -> tuple:
+    """Extends the event's area that begins at `*begin_address` and holds `used` bytes by `size`, contiguously.
+
+    When something else lies behind the area, or the chunk ends, the area moves: its address is stored anew. Returns
+    (address before, address after); what was written there is the caller's to copy.
+    """
+    before = code.load(builder, begin_address, 0, code.I64)
+    following = builder.ptrtoint(code.load(builder, plan, NEXT, code.PTR), code.I64)
+    limit = builder.ptrtoint(code.load(builder, plan, LIMIT, code.PTR), code.I64)
+    elsewhere = builder.icmp_unsigned("!=", builder.add(before, used), following)
+    begin = builder.select(elsewhere, following, before)
+    needed = builder.add(used, size)
+    code.store(builder, begin, begin_address, 0)
+    short = builder.icmp_unsigned(">", builder.add(begin, needed), limit)
+    with builder.if_then(short, likely=False):
+        more = code.load(builder, plan, MORE, code.PTR)
+        failed = builder.icmp_unsigned("!=", code.call(builder, more, plan, needed), code.i64(0))
+        code.raise_if(context, builder, failed, MemoryError, "no room for results")
+        code.store(builder, code.load(builder, plan, NEXT, code.I64), begin_address, 0)
+    after = code.load(builder, begin_address, 0, code.I64)
+    code.store(builder, builder.add(after, needed), plan, NEXT)
+    return before, after
+
+
+@intrinsic(prefer_literal=True)
+def _plan_modify(typingctx, txn, row, function):
+    key = (literal(function, "function"), row.table)
+    fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        _append(context, builder, held.address, held.event, args[1], code.i64(0), fn, row.table, MODIFY)
+        count = code.load(builder, held.counters, OPERATIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, row, function), codegen
+
+
+@intrinsic
+def _plan_read(typingctx, txn, row):
+    stride = txn.bound.result_stride
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        reads = code.load(builder, held.counters, READS, code.I64)
+        _append(context, builder, held.address, held.event, args[1], reads, 0, row.table, READ)
+        results = code.load(builder, held.address, RESULTS, code.PTR)
+        begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
+        _bump(context, builder, held.address, begin, builder.mul(reads, code.i64(stride)), code.i64(stride))
+        code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
+        count = code.load(builder, held.counters, OPERATIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, row), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _plan_require(typingctx, txn, condition, rows):
+    tables = tuple(row.table for row in rows.types)
+    key = (literal(condition, "condition"), tables)
+    fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
+    if len(tables) > 250:
+        raise TypingError("a condition reads at most 250 rows")
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        operations = code.load(builder, held.counters, OPERATIONS, code.I64)
+        # Conditions read the state before the event: one that comes late has to move to the front (shapes.py).
+        with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
+            code.store(builder, code.i64(1), held.counters, LATE)
+        if len(tables) == 1:
+            row = builder.extract_value(args[2], 0)
+            _append(context, builder, held.address, held.event, row, code.i64(0), fn, tables[0], CONDITION)
+        else:
+            _capture(context, builder, held, txn.bound, args[2], fn, tables)
+        count = code.load(builder, held.counters, CONDITIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, CONDITIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, condition, rows), codegen
+
+
+def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[int, ...]) -> None:
+    """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
+    size = 8 + len(tables) * bound.result_stride
+    captures = code.load(builder, held.address, CAPTURES, code.PTR)
+    begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
+    words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
+    used = builder.mul(words, code.i64(8))
+    before, after = _bump(context, builder, held.address, begin, used, code.i64(size))
+    # Groups already there move along: their counters are set.
+    with builder.if_then(builder.icmp_unsigned("!=", before, after), likely=False):
+        cgutils.raw_memcpy(builder, builder.inttoptr(after, code.PTR), builder.inttoptr(before, code.PTR), used, 1)
+    group = builder.add(after, used)
+    code.store(builder, code.i64(len(tables)), builder.inttoptr(group, code.PTR), 0)
+    for j, table in enumerate(tables):
+        row = builder.extract_value(rows, j)
+        _append(context, builder, held.address, held.event, row, words, fn, table, CAPTURE + j)
+    code.store(builder, builder.add(words, code.i64(size // 8)), held.counters, CAPTURE_WORDS)
+
+
+@intrinsic
+def _plan_drop(typingctx, txn):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        dropped = code.load(builder, held.address, PLAN_DROPPED, code.I64)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, PLAN_DROPPED)
+        code.store(builder, code.i64(1 << 32), held.counters, CONDITIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _post_result(typingctx, txn, table, i):
+    index = literal(table, "table")
+    row = RowType(txn.bound.tables[index], header=False, writable=False)
+    stride = txn.bound.result_stride
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        i = context.cast(builder, args[2], signature.args[2], types.int64)
+        found = cgutils.create_struct_proxy(row)(context, builder)
+        found.address = code.at(builder, held.results, builder.mul(i, code.i64(stride)))
+        return found._getvalue()
+
+    return row(txn, table, types.unliteral(i)), codegen
+
+
+@overload(txn_row, prefer_literal=True)
+def _row(txn, table, key):
+    return (lambda txn, table, key: name_row(txn, table, key)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_require, prefer_literal=True)
+def _require(txn, condition, rows):
+    return (lambda txn, condition, rows: _plan_require(txn, condition, rows)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_modify, prefer_literal=True)
+def _modify(txn, row, function):
+    return (lambda txn, row, function: _plan_modify(txn, row, function)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_read)
+def _read(txn, row):
+    return (lambda txn, row: _plan_read(txn, row)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_result, prefer_literal=True)
+def _result(txn, table, i):
+    return (lambda txn, table, i: _post_result(txn, table, i)) if isinstance(txn, PostType) else None
+
+
+@overload(drop)
+def _drop_event(txn):
+    return (lambda txn: _plan_drop(txn)) if isinstance(txn, PlanType) else None
+
+
+@infer_getattr
+class _PostAttributes(AttributeTemplate):
+    key = PostType
+
+    def resolve_accepted(self, txn):
+        return types.boolean
+
+
+@lower_getattr(PostType, "accepted")
+def _accepted(context, builder, kind, value):
+    held = cgutils.create_struct_proxy(kind)(context, builder, value)
+    failed = builder.and_(held.decision, code.i64(FAILED_MASK))
+    return builder.icmp_unsigned("==", failed, code.i64(0))

@@ -1,0 +1,24 @@
+"""The vocabulary the translator writes with, name by name (dialect.py)."""
+
+from __future__ import annotations
+
+from streaming_core.api.kernels import arithmetic, emitter, transaction, values
+
+WORDS = {
+    "_set_field": values.set_field,
+    "_set_item": values.set_item,
+    "_text_slice": values.text_slice,
+    "_floordiv": arithmetic.floordiv,
+    "_modulo": arithmetic.modulo,
+    "_shift_left": arithmetic.shift_left,
+    "_shift_right": arithmetic.shift_right,
+    "_to_integer": arithmetic.to_integer,
+    "_contains": arithmetic.contains,
+    "_emit": emitter.emit,
+    "_drop": emitter.drop,
+    "_txn_row": transaction.txn_row,
+    "_txn_require": transaction.txn_require,
+    "_txn_modify": transaction.txn_modify,
+    "_txn_read": transaction.txn_read,
+    "_txn_result": transaction.txn_result,
+}
