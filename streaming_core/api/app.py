@@ -158,7 +158,7 @@ class Stream:
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
         kind = self._operator.output.fields.get(key)
-        if not (isinstance(kind, Text) or isinstance(kind, Scalar) and not kind.is_float):
+        if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
             raise BadInput(f"key_by({key!r}): {self._operator.output!r} has no integer or text field of that name")
         return KeyedStream(self._app, self._operator, key)
 

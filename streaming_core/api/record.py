@@ -60,7 +60,7 @@ boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
 
 @dataclass(frozen=True)
 class Text:
-    """Bytes beside the row: (offset u32, length u32) into the batch's text. An operator may emit slices of its input."""
+    """Bytes beside the row: (offset u32, length u32) into the batch's text; operators emit slices of their input."""
 
     name: str = "text"
     width: int = 8

@@ -22,7 +22,7 @@ from streaming_core.api.kernels.values import RowType
 from streaming_core.api.record import Resolved
 
 # No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves.
-OPTIONS = dict(error_model="python", fastmath=False, boundscheck=False)
+OPTIONS = {"error_model": "python", "fastmath": False, "boundscheck": False}
 
 
 def compiled(function: Callable) -> Callable:
@@ -377,91 +377,88 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
 
     The functions of an application are few and known, so that they are chosen by comparison and inlined.
     """
-    stride, size = bound.result_stride, event.event[1]
-    make_event = row_maker(event, True, False)
+    stride = bound.result_stride
     namespace: dict = {
-        "load_word": load_word, "load_half": load_half, "store_word": store_word, "decision_of": _decision,
-        "decide": _decide, "arrive": _arrive, "make_event": make_event,
-    }  # fmt: skip
-    lines = [
-        "def apply_accesses(context):",
-        "    rows, text, accesses, n = load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24)",
-        "    tables, decisions, results = load_word(context, 32), load_word(context, 40), load_word(context, 48)",
-        "    captures, arena, shared = load_word(context, 56), load_word(context, 64), load_word(context, 80)",
-    ]
+        "load_word": load_word,
+        "load_half": load_half,
+        "store_word": store_word,
+        "decision_of": _decision,
+        "decide": _decide,
+        "arrive": _arrive,
+        "make_event": row_maker(event, True, False),
+    }
     for t, table in enumerate(bound.tables):
-        lines.append(f"    table_{t} = load_word(tables, {8 * t})")
         namespace[f"copy_{t}"] = _copier(table.state[1])
         namespace[f"writable_{t}"] = row_maker(table, False, True)
         namespace[f"readable_{t}"] = row_maker(table, False, False)
-    lines += [
-        "    i = 0",
-        "    while i < n:",
-        "        access = accesses + i * 16",
-        "        event, row = load_half(access, 0), load_half(access, 4)",
-        "        what = load_half(access, 12)",
-        "        kind, table = what >> 24, (what >> 16) & 255",
-        "        fn = what & 65535",
-        "        request = make_event(rows + event * %d, text, 0)" % size,
-        "        if kind == 1 or kind == 2:",
-        "            decision = decision_of(decisions, event)",
-        "            failed = decision & %d" % tx.FAILED_MASK,
-        "            if failed == 0 and decision & %d != 0:" % tx.WAITING_MASK,
-        "                break",
-        "            if kind == 2:",
-        "                slot = load_word(results, event * 8) + load_half(access, 8) * %d" % stride,
-    ]
-    for t, table in enumerate(bound.tables):
-        lines.append(f"                {'el' if t else ''}if table == {t}:")
-        lines.append(f"                    copy_{t}(slot, table_{t} + row * {table.state[1]})")
-    lines.append("            elif failed == 0:")
-    lines.append("                store_word(context, 88, event)")
-    for (function, table), fn in bound.modifications.items():
-        namespace[f"modify_{fn}"] = modifications[function]
-        width = bound.tables[table].state[1]
-        lines.append(f"                {'el' if fn else ''}if fn == {fn}:")
-        lines.append(
-            f"                    modify_{fn}(writable_{table}(table_{table} + row * {width}, 0, arena), request)"
-        )
-    if not bound.modifications:
-        lines.append("                pass")
-    lines.append("        else:")
-    lines.append("            store_word(context, 88, event)")
-    lines.append("            holds = True")
-    lines.append("            complete = True")
-    singles = [(key, fn) for key, fn in bound.conditions.items() if len(key[1]) == 1]
-    groups = [(key, fn) for key, fn in bound.conditions.items() if len(key[1]) > 1]
-    for (function, _), fn in bound.conditions.items():
-        namespace[f"condition_{fn}"] = conditions[function]
-    lines.append("            if kind == 0:")
-    for i, ((_, (table,)), fn) in enumerate(singles):
-        width = bound.tables[table].state[1]
-        lines.append(f"                {'el' if i else ''}if fn == {fn}:")
-        lines.append(
-            f"                    holds = condition_{fn}(readable_{table}(table_{table} + row * {width}, 0, arena), request)"
-        )
-    if not singles:
-        lines.append("                pass")
-    lines.append("            else:")
-    lines.append("                group = load_word(captures, event * 8) + load_half(access, 8) * 8")
-    lines.append(f"                copied = group + 8 + (kind - 3) * {stride}")
-    for t, table in enumerate(bound.tables):
-        lines.append(f"                {'el' if t else ''}if table == {t}:")
-        lines.append(f"                    copy_{t}(copied, table_{t} + row * {table.state[1]})")
-    lines.append("                complete = arrive(group, shared) == 0")
-    lines.append("                if complete:")
-    for i, ((_, tables), fn) in enumerate(groups):
-        rows = ", ".join(f"readable_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
-        lines.append(f"                    {'el' if i else ''}if fn == {fn}:")
-        lines.append(f"                        holds = condition_{fn}({rows}, request)")
-    if not groups:
-        lines.append("                    pass")
-    lines += [
-        "            if complete:",
-        f"                decide(decisions, event, -1 if holds else {tx.FAILED_UNIT - 1}, shared)",
-        "        i += 1",
-        "    store_word(context, 72, i)",
-        "    return 0",
-    ]
-    exec("\n".join(lines), namespace)
+    namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
+    namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
+
+    def row(t: int) -> str:
+        return f"table_{t} + row * {bound.tables[t].state[1]}"
+
+    def choose(name: str, branches: dict[int, str], depth: int) -> str:
+        """An if-chain over a small number; an unknown one cannot occur, plans only write down known ones."""
+        indent = " " * (4 * depth)
+        lines = [f"{indent}if {name} == {n}:\n{indent}    {branch}" for n, branch in branches.items()]
+        return "\n".join(lines) if lines else f"{indent}pass"
+
+    modify = {
+        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request)" for (_, t), fn in bound.modifications.items()
+    }
+    alone = {
+        fn: f"holds = condition_{fn}(readable_{tables[0]}({row(tables[0])}, 0, arena), request)"
+        for (_, tables), fn in bound.conditions.items()
+        if len(tables) == 1
+    }
+    together = {}
+    for (_, tables), fn in bound.conditions.items():
+        if len(tables) > 1:
+            rows = ", ".join(f"readable_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
+            together[fn] = f"holds = condition_{fn}({rows}, request)"
+    names = range(len(bound.tables))
+    source = f"""
+def apply_accesses(context):
+    rows, text = load_word(context, 0), load_word(context, 8)
+    accesses, n = load_word(context, 16), load_word(context, 24)
+    tables, decisions, results = load_word(context, 32), load_word(context, 40), load_word(context, 48)
+    captures, arena, shared = load_word(context, 56), load_word(context, 64), load_word(context, 80)
+    {"; ".join(f"table_{t} = load_word(tables, {8 * t})" for t in names)}
+    i = 0
+    while i < n:
+        access = accesses + i * 16
+        event, row, what = load_half(access, 0), load_half(access, 4), load_half(access, 12)
+        kind, table, fn = what >> 24, (what >> 16) & 255, what & 65535
+        request = make_event(rows + event * {event.event[1]}, text, 0)
+        if kind == {tx.MODIFY} or kind == {tx.READ}:
+            decision = decision_of(decisions, event)
+            failed = decision & {tx.FAILED_MASK}
+            if failed == 0 and decision & {tx.WAITING_MASK} != 0:
+                break
+            if kind == {tx.READ}:
+                slot = load_word(results, event * 8) + load_half(access, 8) * {stride}
+{choose("table", {t: f"copy_{t}(slot, {row(t)})" for t in names}, 4)}
+            elif failed == 0:
+                store_word(context, 88, event)
+{choose("fn", modify, 4)}
+        else:
+            store_word(context, 88, event)
+            holds = True
+            complete = True
+            if kind == {tx.CONDITION}:
+{choose("fn", alone, 4)}
+            else:
+                group = load_word(captures, event * 8) + load_half(access, 8) * 8
+                copied = group + 8 + (kind - {tx.CAPTURE}) * {stride}
+{choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
+                complete = arrive(group, shared) == 0
+                if complete:
+{choose("fn", together, 5)}
+            if complete:
+                decide(decisions, event, -1 if holds else {tx.FAILED_UNIT - 1}, shared)
+        i += 1
+    store_word(context, 72, i)
+    return 0
+"""
+    exec(source, namespace)
     return Kernel(namespace["apply_accesses"], 96)

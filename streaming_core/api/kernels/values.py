@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, overload_method, register_model
-import operator
 
 from streaming_core.api.kernels import ir as code
 from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
