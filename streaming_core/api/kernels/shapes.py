@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 from streaming_core.api.kernels import ir as code
 from streaming_core.api.kernels import transaction as tx
 from streaming_core.api.kernels.emitter import EmitterType
+from streaming_core.api.kernels.memory import load_half, load_word, store_half, store_word
 from streaming_core.api.kernels.values import RowType
 from streaming_core.api.record import Resolved
 
@@ -72,53 +73,6 @@ def describe_error(payload: bytes) -> str:
     error, args, location = pickle.loads(payload)
     text = f"{error.__name__}: {args[0]}" if args else error.__name__
     return f"{text} ({location[1]}:{location[2]})" if location else text
-
-
-# --- raw memory for the shapes -------------------------------------------------------------------------------------
-
-
-@intrinsic
-def load_word(typingctx, address, offset):
-    """u64 at address + offset, as i64."""
-
-    def codegen(context, builder, signature, args):
-        return code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I64)
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def store_word(typingctx, address, offset, value):
-    """Stores an i64 at address + offset."""
-
-    def codegen(context, builder, signature, args):
-        code.store(builder, args[2], builder.inttoptr(args[0], code.PTR), args[1])
-        return context.get_dummy_value()
-
-    return types.none(types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def load_half(typingctx, address, offset):
-    """u32 at address + offset, as i64."""
-
-    def codegen(context, builder, signature, args):
-        raw = code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I32)
-        return builder.zext(raw, code.I64)
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def store_half(typingctx, address, offset, value):
-    """Stores the low 32 bits at address + offset."""
-
-    def codegen(context, builder, signature, args):
-        low = builder.trunc(args[2], code.I32)
-        code.store(builder, low, builder.inttoptr(args[0], code.PTR), args[1])
-        return context.get_dummy_value()
-
-    return types.none(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic

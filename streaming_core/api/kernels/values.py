@@ -58,7 +58,7 @@ class GrowingType(types.Type):
     """A set, map, counter or top-k: its 32-byte head inside the row, its items in the arena."""
 
     def __init__(self, kind: type, key: Scalar | None, value: Scalar | None, count: int, field: str):
-        self.kind, self.key, self.value, self.count, self.field = kind, key, value, count, field
+        self.kind, self.item, self.value, self.count, self.field = kind, key, value, count, field
         super().__init__(f"{kind.__name__}({key and key.name}, {value and value.name}, {count}, {field})")
 
 

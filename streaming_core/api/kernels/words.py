@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from streaming_core.api.kernels import arithmetic, emitter, transaction, values
+from streaming_core.api.kernels import arithmetic, containers, emitter, transaction, values
+
+assert containers  # imported for the methods it registers
 
 WORDS = {
     "_set_field": values.set_field,
