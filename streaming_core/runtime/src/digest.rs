@@ -1,0 +1,291 @@
+//! The canonical digest of output rows; README.md defines it.
+
+use serde::Deserialize;
+use std::ops::{AddAssign, SubAssign};
+
+use crate::batch::{SEQ_BYTES, Text};
+use crate::kernel::RunError;
+
+const SEED: u64 = 0x243F_6A88_85A3_08D3;
+const K1: u64 = 0x9E37_79B9_7F4A_7C15;
+const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// How the bytes of a field are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnKind {
+    Text,
+    Boolean,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    F64,
+}
+
+impl ColumnKind {
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::Boolean | Self::I8 | Self::U8 => 1,
+            Self::I16 | Self::U16 => 2,
+            Self::I32 | Self::U32 => 4,
+            Self::I64 | Self::F64 | Self::Text => 8,
+        }
+    }
+
+    /// The field at `field` as 64 bits: integers extended, doubles as bits.
+    ///
+    /// # Safety
+    /// `field` has `self.bytes()` readable bytes; `self` is not Text.
+    #[inline(always)]
+    pub unsafe fn load(self, field: *const u8) -> u64 {
+        // SAFETY: as the caller says.
+        unsafe {
+            match self {
+                Self::Boolean | Self::U8 => u64::from(field.read()),
+                Self::I8 => field.cast::<i8>().read() as u64,
+                Self::I16 => field.cast::<i16>().read_unaligned() as u64,
+                Self::I32 => field.cast::<i32>().read_unaligned() as u64,
+                Self::U16 => u64::from(field.cast::<u16>().read_unaligned()),
+                Self::U32 => u64::from(field.cast::<u32>().read_unaligned()),
+                Self::I64 | Self::F64 | Self::Text => field.cast::<u64>().read_unaligned(),
+            }
+        }
+    }
+}
+
+/// A column of the output rows: `count` adjacent fields at `offset` (an array if more than one).
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    pub kind: ColumnKind,
+    pub offset: usize,
+    #[serde(default = "one")]
+    pub count: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Number of rows and the sum of their hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Digest {
+    pub rows: u64,
+    pub sum: u64,
+}
+
+impl AddAssign for Digest {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+impl SubAssign for Digest {
+    fn sub_assign(&mut self, other: Self) {
+        self.rows -= other.rows;
+        self.sum = self.sum.wrapping_sub(other.sum);
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{:016x}", self.rows, self.sum)
+    }
+}
+
+/// Up to eight bytes as one little-endian word, zero-padded.
+#[inline(always)]
+pub fn word(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    debug_assert!(n <= 8);
+    // Two overlapping loads instead of a loop over bytes.
+    if n >= 4 {
+        let low = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
+        let high = u32::from_le_bytes(bytes[n - 4..].try_into().expect("4 bytes"));
+        u64::from(low) | u64::from(high) << ((n - 4) * 8)
+    } else if n > 0 {
+        let middle = u64::from(bytes[n / 2]) << (n / 2 * 8);
+        u64::from(bytes[0]) | middle | u64::from(bytes[n - 1]) << ((n - 1) * 8)
+    } else {
+        0
+    }
+}
+
+#[inline(always)]
+fn step(h: u64, word: u64) -> u64 {
+    let h = (h ^ word).wrapping_mul(K1);
+    h ^ (h >> 32)
+}
+
+/// Hashes rows of one layout.
+#[derive(Debug, Clone)]
+pub struct Hasher {
+    stride: usize,
+    columns: Vec<Column>,
+    shape: Shape,
+}
+
+/// Layouts that need no look at each column's kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    /// Scalars only: (offset, kind) per word.
+    Scalars,
+    General,
+}
+
+impl Hasher {
+    /// Refuses columns that do not lie inside of a row.
+    pub fn new(columns: &[Column], stride: usize) -> Result<Self, RunError> {
+        if stride < SEQ_BYTES {
+            return Err(RunError::Invalid(format!("output rows of {stride} bytes have no room for seq")));
+        }
+        for column in columns {
+            let end = column.kind.bytes().checked_mul(column.count).and_then(|n| n.checked_add(column.offset));
+            if end.is_none_or(|end| end > stride) {
+                return Err(RunError::Invalid(format!("column {column:?} lies outside of a row of {stride} bytes")));
+            }
+        }
+        let scalar = |column: &Column| column.kind != ColumnKind::Text && column.count == 1;
+        let shape = if columns.iter().all(scalar) { Shape::Scalars } else { Shape::General };
+        Ok(Self { stride, columns: columns.to_vec(), shape })
+    }
+
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Hash of one row as the `sub`-th output of its seq; None if its text lies outside of the block's.
+    ///
+    /// # Safety
+    /// `row` has `stride` readable bytes.
+    #[inline(always)]
+    pub unsafe fn row(&self, row: *const u8, sub: u64, text: Text) -> Option<u64> {
+        // SAFETY: a row starts with its seq; the columns lie inside of the row.
+        unsafe {
+            let mut h = step(step(SEED, row.cast::<u64>().read_unaligned()), sub);
+            if self.shape == Shape::Scalars {
+                for column in &self.columns {
+                    h = step(h, column.kind.load(row.add(column.offset)));
+                }
+            } else {
+                for column in &self.columns {
+                    for i in 0..column.count {
+                        let field = row.add(column.offset + i * column.kind.bytes());
+                        if column.kind == ColumnKind::Text {
+                            h = hash_text(h, text.field(field)?);
+                        } else {
+                            h = step(h, column.kind.load(field));
+                        }
+                    }
+                }
+            }
+            h = h.wrapping_mul(K2);
+            Some(h ^ (h >> 29))
+        }
+    }
+}
+
+#[inline(always)]
+fn hash_text(h: u64, bytes: &[u8]) -> u64 {
+    let mut h = step(h, bytes.len() as u64);
+    let mut words = bytes.chunks_exact(8);
+    for chunk in &mut words {
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("chunks of 8")));
+    }
+    let rest = words.remainder();
+    if rest.is_empty() { h } else { step(h, word(rest)) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition of README.md, word by word, on big integers cut to 64 bits.
+    fn slow(words: &[u64]) -> u64 {
+        let cut = |x: u128| x % (1_u128 << 64);
+        let mut h: u128 = 0x243F6A8885A308D3;
+        for &word in words {
+            h = cut((h ^ u128::from(word)) * 0x9E3779B97F4A7C15);
+            h ^= h >> 32;
+        }
+        h = cut(h * 0xD6E8FEB86659FD93);
+        (h ^ (h >> 29)) as u64
+    }
+
+    fn slow_text(bytes: &[u8]) -> Vec<u64> {
+        let mut words = vec![bytes.len() as u64];
+        for chunk in bytes.chunks(8) {
+            words.push(chunk.iter().enumerate().map(|(i, &byte)| u64::from(byte) << (8 * i)).sum());
+        }
+        words
+    }
+
+    #[test]
+    fn scalars_are_extended() {
+        let mut row = [0_u8; 40];
+        row[..8].copy_from_slice(&77_i64.to_le_bytes());
+        row[8..16].copy_from_slice(&(-5_i64).to_le_bytes());
+        row[16] = 0xFE;
+        row[17] = 1;
+        row[18..20].copy_from_slice(&(-2_i16).to_le_bytes());
+        row[20..24].copy_from_slice(&0xFFFF_FFF0_u32.to_le_bytes());
+        row[24..32].copy_from_slice(&(-0.0_f64).to_le_bytes());
+        row[32..36].copy_from_slice(&(-3_i32).to_le_bytes());
+        row[36..38].copy_from_slice(&0xFFF0_u16.to_le_bytes());
+        let column = |kind, offset, count| Column { kind, offset, count };
+        let columns = [
+            column(ColumnKind::I64, 8, 1),
+            column(ColumnKind::I8, 16, 1),
+            column(ColumnKind::Boolean, 17, 1),
+            column(ColumnKind::I16, 18, 1),
+            column(ColumnKind::U32, 20, 1),
+            column(ColumnKind::F64, 24, 1),
+            column(ColumnKind::I32, 32, 1),
+            column(ColumnKind::U16, 36, 1),
+            column(ColumnKind::U8, 16, 2),
+        ];
+        let minus = |n: i64| n as u64;
+        let words = [77, 3, minus(-5), minus(-2), 1, minus(-2), 0xFFFF_FFF0, 1 << 63, minus(-3), 0xFFF0, 0xFE, 1];
+        let hasher = Hasher::new(&columns, 40).unwrap();
+        // SAFETY: the row has 40 bytes.
+        assert_eq!(unsafe { hasher.row(row.as_ptr(), 3, Text::empty()) }, Some(slow(&words)));
+        // Pinned, so that the definition cannot drift with both implementations: only seq 0 and sub 0.
+        let hasher = Hasher::new(&[], 8).unwrap();
+        // SAFETY: 8 bytes.
+        assert_eq!(unsafe { hasher.row([0_u8; 8].as_ptr(), 0, Text::empty()) }, Some(slow(&[0, 0])));
+    }
+
+    #[test]
+    fn columns_outside_of_the_row_are_refused() {
+        for (offset, count) in [(9, 1), (8, 2), (usize::MAX, 1), (0, usize::MAX)] {
+            assert!(Hasher::new(&[Column { kind: ColumnKind::I64, offset, count }], 16).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_hashed_by_its_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..70), seq: i64, sub: u32) {
+            let mut row = seq.to_le_bytes().to_vec();
+            row.extend(0_u32.to_le_bytes());
+            row.extend((bytes.len() as u32).to_le_bytes());
+            let hasher = Hasher::new(&[Column { kind: ColumnKind::Text, offset: 8, count: 1 }], 16).unwrap();
+            // SAFETY: row and text outlive the call.
+            let hash = unsafe { hasher.row(row.as_ptr(), u64::from(sub), Text::new(bytes.as_ptr(), bytes.len())) };
+            let mut words = vec![seq as u64, u64::from(sub)];
+            words.extend(slow_text(&bytes));
+            prop_assert_eq!(hash, Some(slow(&words)));
+        }
+
+        #[test]
+        fn a_word_is_its_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..9)) {
+            let wanted: u64 = bytes.iter().enumerate().map(|(i, &b)| u64::from(b) << (8 * i)).sum();
+            prop_assert_eq!(word(&bytes), wanted);
+        }
+    }
+}

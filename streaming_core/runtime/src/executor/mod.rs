@@ -1,0 +1,66 @@
+//! Executors: who runs which stage on which batch. One trait, one file per executor, one registry.
+
+pub mod team;
+
+use crate::batch::Block;
+use crate::kernel::RunError;
+use crate::metrics::Metrics;
+use crate::program::{Options, Program};
+
+/// Keys and states of a keyed operator, ascending by key; a stateful operator has one state and no keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct States {
+    pub keys: Keys,
+    /// `state_size` bytes each. Containers in them point into memory that lives as long as the executor.
+    pub states: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Keys {
+    None,
+    Integers(Vec<i64>),
+    Texts(Vec<Vec<u8>>),
+}
+
+/// Processes one run: blocks in order, then `finish` once. After an error nothing but `metrics` may be called.
+pub trait Executor: Send {
+    /// Processes a block and returns when all its outputs are delivered.
+    fn process(&mut self, block: &Block) -> Result<(), RunError>;
+
+    /// End of the stream: flushes, with `seq` = the number of events of the stream.
+    fn finish(&mut self, seq: i64) -> Result<(), RunError>;
+
+    /// Outputs since the last call in delivered order (rows, and a `sub` per row); only the parquet sink keeps any.
+    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>);
+
+    fn metrics(&self) -> Metrics;
+
+    /// Replaces a table's rows; before the first block.
+    fn load_table(&mut self, index: usize, _rows: &[u8]) -> Result<(), RunError> {
+        Err(RunError::Invalid(format!("there is no table {index}")))
+    }
+
+    fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
+        Err(RunError::Invalid(format!("there is no table {index}")))
+    }
+
+    /// The states of operator number `operator` of the program.
+    fn states(&mut self, operator: usize) -> Result<States, RunError> {
+        Err(RunError::Invalid(format!("operator {operator} has no state")))
+    }
+}
+
+type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
+
+/// The registry: adding an executor touches its file and this table.
+const EXECUTORS: &[(&str, Make)] = &[];
+
+/// The executor that the options name, ready for the first block.
+pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    let Some((_, make)) = EXECUTORS.iter().find(|(name, _)| *name == options.executor) else {
+        let known: Vec<&str> = EXECUTORS.iter().map(|(name, _)| *name).collect();
+        let message = format!("unknown executor {:?}; known: {}", options.executor, known.join(", "));
+        return Err(RunError::Invalid(message));
+    };
+    make(program, options)
+}

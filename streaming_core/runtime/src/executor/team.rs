@@ -1,0 +1,382 @@
+//! The threads of a run: they persist over blocks, and every one of them leaves when one fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::idle::{Idle, Strategy};
+use crate::kernel::RunError;
+use crate::metrics::{Counters, thread_cpu_nanoseconds};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
+};
+use crate::topology::{Bound, Topology};
+
+type Job = Shared<dyn Fn(usize) -> Result<(), RunError> + Sync>;
+
+/// `threads` threads, the caller of `run` being number 0.
+#[derive(Debug)]
+pub struct Team {
+    shared: Arc<Inner>,
+    handles: Vec<thread::JoinHandle<()>>,
+    /// Core of thread 0 while a job runs, if threads are pinned.
+    caller: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    threads: usize,
+    /// Number of the current job; written by the caller only.
+    job_number: CachePadded<AtomicUsize>,
+    /// Workers still at the current job: set by the caller, counted down by each worker.
+    running: CachePadded<AtomicUsize>,
+    /// Written by the caller before `job_number` moves, read by the workers after they saw it move.
+    job: UnsafeCell<Option<Job>>,
+    /// Set by any thread that fails; never reset: a failed run is over.
+    stopped: AtomicBool,
+    /// Set by the caller once, with the last job number.
+    leaving: AtomicBool,
+    error: Mutex<Option<RunError>>,
+    /// Between jobs. Blocks may be far apart (somebody reads files), so this always ends up asleep.
+    between: Idle,
+    /// Within a job.
+    idle: Idle,
+    /// Per thread: CPU nanoseconds spent in jobs, written by that thread.
+    cpu: Vec<CachePadded<AtomicU64>>,
+    /// Per thread: its core + 1 if it was bound; written by that thread.
+    cores: Vec<AtomicUsize>,
+}
+
+// SAFETY: `job` is the only part that is not Sync by itself: it is written by the caller while no worker runs (all
+// have counted down `running`), and read by workers between the change of `job_number` and their count-down.
+unsafe impl Sync for Inner {}
+// SAFETY: as above.
+unsafe impl Send for Inner {}
+
+impl Team {
+    /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core this process may use.
+    pub fn new(threads: usize, strategy: Strategy, pin: bool) -> Result<Self, RunError> {
+        let topology = Topology::probe();
+        let cores = topology.cores.len();
+        let between = if strategy == Strategy::Spin && threads <= cores { Strategy::Spin } else { Strategy::Park };
+        let shared = Arc::new(Inner {
+            threads,
+            job_number: CachePadded::new(AtomicUsize::new(0)),
+            running: CachePadded::new(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            stopped: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
+            error: Mutex::new(None),
+            between: Idle::new(between, threads, cores),
+            idle: Idle::new(strategy, threads, cores),
+            cpu: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            cores: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+        });
+        let core = |index: usize| pin.then(|| topology.cores[index % cores].id);
+        let mut team = Self { shared, handles: Vec::new(), caller: core(0) };
+        for index in 1..threads {
+            let (shared, core) = (team.shared.clone(), core(index));
+            let handle = thread::Builder::new()
+                .name(format!("lockstep-{index}"))
+                .spawn(move || shared.work(index, core))
+                .map_err(|error| RunError::Engine(format!("cannot start thread {index}: {error}")))?;
+            team.handles.push(handle);
+        }
+        Ok(team)
+    }
+
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// Where threads wait for each other within a job.
+    pub fn idle(&self) -> &Idle {
+        &self.shared.idle
+    }
+
+    /// Set once a thread has failed: everybody who waits or loops looks at it and leaves with `Stopped`.
+    pub fn stopped(&self) -> &AtomicBool {
+        &self.shared.stopped
+    }
+
+    /// Runs `job(thread)` on every thread and returns when all have left it. After a failure, and only then, the team
+    /// is of no more use.
+    ///
+    /// # Errors
+    /// The failure of lowest rank; a panic is an `Engine` error.
+    pub fn run(&mut self, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) -> Result<(), RunError> {
+        let shared = &*self.shared;
+        // ORDERING: Relaxed; set by threads that have since counted down `running`.
+        if shared.stopped.load(Ordering::Relaxed) {
+            return Err(RunError::Engine("the run has failed before".into()));
+        }
+        // The mask is restored after each job: the thread belongs to the caller.
+        let bound = self.caller.map(|core| Bound::to(core).map(|bound| (core, bound)));
+        if let Some(Ok((core, _))) = &bound {
+            // ORDERING: Relaxed; read by this thread only, between jobs.
+            shared.cores[0].store(core + 1, Ordering::Relaxed);
+        }
+        if self.handles.is_empty() {
+            shared.attempt(0, job);
+        } else {
+            // SAFETY: only the lifetime changes: this call returns only after every worker is done with the job.
+            let job: &'static (dyn Fn(usize) -> Result<(), RunError> + Sync) = unsafe { std::mem::transmute(job) };
+            let pointer: *const (dyn Fn(usize) -> Result<(), RunError> + Sync) = job;
+            // SAFETY: only ever used as a shared reference to a `Sync` function.
+            let shared_job = unsafe { Shared::new(pointer.cast_mut()) };
+            // SAFETY: no worker is at a job, so nobody reads the cell.
+            shared.job.with_mut(|cell| unsafe { *cell = Some(shared_job) });
+            // ORDERING: Relaxed; published by the next store.
+            shared.running.store(self.handles.len(), Ordering::Relaxed);
+            // ORDERING: Release publishes `job` and `running` to workers that see the new number.
+            shared.job_number.fetch_add(1, Ordering::Release);
+            shared.between.notify();
+            shared.attempt(0, job);
+            // ORDERING: Acquire takes over everything the workers wrote before they counted down.
+            shared.idle.wait(|| shared.running.load(Ordering::Acquire) == 0);
+        }
+        match lock(&shared.error).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// CPU time all threads spent in jobs.
+    pub fn counters(&self) -> Counters {
+        // ORDERING: Relaxed; between jobs nobody writes them.
+        let cpu = self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum();
+        Counters { cpu_nanoseconds: cpu, ..Counters::default() }
+    }
+
+    /// Core of each thread as it really took effect; None unless every thread is bound.
+    pub fn binding(&self) -> Option<Vec<usize>> {
+        // ORDERING: Relaxed; written before the threads' first job, read between jobs.
+        self.shared.cores.iter().map(|core| core.load(Ordering::Relaxed).checked_sub(1)).collect()
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; published by the next store.
+        self.shared.leaving.store(true, Ordering::Relaxed);
+        // ORDERING: Release publishes `leaving`.
+        self.shared.job_number.fetch_add(1, Ordering::Release);
+        self.shared.between.notify();
+        for handle in self.handles.drain(..) {
+            // Panics inside of jobs were caught; nothing else can panic.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl Inner {
+    fn work(&self, index: usize, core: Option<usize>) {
+        let bound = core.map(|core| Bound::to(core).map(|bound| (core, bound)));
+        if let Some(Ok((core, _))) = &bound {
+            // ORDERING: Relaxed; published with the count-down of the first job.
+            self.cores[index].store(core + 1, Ordering::Relaxed);
+        }
+        let mut done = 0;
+        loop {
+            // ORDERING: Acquire takes over `job`, `running` and `leaving`.
+            self.between.wait(|| self.job_number.load(Ordering::Acquire) != done);
+            done += 1;
+            // ORDERING: Relaxed; published by `job_number`.
+            if self.leaving.load(Ordering::Relaxed) {
+                return;
+            }
+            // SAFETY: published by `job_number`; not written until we count down.
+            let job = self.job.with(|cell| unsafe { *cell }).expect("a job was published");
+            // SAFETY: the caller keeps the function alive until all have counted down.
+            self.attempt(index, unsafe { &*job.get() });
+            // ORDERING: Release hands everything this thread wrote to the caller.
+            self.running.fetch_sub(1, Ordering::Release);
+            self.idle.notify();
+        }
+    }
+
+    fn attempt(&self, index: usize, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) {
+        let before = thread_cpu_nanoseconds();
+        // Whatever a panicking thread left half-done is not used again: the run is over.
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(index)));
+        let error = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(payload) => {
+                let text = payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_string())
+                    .or_else(|| payload.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "unknown".into());
+                Some(RunError::Engine(format!("thread {index} panicked: {text}")))
+            }
+        };
+        if let Some(error) = error {
+            let mut first = lock(&self.error);
+            if first.as_ref().is_none_or(|other| error.rank() < other.rank()) {
+                *first = Some(error);
+            }
+            drop(first);
+            // ORDERING: Release; those who leave because of it need nothing else from this thread.
+            self.stopped.store(true, Ordering::Release);
+            self.idle.notify();
+        }
+        // ORDERING: Relaxed; read between jobs.
+        self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);
+    }
+}
+
+/// All threads of a team meet here. Every thread has a line of its own: arriving costs one write, and waiting reads
+/// the others' lines.
+#[derive(Debug)]
+pub struct Barrier {
+    /// Per thread: how often it has arrived; written by that thread only.
+    arrivals: Vec<CachePadded<AtomicUsize>>,
+}
+
+impl Barrier {
+    pub fn new(threads: usize) -> Self {
+        Self { arrivals: (0..threads).map(|_| CachePadded::new(AtomicUsize::new(0))).collect() }
+    }
+
+    /// Returns when every thread has called it as often as this one: what they wrote before is then visible.
+    ///
+    /// # Errors
+    /// `Stopped` if another thread has failed and so may never come.
+    #[inline]
+    pub fn wait(&self, index: usize, idle: &Idle, stopped: &AtomicBool) -> Result<(), RunError> {
+        if self.arrivals.len() == 1 {
+            return Ok(());
+        }
+        // ORDERING: Relaxed; only this thread writes it.
+        let round = self.arrivals[index].load(Ordering::Relaxed) + 1;
+        // ORDERING: Release hands everything written so far to those who see the arrival.
+        self.arrivals[index].store(round, Ordering::Release);
+        idle.notify();
+        for (other, arrival) in self.arrivals.iter().enumerate() {
+            if other == index {
+                continue;
+            }
+            let mut failed = false;
+            idle.wait(|| {
+                // ORDERING: Acquire pairs with the Release above; another thread may be one round ahead already.
+                let arrived = arrival.load(Ordering::Acquire) >= round;
+                // ORDERING: Acquire; nothing but the flag is used.
+                failed = !arrived && stopped.load(Ordering::Acquire);
+                arrived || failed
+            });
+            if failed {
+                return Err(RunError::Stopped);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_runs_every_job() {
+        for strategy in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
+            for threads in [1, 2, 3, 8] {
+                let mut team = Team::new(threads, strategy, false).unwrap();
+                let counts: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                for _ in 0..50 {
+                    team.run(&|index| {
+                        counts[index].fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    })
+                    .unwrap();
+                }
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 50));
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_frees_those_at_the_barrier() {
+        let mut team = Team::new(3, Strategy::Park, false).unwrap();
+        let barrier = Barrier::new(3);
+        let shared = team.shared.clone();
+        let outcome = team.run(&|index| {
+            if index == 1 {
+                panic!("on purpose");
+            }
+            barrier.wait(index, &shared.idle, &shared.stopped)
+        });
+        assert_eq!(outcome, Err(RunError::Engine("thread 1 panicked: on purpose".into())));
+        assert!(team.run(&|_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn the_earliest_event_s_failure_is_reported() {
+        let mut team = Team::new(4, Strategy::Yield, false).unwrap();
+        let failure = |seq| RunError::Kernel { operator: "op".into(), seq, exception: Vec::new() };
+        let barrier = Barrier::new(4);
+        let shared = team.shared.clone();
+        let outcome = team.run(&|index| {
+            barrier.wait(index, &shared.idle, &shared.stopped)?;
+            Err(failure(10 - index as i64))
+        });
+        assert_eq!(outcome, Err(failure(7)));
+    }
+
+    #[test]
+    fn pinned_threads_say_where() {
+        let before = crate::topology::affinity().unwrap();
+        let mut team = Team::new(2, Strategy::Yield, true).unwrap();
+        team.run(&|_| Ok(())).unwrap();
+        let binding = team.binding().unwrap();
+        assert!(binding.len() == 2 && binding.iter().all(|core| before.contains(core)));
+        assert_eq!(crate::topology::affinity().unwrap(), before);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+
+    #[test]
+    fn loom_the_barrier_publishes_what_was_written() {
+        loom::model(|| {
+            let shared = Arc::new((
+                Barrier::new(2),
+                Idle::new(Strategy::Yield, 2, 2),
+                AtomicBool::new(false),
+                [UnsafeCell::new(0), UnsafeCell::new(0)],
+            ));
+            let turn = |shared: &(Barrier, Idle, AtomicBool, [UnsafeCell<usize>; 2]), me: usize| {
+                for round in 1..=2 {
+                    // SAFETY: loom checks that nobody else is at the cell.
+                    shared.3[me].with_mut(|cell| unsafe { *cell = round });
+                    shared.0.wait(me, &shared.1, &shared.2).unwrap();
+                    // SAFETY: as above.
+                    assert_eq!(shared.3[1 - me].with(|cell| unsafe { *cell }), round);
+                    shared.0.wait(me, &shared.1, &shared.2).unwrap();
+                }
+            };
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || turn(&shared, 1))
+            };
+            turn(&shared, 0);
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn loom_a_failure_frees_those_who_wait() {
+        loom::model(|| {
+            let shared = Arc::new((Barrier::new(2), Idle::new(Strategy::Park, 2, 2), AtomicBool::new(false)));
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.2.store(true, Ordering::Release);
+                    shared.1.notify();
+                })
+            };
+            assert_eq!(shared.0.wait(0, &shared.1, &shared.2), Err(RunError::Stopped));
+            other.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,19 @@
+//! The native runtime: runs compiled operators (kernels) on batches of rows, on every core.
+//!
+//! One noun per file, bottom up; README.md beside this crate states the ABI the kernels are compiled against.
+
+pub mod arena;
+pub mod batch;
+pub mod channel;
+pub mod digest;
+pub mod executor;
+pub mod idle;
+pub mod kernel;
+pub mod key_group;
+pub mod metrics;
+pub mod program;
+pub mod scheme;
+pub mod sink;
+pub mod state;
+pub mod sync;
+pub mod topology;

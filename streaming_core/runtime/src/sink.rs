@@ -1,0 +1,238 @@
+//! Where outputs end: numbered per seq, checked for order, digested, and kept if somebody wants the rows.
+
+use serde::Deserialize;
+
+use crate::batch::{RowBuffer, Text};
+use crate::digest::{Digest, Hasher};
+use crate::kernel::RunError;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkKind {
+    /// Digest, and the rows are kept until they are taken.
+    Parquet,
+    Digest,
+    /// Number and order only.
+    Count,
+}
+
+/// What can be found out about a batch of outputs before its turn comes; made by any thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Prepared {
+    rows: usize,
+    /// Digest with `sub` starting at 0 for the first row.
+    digest: Digest,
+    first: i64,
+    last: i64,
+    /// How many rows at the start share the first row's seq, and at the end the last one's.
+    leading: usize,
+    trailing: usize,
+    ordered: bool,
+}
+
+/// The part of a sink that all threads may use at once.
+#[derive(Debug, Clone)]
+pub struct Preparer {
+    kind: SinkKind,
+    hasher: Hasher,
+}
+
+impl Preparer {
+    /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
+    pub fn prepare(&self, rows: &RowBuffer, text: Text) -> Result<Prepared, RunError> {
+        let n = rows.len();
+        if n == 0 {
+            return Ok(Prepared { ordered: true, ..Prepared::default() });
+        }
+        assert_eq!(rows.stride(), self.hasher.stride(), "rows of another layout");
+        let mut prepared = Prepared { rows: n, first: rows.seq(0), ordered: true, ..Prepared::default() };
+        let (mut seq, mut sub, mut leading) = (prepared.first, 0_u64, None);
+        let mut sum = 0_u64;
+        for i in 0..n {
+            let this = rows.seq(i);
+            if this != seq {
+                prepared.ordered &= this > seq;
+                leading.get_or_insert(i);
+                (seq, sub) = (this, 0);
+            }
+            if self.kind != SinkKind::Count {
+                sum = sum.wrapping_add(self.hash(rows, i, sub, text)?);
+            }
+            sub += 1;
+        }
+        prepared.digest = Digest { rows: n as u64, sum };
+        prepared.last = seq;
+        prepared.leading = leading.unwrap_or(n);
+        prepared.trailing = sub as usize;
+        Ok(prepared)
+    }
+
+    #[inline(always)]
+    fn hash(&self, rows: &RowBuffer, index: usize, sub: u64, text: Text) -> Result<u64, RunError> {
+        // SAFETY: the row exists and has the hasher's stride.
+        let hash = unsafe { self.hasher.row(rows.row(index), sub, text) };
+        hash.ok_or_else(|| {
+            RunError::Invalid(format!("an output of event {} refers to text outside of its block", rows.seq(index)))
+        })
+    }
+}
+
+/// Takes batches of outputs one after the other, in the order of delivery.
+#[derive(Debug)]
+pub struct Sink {
+    preparer: Preparer,
+    digest: Digest,
+    last: Option<i64>,
+    /// The next `sub` of `last`.
+    sub: u64,
+    in_order: bool,
+    rows: Vec<u8>,
+    subs: Vec<u32>,
+}
+
+impl Sink {
+    pub fn new(kind: SinkKind, hasher: Hasher) -> Self {
+        Self {
+            preparer: Preparer { kind, hasher },
+            digest: Digest::default(),
+            last: None,
+            sub: 0,
+            in_order: true,
+            rows: Vec::new(),
+            subs: Vec::new(),
+        }
+    }
+
+    pub fn preparer(&self) -> &Preparer {
+        &self.preparer
+    }
+
+    /// Delivers a batch that `prepare` has examined.
+    pub fn deliver(&mut self, rows: &RowBuffer, prepared: &Prepared, text: Text) -> Result<(), RunError> {
+        assert_eq!(rows.len(), prepared.rows, "prepared with other rows");
+        if prepared.rows == 0 {
+            return Ok(());
+        }
+        let continues = self.last == Some(prepared.first);
+        let offset = if continues { self.sub } else { 0 };
+        self.in_order &= prepared.ordered && self.last.is_none_or(|last| last <= prepared.first);
+        self.digest += prepared.digest;
+        if offset > 0 && self.preparer.kind != SinkKind::Count {
+            // The batch goes on with the seq the last one ended with: its first rows get other numbers.
+            for i in 0..prepared.leading {
+                let assumed = self.preparer.hash(rows, i, i as u64, text)?;
+                let real = self.preparer.hash(rows, i, offset + i as u64, text)?;
+                self.digest.sum = self.digest.sum.wrapping_sub(assumed).wrapping_add(real);
+            }
+        }
+        if self.preparer.kind == SinkKind::Parquet {
+            self.keep(rows, offset)?;
+        }
+        let whole = prepared.trailing == prepared.rows;
+        self.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
+        self.last = Some(prepared.last);
+        Ok(())
+    }
+
+    fn keep(&mut self, rows: &RowBuffer, offset: u64) -> Result<(), RunError> {
+        self.rows.extend_from_slice(rows.bytes());
+        let (mut seq, mut sub) = (rows.seq(0), offset);
+        for i in 0..rows.len() {
+            if rows.seq(i) != seq {
+                (seq, sub) = (rows.seq(i), 0);
+            }
+            let number =
+                u32::try_from(sub).map_err(|_| RunError::Invalid(format!("event {seq} has more than 2^32 outputs")))?;
+            self.subs.push(number);
+            sub += 1;
+        }
+        Ok(())
+    }
+
+    /// The rows delivered since the last call and their subs; only the parquet sink keeps any.
+    pub fn take(&mut self) -> (Vec<u8>, Vec<u32>) {
+        (std::mem::take(&mut self.rows), std::mem::take(&mut self.subs))
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// Whether everything so far came in the order of seq.
+    pub fn in_order(&self) -> bool {
+        self.in_order
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::digest::{Column, ColumnKind};
+    use proptest::prelude::*;
+
+    fn sink(kind: SinkKind) -> Sink {
+        Sink::new(kind, Hasher::new(&[Column { kind: ColumnKind::I64, offset: 8, count: 1 }], 16).unwrap())
+    }
+
+    fn batch(rows: &[(i64, i64)]) -> RowBuffer {
+        let mut buffer = RowBuffer::new(16, false);
+        for &(seq, value) in rows {
+            // SAFETY: 16 bytes.
+            unsafe { buffer.push([seq, value].as_ptr().cast(), 0).unwrap() };
+        }
+        buffer
+    }
+
+    fn deliver(sink: &mut Sink, rows: &[(i64, i64)]) {
+        let rows = batch(rows);
+        let prepared = sink.preparer().prepare(&rows, Text::empty()).unwrap();
+        sink.deliver(&rows, &prepared, Text::empty()).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn batches_do_not_matter(counts in proptest::collection::vec(0_usize..6, 1..30), cuts: u64) {
+            let rows: Vec<(i64, i64)> =
+                counts.iter().enumerate().flat_map(|(s, &n)| (0..n).map(move |i| (s as i64, i as i64 * 7))).collect();
+            let (mut whole, mut parts) = (sink(SinkKind::Parquet), sink(SinkKind::Parquet));
+            deliver(&mut whole, &rows);
+            let mut rest = &rows[..];
+            let mut bits = cuts;
+            while !rest.is_empty() {
+                let n = (bits as usize % 4).min(rest.len());
+                bits = bits.rotate_right(3).wrapping_add(1);
+                deliver(&mut parts, &rest[..n]);
+                rest = &rest[n..];
+            }
+            prop_assert_eq!(whole.digest(), parts.digest());
+            prop_assert!(parts.in_order());
+            let subs: Vec<u32> = counts.iter().flat_map(|&n| 0..n as u32).collect();
+            let taken = parts.take();
+            prop_assert_eq!(&taken.1, &subs);
+            prop_assert_eq!(taken, whole.take());
+        }
+    }
+
+    #[test]
+    fn disorder_is_noticed_within_and_between_batches() {
+        let mut within = sink(SinkKind::Count);
+        deliver(&mut within, &[(1, 0), (0, 0)]);
+        assert!(!within.in_order());
+        let mut between = sink(SinkKind::Digest);
+        deliver(&mut between, &[(5, 0)]);
+        deliver(&mut between, &[(4, 0)]);
+        assert!(!between.in_order());
+    }
+
+    #[test]
+    fn order_and_values_change_the_digest() {
+        let of = |rows: &[(i64, i64)]| {
+            let mut sink = sink(SinkKind::Digest);
+            deliver(&mut sink, rows);
+            sink.digest()
+        };
+        assert_ne!(of(&[(1, 5), (1, 6)]), of(&[(1, 6), (1, 5)]));
+        assert_ne!(of(&[(1, 5)]), of(&[(1, 6)]));
+        assert_ne!(of(&[(1, 5)]), of(&[(1, 5), (1, 5)]));
+    }
+}

@@ -1,0 +1,3 @@
+//! State: shared tables and keyed state.
+
+pub mod keyed;
