@@ -1,0 +1,79 @@
+"""The trigger form: one field per field of RegressionSpec, and the two Airflow connections of a run.
+
+Titles, descriptions, bounds and defaults come from the model, so the form cannot offer what the model refuses. The
+form is a convenience all the same: the API can send anything, and `plan_matrix` validates again.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import Param
+
+from streaming_core.runspec import EXECUTORS, RegressionSpec
+
+SECTIONS = {
+    "applications": "What",
+    "events": "What",
+    "seed": "What",
+    "params": "What",
+    "executors": "How",
+    "schemes": "How",
+    "threads": "How",
+    "repetitions": "Measuring",
+    "rate": "Measuring",
+}
+# What a list field offers. A field whose choices are not known beforehand is left out and takes any value.
+CHOICES = {
+    "applications": RegressionSpec.model_fields["applications"].default,
+    "executors": list(EXECUTORS),
+    "schemes": list(EXECUTORS["transactional"].axes["scheme"]),
+    "threads": [1, 2, 4, 8, 16, 32, 64, 128],
+}
+KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
+
+
+def regression_params() -> dict[str, Param]:
+    """DAG params of a regression run; every default is valid, because scheduled runs use the defaults."""
+    properties = RegressionSpec.model_json_schema()["properties"]
+    fields = {
+        name: _param(name, properties[name], field.get_default(call_default_factory=True))
+        for name, field in RegressionSpec.model_fields.items()
+    }
+    fields["host"] = Param(
+        "local",
+        type="string",
+        title="Host",
+        pattern=r"^[A-Za-z0-9_.-]{1,250}$",
+        description="Airflow connection of the machine that core runs go to: `local`, or one of type SSH.",
+        section="Where",
+    )
+    fields["spark"] = Param(
+        "spark_default",
+        type="string",
+        title="Spark",
+        pattern=r"^[A-Za-z0-9_.-]{1,250}$",
+        description="Airflow connection of the Spark master that the run's server is started on.",
+        section="Where",
+    )
+    return fields
+
+
+def regression_of(params: dict) -> dict:
+    """The RegressionSpec fields among a run's params, as the person or the API sent them, for `RegressionSpec.parse`."""
+    others = {"host", "spark"}
+    return {name: value for name, value in params.items() if name not in others and value is not None}
+
+
+def _param(name: str, schema: dict, default: object) -> Param:
+    kept = {key: schema[key] for key in KEEP if key in schema}
+    kept["title"] = name.capitalize()
+    kept["section"] = SECTIONS[name]
+    if schema["type"] == "array":
+        kept["items"] = {"type": schema["items"]["type"]}
+        kept["examples"] = CHOICES[name]
+        if name in ("executors", "schemes"):
+            kept["items"]["enum"] = CHOICES[name]
+        return Param(default, type="array", **kept)
+    if schema["type"] == "object":
+        # An empty object as default could not be submitted from the form.
+        return Param(default or None, type=["object", "null"], **kept)
+    return Param(default, type=schema["type"], **kept)

@@ -1,0 +1,163 @@
+"""The operators of the regression: a job, a core run, and the server they share.
+
+A task is tried again only for a lost connection (`RETRIES`); a mismatch, a failed run and bad input never are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.sdk import BaseHook, BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
+from dags.lib.process import Process
+from infra.spark.server import Server, ServerLost
+from streaming_core.runspec import RunSpec
+from streaming_core.runspec.layout import write_json
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RETRIES = {
+    "retries": 2,
+    "retry_delay": timedelta(seconds=5),
+    "retry_policy": ExceptionRetryPolicy(
+        rules=[RetryRule(exception=ConnectionError, action=RetryAction.RETRY, reason="connection lost")],
+        default=RetryAction.FAIL,
+    ),
+}
+
+
+class SparkServer(BaseOperator):
+    """Takes the lock on LOCKSTEP_HOME and starts the run's Spark Connect server.
+
+    The master comes from the connection. One of type `spark_connect` names a server that is there already: then only
+    the lock is taken.
+    """
+
+    template_fields: Sequence[str] = ("run", "conn_id")
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, run: str, conn_id: str, **kwargs):
+        super().__init__(**kwargs)
+        self.run = run
+        self.conn_id = conn_id
+
+    def execute(self, context) -> None:
+        start_server(self.run, self.conn_id, self.log.info)
+
+
+def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
+    """Starts the server of `run` on the master, or takes the one, that the connection names.
+
+    LOCKSTEP_WATCH, where it is set, is the process that everything belongs to: without it the server ends too.
+    """
+    connection = BaseHook.get_connection(conn_id)
+    remote = None
+    if connection.conn_type == "spark_connect":
+        remote = (f"sc://{connection.host}:{connection.port or 15002}", connection.password)
+    watch = os.environ.get("LOCKSTEP_WATCH")
+    url = Server(home()).start(
+        run,
+        master=connection.host or "local[*]",
+        remote=remote,
+        watch=int(watch) if watch else None,
+        say=say,
+    )
+    say(f"Spark Connect at {url}")
+
+
+class Job(BaseOperator):
+    """One command of this checkout, run by its interpreter, with the run's Spark server in its environment.
+
+    Exit code 1 or 2 fails the task for good, with the command's last line as the reason.
+    """
+
+    template_fields: Sequence[str] = ("run", "arguments")
+    ui_color = "#eef7ee"
+
+    def __init__(self, *, run: str, arguments: Sequence[str], spark: bool = True, **kwargs):
+        super().__init__(**kwargs)
+        self.run = run
+        self.arguments = list(arguments)
+        self.spark = spark
+        self._process = Process()
+        self._last = ""
+
+    def execute(self, context) -> None:
+        if not self.run or self.run == "None":
+            raise AirflowSkipException("nothing was planned")
+        environment = {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1"}
+        server = Server(home())
+        if self.spark:
+            # A retry comes here after the server was lost: the setup task does not run again, so this restarts it.
+            if server.state(self.run) is None and context["ti"].try_number > 1:
+                start_server(self.run, context["params"]["spark"], self.log.info)
+            environment |= server.environment(self.run)
+        code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
+        if code == 0:
+            return
+        if self.spark and server.state(self.run) is None:
+            raise ServerLost(f"the Spark server went away during {self.task_id}: {self._last}")
+        raise AirflowFailException(self._last or f"{self.task_id} ended with exit code {code}")
+
+    def _say(self, line: str) -> None:
+        if line.strip():
+            self._last = line.strip()
+        self.log.info(line)
+
+    def on_kill(self) -> None:
+        self._process.kill()
+
+
+class CoreRun(BaseOperator):
+    """One cell of the matrix: one application, executed in one way, on the host that a connection names."""
+
+    template_fields: Sequence[str] = ("run", "host")
+    ui_color = "#fdf3e1"
+
+    def __init__(self, *, run: str, host: str, cell: str, app: str, workload: str, spec: dict, limit: float, **kwargs):
+        super().__init__(**kwargs)
+        self.run = run
+        self.host = host
+        self.cell = cell
+        self.app = app
+        self.workload = workload
+        self.spec = spec
+        self.limit = limit
+        self._host: Host | None = None
+        self._attempt: Path | None = None
+
+    def execute(self, context) -> None:
+        where = home()
+        attempt = next_attempt(where.run(self.run) / self.cell)
+        if not (attempt / "spec.json").exists():
+            write_json(attempt / "spec.json", RunSpec.parse(self.spec).model_dump(mode="json"))
+        self._host, self._attempt = Host.of(self.host, where), attempt
+        workload = where.workload(self.app, self.workload)
+        last = []
+        self.log.info("%s %s on %s", self.cell, attempt.name, self.host)
+
+        def say(line: str) -> None:
+            self.log.info(line)
+            last[:] = [line]
+
+        try:
+            code = self._host.run(attempt, workload, self.limit, say)
+        except AttemptLost:
+            abandon(attempt)
+            raise
+        if code:
+            raise AirflowFailException(f"{self.cell}: {last[-1] if last else f'exit code {code}'}")
+
+    def on_kill(self) -> None:
+        if self._host and self._attempt:
+            self._host.stop(self._attempt)
+
+
+def stop_server(run: str) -> None:
+    """Stops the server of `run`; nothing happens when it is gone already."""
+    Server(home()).stop(run)

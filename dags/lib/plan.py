@@ -1,0 +1,64 @@
+"""The first and the last word of a run: what was planned, and whether all of it came out right."""
+
+from __future__ import annotations
+
+from dags.lib.form import regression_of
+from dags.lib.hosts import home
+from streaming_core.errors import BadInput
+from streaming_core.runspec import RegressionSpec, new_run_id
+
+# Tasks that may fail without a verdict of theirs being wrong; the run is red all the same.
+SUPPORT = ("validate_outputs", "load_metrics", "expectations", "dbt_build", "publish_reports")
+
+
+def plan_run(context) -> list[dict]:
+    """Validates the run's params, writes runs/<run id>/plan.json and names the cells to run.
+
+    The run id follows from the Airflow run alone, so that a task that is run again finds what it left.
+
+    Returns:
+        One mapping per cell: cell, app, workload, spec. The run id goes into the XCom `run_id`.
+
+    Raises:
+        AirflowFailException: one line on what is wrong with the params.
+    """
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from streaming_core.runspec.matrix import plan
+
+    dag_run = context["dag_run"]
+    run_id = new_run_id(dag_run.run_id, dag_run.run_after.timestamp())
+    try:
+        regression = RegressionSpec.parse(regression_of(dict(context["params"])))
+        planned = plan(regression, home(), run_id, dag_run.run_id)
+    except BadInput as error:
+        raise AirflowFailException(str(error)) from None
+    context["ti"].xcom_push("run_id", run_id)
+    return [
+        {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}
+        for cell in planned["cells"]
+    ]
+
+
+def judge_run(context) -> dict:
+    """The run's verdict: returns the counts per verdict when every planned cell is equal or a declared bound.
+
+    Raises:
+        AirflowFailException: with the sentence that the overview page opens with.
+    """
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from infra.reports.history import History
+
+    ti = context["ti"]
+    run_id = ti.xcom_pull(task_ids="plan_matrix", key="run_id")
+    if run_id is None:
+        raise AirflowFailException("nothing was planned: see the log of plan_matrix")
+    run = History(home()).run(run_id)
+    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(SUPPORT), run_ids=[ti.run_id]).get(ti.run_id, {})
+    broken = [name for name in SUPPORT if states.get(name) != "success"]
+    if not run.green:
+        raise AirflowFailException(run.sentence)
+    if broken:
+        raise AirflowFailException(f"{run.sentence}; but {', '.join(broken)} did not succeed")
+    return run.counts

@@ -1,0 +1,28 @@
+"""The nightly regression: the same graph with the form's defaults, every night."""
+
+from datetime import timedelta
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, CronTriggerTimetable
+
+with DAG(
+    dag_id="streaming_regression_nightly",
+    description="Starts streaming_regression with its defaults and takes over its outcome.",
+    doc_md=__doc__,
+    schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
+    catchup=False,
+    max_active_runs=1,
+    is_paused_upon_creation=True,
+    tags=["lockstep"],
+) as dag:
+    TriggerDagRunOperator(
+        task_id="regression",
+        trigger_dag_id="streaming_regression",
+        wait_for_completion=True,
+        deferrable=True,
+        poke_interval=30,
+        allowed_states=["success"],
+        failed_states=["failed"],
+        execution_timeout=timedelta(hours=12),
+        retries=0,
+    )

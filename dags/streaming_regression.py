@@ -1,0 +1,86 @@
+"""The regression: every planned way of executing every application, against what one thread would have produced."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Asset, TriggerRule, get_current_context, task
+
+from dags.lib.form import regression_params
+from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, stop_server
+from dags.lib.plan import judge_run, plan_run
+
+VALIDATED = Asset("lockstep/validated")
+RUN = "{{ ti.xcom_pull(task_ids='plan_matrix', key='run_id') }}"
+CELL_LIMIT = timedelta(minutes=30)
+
+with DAG(
+    dag_id="streaming_regression",
+    description="Run the matrix, compare every cell with the sequential oracle, keep the history of its speed.",
+    doc_md=__doc__,
+    schedule=None,
+    catchup=False,
+    max_active_runs=1,
+    params=regression_params(),
+    default_args={"execution_timeout": timedelta(hours=1), "retries": 0},
+    is_paused_upon_creation=False,
+    tags=["lockstep"],
+) as dag:
+
+    @task(execution_timeout=timedelta(minutes=5))
+    def plan_matrix() -> list[dict]:
+        """Validates the form, writes the plan, names the cells."""
+        return plan_run(get_current_context())
+
+    # Waits for the lock on LOCKSTEP_HOME, so its timeout is that of the whole run before it.
+    spark_server = SparkServer(
+        task_id="spark_server",
+        run=RUN,
+        conn_id="{{ params.spark }}",
+        execution_timeout=timedelta(hours=7),
+        **RETRIES,
+    ).as_setup()
+
+    def job(task_id: str, *arguments: str, **kwargs) -> Job:
+        return Job(task_id=task_id, run=RUN, arguments=[*arguments], **{**RETRIES, **kwargs})
+
+    prepare_workloads = job("prepare_workloads", "-m", "jobs.prepare_workloads", "--run", RUN)
+    run_oracle = job("run_oracle", "-m", "jobs.run_oracle", "--run", RUN)
+
+    cells = plan_matrix()
+    run_core = CoreRun.partial(
+        task_id="run_core",
+        run=RUN,
+        host="{{ params.host }}",
+        limit=CELL_LIMIT.total_seconds(),
+        execution_timeout=CELL_LIMIT + timedelta(hours=6),  # it may have to wait for the host
+        pool="core_runs",
+        max_active_tis_per_dagrun=1,
+        map_index_template="{{ task.cell }}",
+        **RETRIES,
+    ).expand_kwargs(cells)
+
+    # From here on everything runs on red too. Each of these depends on every core run itself: one that waited for
+    # another task only would start as soon as that one had failed, while cells still run.
+    late = {"trigger_rule": TriggerRule.ALL_DONE}
+    validate_outputs = job("validate_outputs", "-m", "jobs.validate_outputs", "--run", RUN, **late)
+    load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, **late)
+    expectations = job("expectations", "-m", "expectations", "--run", RUN, **late)
+    dbt_build = job("dbt_build", "infra/bin/warehouse.py", "build", **late)
+    publish_reports = job("publish_reports", "-m", "infra.reports.publish", "--run", RUN, spark=False, **late)
+
+    @task(trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS, execution_timeout=timedelta(minutes=5))
+    def stop_spark(run: str) -> None:
+        """Stops the run's Spark server, which releases LOCKSTEP_HOME."""
+        stop_server(run)
+
+    @task(trigger_rule=TriggerRule.ALL_DONE, outlets=[VALIDATED], execution_timeout=timedelta(minutes=5))
+    def verdict() -> dict:
+        """Fails unless every planned cell is equal to the oracle or a declared bound."""
+        return judge_run(get_current_context())
+
+    end = stop_spark(RUN).as_teardown(setups=spark_server)
+    last = verdict()
+
+    cells >> spark_server >> prepare_workloads >> run_oracle >> run_core
+    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> last
+    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, last]
+    publish_reports >> last

@@ -1,0 +1,129 @@
+"""AIRFLOW_HOME of this checkout: configuration, database, connections and pools.
+
+Everything comes from the files beside this one. What a person changes later in the UI stays: connections and pools are
+imported once, and only where they do not exist yet.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import secrets
+import string
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+DEFAULT_PORT = 8080
+
+
+def location() -> Path:
+    """AIRFLOW_HOME: from the environment, else `.airflow` in the checkout."""
+    return Path(os.environ.get("AIRFLOW_HOME") or ROOT / ".airflow").absolute()
+
+
+def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
+    """The environment that every Airflow process of this checkout runs in.
+
+    The checkout's own interpreter comes first on PATH, because Spark looks for its Python there.
+    """
+    values = dict(os.environ)
+    bin_folder = str(Path(sys.executable).parent)
+    if values.get("PATH", "").split(os.pathsep)[0] != bin_folder:
+        values["PATH"] = os.pathsep.join([bin_folder, values.get("PATH", os.defpath)])
+    values["PYTHONPATH"] = str(ROOT)
+    values["AIRFLOW_HOME"] = str(location())
+    values["LOCKSTEP_HOME"] = str(Path(values.get("LOCKSTEP_HOME") or ROOT / ".lockstep").absolute())
+    # A loopback server needs no proxy, and a proxy that is set would answer for it.
+    values.setdefault("NO_PROXY", "localhost,127.0.0.1")
+    if port != DEFAULT_PORT:
+        values["AIRFLOW__API__PORT"] = str(port)
+        values["AIRFLOW__API__BASE_URL"] = f"http://localhost:{port}"
+        values["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] = f"http://localhost:{port}/execution/"
+    return values
+
+
+def prepare(log: Path) -> None:
+    """Makes AIRFLOW_HOME ready; does nothing when it is.
+
+    Args:
+        log: file that takes what Airflow prints meanwhile.
+
+    Raises:
+        RuntimeError: the database could not be made or migrated; the message names the log.
+    """
+    home = location()
+    home.mkdir(parents=True, exist_ok=True)
+    _write_configuration(home)
+    stamp, wanted = home / ".prepared", _fingerprint(home)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as out:
+        done = subprocess.run(
+            [sys.executable, "-m", "infra.airflow.home"],
+            cwd=ROOT,
+            env=environment(),
+            stdout=out,
+            stderr=out,
+            check=False,
+        )
+    if done.returncode:
+        raise RuntimeError(f"Airflow's database could not be prepared; see {log}")
+    stamp.write_text(_fingerprint(home))
+
+
+def _write_configuration(home: Path) -> None:
+    kept = home / "secrets.json"
+    if not kept.exists():
+        values = {
+            "fernet_secret": base64.urlsafe_b64encode(os.urandom(32)).decode(),
+            "session_secret": secrets.token_urlsafe(32),
+            "token_secret": secrets.token_urlsafe(48),
+        }
+        _write_private(kept, json.dumps(values))
+    template = string.Template((HERE / "airflow.cfg").read_text())
+    text = template.safe_substitute(root=ROOT, home=home, port=DEFAULT_PORT, **json.loads(kept.read_text()))
+    target = home / "airflow.cfg"
+    if not target.exists() or target.read_text() != text:
+        _write_private(target, text)
+
+
+def _write_private(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def _fingerprint(home: Path) -> str:
+    parts = [version("apache-airflow"), os.environ.get("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "")]
+    parts += [(HERE / name).read_text() for name in ("connections.json", "pools.json")]
+    parts.append(str((home / "airflow.db").exists()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _migrate_and_import() -> None:
+    from airflow.models import Connection, Pool
+    from airflow.utils import db
+    from airflow.utils.session import create_session
+
+    db.initdb()
+    with create_session() as session:
+        known = {conn_id for (conn_id,) in session.query(Connection.conn_id)}
+        for conn_id, fields in json.loads((HERE / "connections.json").read_text()).items():
+            if conn_id not in known:
+                session.add(Connection(conn_id=conn_id, **fields))
+        known = {name for (name,) in session.query(Pool.pool)}
+        for name, fields in json.loads((HERE / "pools.json").read_text()).items():
+            if name not in known:
+                session.add(Pool(pool=name, **fields))
+
+
+if __name__ == "__main__":
+    _migrate_and_import()

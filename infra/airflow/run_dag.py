@@ -1,0 +1,152 @@
+"""Runs one DAG to its end and tells what happens, a JSON line per change, on a pipe.
+
+    run_dag.py FOLDER DAG_ID EVENTS_FD [--scheduler]      conf as JSON on standard input
+
+Without --scheduler this process runs the tasks itself, one after the other; with it, a scheduler that is up on this
+AIRFLOW_HOME does, and this process watches. Exit code: 0 the run succeeded, 1 it did not.
+
+Lines: {"run": <Airflow run id>, "run_after": <epoch seconds>} first, then for every change of a task's state
+{"task", "map_index", "label", "state", "start", "end"} with epoch seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from datetime import UTC, datetime
+
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models import DagRun, TaskInstance
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState, TaskInstanceState
+from airflow.utils.types import DagRunTriggeredByType
+
+POLL_SECONDS = 0.25
+
+
+class Teller:
+    """Follows one run through the metadata database."""
+
+    def __init__(self, descriptor: int):
+        self._out = os.fdopen(descriptor, "w", buffering=1)
+        self._told: dict[tuple[str, int], tuple] = {}
+
+    def begin(self, run: DagRun) -> None:
+        """Names the run."""
+        self._say({"run": run.run_id, "run_after": run.run_after.timestamp()})
+
+    def look(self, dag_id: str, run_id: str) -> None:
+        """Tells what changed since the last look."""
+        columns = (
+            TaskInstance.task_id,
+            TaskInstance.map_index,
+            TaskInstance.state,
+            TaskInstance.start_date,
+            TaskInstance.end_date,
+            TaskInstance.rendered_map_index,
+        )
+        with create_session() as session:
+            rows = session.query(*columns).filter_by(dag_id=dag_id, run_id=run_id).all()
+        for task, index, state, start, end, label in rows:
+            seen = (state, start, end, label)
+            if self._told.get((task, index)) == seen:
+                continue
+            self._told[task, index] = seen
+            self._say(
+                {
+                    "task": task,
+                    "map_index": index,
+                    "label": label,
+                    "state": str(state) if state else None,
+                    "start": start.timestamp() if start else None,
+                    "end": end.timestamp() if end else None,
+                }
+            )
+
+    def _say(self, line: dict) -> None:
+        try:
+            self._out.write(json.dumps(line) + "\n")
+        except BrokenPipeError:  # nobody follows any more; the run goes on
+            pass
+
+
+def end_stale_runs() -> int:
+    """Fails the runs that a killed process of this kind left `running`; a scheduler would take them up."""
+    ended = 0
+    with create_session() as session:
+        runs = session.query(DagRun).filter_by(state=DagRunState.RUNNING, triggered_by=DagRunTriggeredByType.TEST)
+        for run in runs:
+            for task in session.query(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id):
+                if task.state not in (TaskInstanceState.SUCCESS, TaskInstanceState.FAILED, TaskInstanceState.SKIPPED):
+                    task.state = TaskInstanceState.FAILED
+            run.state = DagRunState.FAILED
+            run.end_date = datetime.now(UTC)
+            ended += 1
+    return ended
+
+
+def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
+    """Runs the tasks in this process."""
+    end_stale_runs()
+    dag = DagBag(dag_folder=folder, load_op_links=False).dags[dag_id]
+    over, started = threading.Event(), datetime.now(UTC)
+
+    def follow() -> None:
+        run_id = None
+        while True:
+            last = over.wait(POLL_SECONDS)
+            if run_id is None:
+                with create_session() as session:
+                    run = session.query(DagRun).filter(DagRun.dag_id == dag_id, DagRun.start_date >= started).first()
+                    if run:
+                        run_id = run.run_id
+                        teller.begin(run)
+            if run_id:
+                teller.look(dag_id, run_id)
+            if last:
+                return
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    try:
+        return dag.test(run_conf=conf).state == DagRunState.SUCCESS
+    finally:
+        over.set()
+        follower.join()
+
+
+def run_there(dag_id: str, conf: dict, teller: Teller) -> bool:
+    """Hands the run to the scheduler and watches it."""
+    from airflow.api.common.trigger_dag import trigger_dag
+
+    run = trigger_dag(dag_id=dag_id, triggered_by=DagRunTriggeredByType.CLI, conf=conf)
+    teller.begin(run)
+    pause = threading.Event()
+    while True:
+        teller.look(dag_id, run.run_id)
+        with create_session() as session:
+            state = session.query(DagRun.state).filter_by(dag_id=dag_id, run_id=run.run_id).scalar()
+        if state in (DagRunState.SUCCESS, DagRunState.FAILED):
+            teller.look(dag_id, run.run_id)
+            return state == DagRunState.SUCCESS
+        pause.wait(POLL_SECONDS)
+
+
+def main(argv: list[str]) -> int:
+    """The command line; see the module's text."""
+    # Tasks run in this process would take an interrupt for a failure of their own and go on with the next one.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if argv == ["--end-stale-runs"]:
+        end_stale_runs()
+        return 0
+    folder, dag_id, descriptor = (word for word in argv if word != "--scheduler")
+    conf, teller = json.load(sys.stdin), Teller(int(descriptor))
+    done = run_there(dag_id, conf, teller) if "--scheduler" in argv else run_here(folder, dag_id, conf, teller)
+    return 0 if done else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

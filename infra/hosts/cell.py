@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Runs one core run on the host it is started on, and sees to its end.
+
+    cell.py run ATTEMPT --input WORKLOAD --command '["streaming-core"]' --timeout SECONDS [--tether]
+    cell.py stop ATTEMPT
+
+It waits for the host's lock (one core run at a time, whoever asks), starts the engine in a process group of its own,
+keeps its output in ATTEMPT/stdout.log and stderr.log, and writes ATTEMPT/exit.json last. It can be called again with
+the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost connection
+costs nothing, and never starts a second copy.
+
+Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
+
+Standard library only: on a host, nothing but the engine has to be installed.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+LOST = 75
+KILLED = 137
+TIMED_OUT = 124
+GRACE_SECONDS = 10
+POLL = 0.05
+
+
+def run(attempt, workload, command, timeout, tethered):
+    """Runs, awaits or reports one attempt; returns the exit code."""
+    if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
+        return known["exit_code"]
+    if (process := read_json(os.path.join(attempt, "process.json"))) is not None:
+        return follow(attempt, process)
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the connection may go, the run goes on
+    if tethered:
+        threading.Thread(target=wait_for_end_of_input, args=(stop,), daemon=True).start()
+
+    with open(lock_path(), "a+") as lock:
+        os.chmod(lock_path(), 0o666) if os.fstat(lock.fileno()).st_uid == os.getuid() else None
+        told = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if stop.is_set():
+                    return finish(attempt, KILLED, "stopped while waiting for the host", now(), now())
+                if not told:
+                    lock.seek(0)
+                    say("waiting for the host: " + (lock.read().strip() or "another core run") + " is running")
+                    told = True
+                time.sleep(POLL)
+        lock.truncate(0)
+        lock.write(attempt)
+        lock.flush()
+        return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, stop)
+
+
+def measure(attempt, command, workload, timeout, stop):
+    """The engine from start to end, under the host's lock."""
+    started = now()
+    errors = os.path.join(attempt, "stderr.log")
+    with open(os.path.join(attempt, "stdout.log"), "wb") as out, open(errors, "wb") as err:
+        try:
+            engine = subprocess.Popen(
+                [*command, "--input", workload, "--out", attempt],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=die_with_parent,
+            )
+        except OSError as error:
+            return finish(attempt, 1, "cannot start {}: {}".format(command[0], error.strerror), started, now())
+        write_json(os.path.join(attempt, "process.json"), identity(engine.pid))
+        deadline = time.monotonic() + timeout
+        reason = None
+        while engine.poll() is None:
+            if stop.is_set() or time.monotonic() > deadline:
+                reason = "stopped" if stop.is_set() else "hung: no end within {:.0f} s".format(timeout)
+                end_group(engine)
+                break
+            time.sleep(POLL)
+    code = engine.returncode
+    if reason:
+        code = KILLED if reason == "stopped" else TIMED_OUT
+    elif code < 0:
+        reason = "killed by {}".format(signal.Signals(-code).name)
+        code = 128 - code
+    elif code:
+        reason = last_line(errors) or "exit code {} without a word".format(code)
+    return finish(attempt, code, reason, started, now())
+
+
+def end_group(engine):
+    """SIGTERM, then SIGKILL, to the engine and whatever it started."""
+    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
+        try:
+            os.killpg(engine.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            engine.wait(patience)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    try:  # the engine ended in time; a child of its own may not have
+        os.killpg(engine.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    engine.wait()
+
+
+def follow(attempt, process):
+    """Waits for an attempt that another call started."""
+    while alive(process):
+        time.sleep(POLL)
+    for _ in range(int(GRACE_SECONDS / POLL)):  # its watcher writes exit.json a moment after the engine's end
+        if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
+            return known["exit_code"]
+        if not alive(process["watcher"]):
+            break
+        time.sleep(POLL)
+    known = read_json(os.path.join(attempt, "exit.json"))
+    return LOST if known is None else known["exit_code"]
+
+
+def stop(attempt):
+    """Ends an attempt that runs on this host; 0 when none is left."""
+    process = read_json(os.path.join(attempt, "process.json"))
+    if process is None or not alive(process["watcher"]):
+        return 0
+    os.kill(process["watcher"]["pid"], signal.SIGTERM)
+    while alive(process["watcher"]):
+        time.sleep(POLL)
+    return 0
+
+
+def finish(attempt, code, error, started, ended):
+    if error:
+        say(error)
+    write_json(
+        os.path.join(attempt, "exit.json"),
+        {"exit_code": code, "error": error, "started_at": started, "ended_at": ended, "host": socket.gethostname()},
+    )
+    return code
+
+
+def wait_for_end_of_input(stop):
+    """A tether: standard input ends when the process that holds its other end does."""
+    while os.read(0, 4096):
+        pass
+    stop.set()
+
+
+def die_with_parent():
+    """The engine dies with its watcher, however that dies (Linux: PR_SET_PDEATHSIG)."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def lock_path():
+    return os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock")
+
+
+def identity(pid):
+    """A process for later: ids are used again, so its start time goes with it."""
+    return {
+        "pid": pid,
+        "started": start_time(pid),
+        "watcher": {"pid": os.getpid(), "started": start_time(os.getpid())},
+    }
+
+
+def alive(process):
+    return process["started"] is not None and start_time(process["pid"]) == process["started"]
+
+
+def start_time(pid):
+    """Clock ticks since boot at which a process started; None when it is gone or a zombie."""
+    try:
+        with open("/proc/{}/stat".format(pid)) as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def now():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def last_line(path):
+    with open(path, "rb") as file:
+        file.seek(max(0, os.path.getsize(path) - 8192))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1].strip()[:1000] if lines else None
+
+
+def say(line):
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:  # nobody listens any more
+        pass
+
+
+def read_json(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def write_json(path, value):
+    temporary = "{}.{}".format(path, os.getpid())
+    with open(temporary, "w") as file:
+        json.dump(value, file, indent=1)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="cell.py", description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["run", "stop"])
+    parser.add_argument("attempt")
+    parser.add_argument("--input")
+    parser.add_argument("--command", type=json.loads)
+    parser.add_argument("--timeout", type=float, default=3600.0)
+    parser.add_argument("--tether", action="store_true")
+    options = parser.parse_args(argv)
+    if options.action == "stop":
+        return stop(options.attempt)
+    if not options.input or not options.command:
+        parser.error("run needs --input and --command")
+    return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

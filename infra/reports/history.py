@@ -1,0 +1,299 @@
+"""What is known about past runs, read from LOCKSTEP_HOME: the plan, the raw warehouse and the marts. Reads only.
+
+A run shows itself as far as it got: cells come from its plan, each with the best answer there is to whether it is
+right, and with figures where it was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from streaming_core.runspec import Home, RunSpec
+from streaming_core.runspec.layout import RUN_ID
+from streaming_core.runspec.warehouse import RAW, VERDICTS
+
+RED = ("different", "failed", "not_run")
+
+
+@dataclass
+class Cell:
+    """One planned cell of a run and what came of it.
+
+    `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading.
+    """
+
+    name: str
+    spec: RunSpec
+    workload: str
+    is_bound: bool
+    checks: list[dict] = field(default_factory=list)
+    violations: list[dict] = field(default_factory=list)
+    samples: list[dict] = field(default_factory=list)
+    facts: dict = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """`sl/tstream/t2`: how people name a cell."""
+        return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
+
+    @cached_property
+    def verdict(self) -> str:
+        """The same rule as the warehouse's roll-up, from raw rows alone, so that it holds when dbt did not run."""
+        said = {row["verdict"] for row in self.checks}
+        digests = {row["digest"] for row in self.samples}
+        if not self.is_bound and ("different" in said or len(digests) > 1):
+            return "different"
+        if "failed" in said or self.facts.get("status") == "failed":
+            return "failed"
+        if not self.checks or "not_run" in said or self.facts.get("status", "ok") != "ok":
+            return "not_run"
+        if self.is_bound:
+            return "not_comparable"
+        # A check that compared nothing has not passed.
+        compared = all(max(row["expected_rows"] or 0, row["actual_rows"] or 0) > 0 for row in self.checks)
+        return "equal" if said == {"equal"} and compared else "not_run"
+
+    @property
+    def red(self) -> bool:
+        """Whether this cell makes its run red."""
+        return self.verdict in RED
+
+    @cached_property
+    def reason(self) -> str:
+        """One line on why it is not equal; empty when it is."""
+        if self.verdict == "equal":
+            return ""
+        for row in self.checks:
+            if row["verdict"] == self.verdict and not (self.is_bound and not row["detail"]):
+                figures = [
+                    f"{row[name]} {name.replace('_', ' ')}"
+                    for name in ("missing", "extra", "different", "out_of_order")
+                    if row[name]
+                ]
+                parts = [row["detail"] or "", ", ".join(figures)]
+                said = "; ".join(part for part in parts if part)
+                if said:
+                    return f"{row['check']}: {said}"
+        if self.verdict == "not_comparable":
+            return "a bound, not a result"
+        if len({row["digest"] for row in self.samples}) > 1:
+            return "its measured passes do not agree with each other"
+        return self.facts.get("error") or (
+            "nothing was compared" if self.checks else "it never got as far as a comparison"
+        )
+
+    def _peak(self, column: str) -> float | None:
+        values = [row[column] for row in self.samples if row["kind"] == "peak" and row[column] is not None]
+        return statistics.median(values) if values else None
+
+    @property
+    def events_per_s(self) -> float | None:
+        """Median over the passes at peak rate."""
+        return self._peak("events_per_s")
+
+    @property
+    def p99_us(self) -> float | None:
+        """Processing latency, 99th percentile in microseconds, median over the passes at peak rate."""
+        return self._peak("processing_p99_us")
+
+
+@dataclass
+class Run:
+    """One run of the matrix."""
+
+    run_id: str
+    plan: dict
+    cells: list[Cell]
+    green_builds: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Cells per verdict, every verdict named."""
+        found = Counter(cell.verdict for cell in self.cells)
+        return {verdict: found.get(verdict, 0) for verdict in VERDICTS}
+
+    @property
+    def green(self) -> bool:
+        """Whether every planned cell is equal or a declared bound. A run of nothing is not."""
+        return bool(self.cells) and not any(cell.red for cell in self.cells)
+
+    @property
+    def started(self) -> str:
+        """`2026-01-31 02:00 UTC`, as the run id says it."""
+        r = self.run_id
+        return f"{r[:4]}-{r[4:6]}-{r[6:8]} {r[9:11]}:{r[11:13]} UTC"
+
+    @property
+    def origin(self) -> str:
+        """The Airflow run it belongs to, or `cli`."""
+        return self.plan.get("origin", "")
+
+    @property
+    def build(self) -> str:
+        """Revision of the engine that ran; empty when nothing did."""
+        return next((cell.facts["build"] for cell in self.cells if cell.facts.get("build")), "")
+
+    @property
+    def hosts(self) -> list[str]:
+        """Names of the machines that core runs went to."""
+        return sorted({cell.facts["host"] for cell in self.cells if cell.facts.get("host")})
+
+    @property
+    def sentence(self) -> str:
+        """What a person needs to know first."""
+        judged = [cell for cell in self.cells if not cell.is_bound]
+        bounds = [cell for cell in self.cells if cell.is_bound]
+        equal = sum(cell.verdict == "equal" for cell in judged)
+        all_of = f"All {len(judged)}" if equal == len(judged) else f"{equal} of {len(judged)}"
+        text = f"{all_of} cells equal the oracle"
+        red = [cell for cell in self.cells if cell.red]
+        if red:
+            text += "; " + "; ".join(self._complaint(cell) for cell in red[:3])
+            if len(red) > 3:
+                text += f"; and {len(red) - 3} more"
+        elif bounds:
+            text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
+        return text
+
+    def _complaint(self, cell: Cell) -> str:
+        verb = {"different": "differs", "failed": "failed", "not_run": "did not run"}[cell.verdict]
+        text = f"{cell.label} {verb}"
+        since = self.green_builds.get(cell.name)
+        if cell.verdict == "different" and cell.facts.get("build"):
+            text += f" since build {short(since)}" if since else f" in build {short(cell.facts['build'])}"
+        return text
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that name."""
+        return next((cell for cell in self.cells if cell.name == name), None)
+
+
+class History:
+    """All runs below one LOCKSTEP_HOME."""
+
+    def __init__(self, home: Home):
+        self.home = home
+
+    def run_ids(self) -> list[str]:
+        """Every run that was planned or loaded, oldest first."""
+        planned = {path.parent.name for path in self.home.root.glob("runs/*/plan.json")}
+        loaded = {path.name.removeprefix("run_id=") for path in self.home.raw("cells").glob("run_id=*")}
+        return sorted(run_id for run_id in planned | loaded if RUN_ID.fullmatch(run_id))
+
+    def latest(self) -> Run | None:
+        """The newest run, or None before the first."""
+        ids = self.run_ids()
+        return self.run(ids[-1]) if ids else None
+
+    def run(self, run_id: str) -> Run:
+        """One run, as far as it got.
+
+        Raises:
+            LookupError: there is no such run.
+        """
+        run = self._read(run_id)
+        if any(cell.verdict == "different" for cell in run.cells):
+            run.green_builds = self._first_red_builds(run)
+        return run
+
+    def _read(self, run_id: str) -> Run:
+        try:
+            plan = json.loads((self.home.run(run_id) / "plan.json").read_text())
+        except FileNotFoundError:
+            plan = {}
+        facts = {row["cell"]: row for row in self.rows("cells", run_id)}
+        if not plan and not facts:
+            raise LookupError(f"no run {run_id}")
+        cells = [
+            Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
+            for planned in plan.get("cells", [])
+        ] or [
+            Cell(name, _spec_of(row), row["workload_address"], row["is_bound"]) for name, row in sorted(facts.items())
+        ]
+        by_name = {cell.name: cell for cell in cells}
+        for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
+            for row in self.rows(table, run_id):
+                if row["cell"] in by_name:
+                    getattr(by_name[row["cell"]], put).append(row)
+        for cell in cells:
+            cell.facts = facts.get(cell.name, {})
+            cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
+        return Run(run_id, plan, cells)
+
+    def _first_red_builds(self, run: Run) -> dict[str, str]:
+        """Per differing cell, the build of the first run of its unbroken series of differing ones."""
+        since = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict == "different"}
+        open_cells = set(since)
+        for run_id in reversed([r for r in self.run_ids() if r < run.run_id]):
+            if not open_cells:
+                break
+            before = self._read(run_id)
+            for name in list(open_cells):
+                cell = before.cell(name)
+                if cell is None or cell.verdict in ("not_run", "failed"):
+                    continue
+                if cell.verdict == "different":
+                    since[name] = cell.facts.get("build") or since[name]
+                else:
+                    open_cells.discard(name)
+        # A cell that never was equal differs in this build; it does so "since" a build only after a better one.
+        return {name: build for name, build in since.items() if name not in open_cells and build}
+
+    def rows(self, table: str, run_id: str) -> list[dict]:
+        """One run's rows of a raw table; [] when it has none."""
+        path = self.home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+        if not path.exists():
+            return []
+        return pq.ParquetFile(path).read(columns=RAW[table].names).to_pylist()
+
+    def mart(self, name: str) -> list[dict]:
+        """All rows of a mart; [] when dbt has not built it."""
+        folder = self.home.root / "warehouse" / "marts" / name
+        files = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
+        return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def short(build: str | None) -> str:
+    """A revision as people write it."""
+    return (build or "unknown").removesuffix("-dirty")[:9] + ("+" if (build or "").endswith("-dirty") else "")
+
+
+def human_rate(value: float | None) -> str:
+    """`1.24 M`, `84.1 k`, `312`; a dash for nothing."""
+    if value is None:
+        return "–"
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def human_micros(value: float | None) -> str:
+    """Microseconds as `840 µs`, `1.2 ms` or `3.4 s`; a dash for nothing."""
+    if value is None:
+        return "–"
+    if value >= 1e6:
+        return f"{value / 1e6:.3g} s"
+    return f"{value / 1e3:.3g} ms" if value >= 1e3 else f"{value:.3g} µs"
+
+
+def _spec_of(row: dict) -> RunSpec:
+    names: Iterable[str] = RunSpec.model_fields.keys() & row.keys() - {"params"}
+    values = {name: row[name] for name in names if row[name] is not None}
+    return RunSpec.parse({**values, "params": json.loads(row["params"] or "{}")})
+
+
+def lines(path: Path, count: int) -> list[str]:
+    """The last lines of a text file; [] when there is none."""
+    try:
+        return path.read_text(errors="replace").splitlines()[-count:]
+    except OSError:
+        return []

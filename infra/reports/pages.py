@@ -1,0 +1,366 @@
+"""The pages: History in, HTML and SVG out. Whatever an application wrote into a row is escaped.
+
+index.html                  overview of the latest run         performance.html, charts/*.svg
+<run id>/index.html         overview of that run               style.css
+<run id>/<cell>.html        evidence of one cell               data_docs/, dbt/ are made by their own tools
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from infra.reports.history import Cell, History, Run, human_micros, human_rate, lines, short
+from streaming_core.runspec.spec import AXES
+
+HERE = Path(__file__).parent
+MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
+SHOWN_RUNS = 15
+DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
+
+
+class Pages:
+    """Renders pages from a history; every page is a function of what is on disk."""
+
+    def __init__(self, history: History):
+        self.history = history
+        self.reports = history.home.reports
+        self._env = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._env.globals.update(rate=human_rate, micros=human_micros, short=short, mark=MARKS)
+
+    def index(self) -> str:
+        """Overview of the latest run; before the first one a page that says so."""
+        run = self.history.latest()
+        return self.overview(run, root="", here="Overview") if run else self.empty()
+
+    def empty(self) -> str:
+        """`No runs yet`."""
+        return self._render("empty.html", root="", here="Overview")
+
+    def overview(self, run: Run, root: str = "../", here: str = "") -> str:
+        """The grid of one run."""
+        threads = sorted({cell.spec.threads for cell in run.cells})
+        earlier = [self.history.run(run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
+        regression = run.plan.get("regression", {})
+        return self._render(
+            "overview.html",
+            root=root,
+            here=here,
+            run=run,
+            threads=threads,
+            groups=_groups(run, threads),
+            red=[cell for cell in run.cells if cell.red],
+            earlier=list(reversed(earlier)),
+            events=regression.get("events"),
+            say=_say,
+        )
+
+    def cell(self, run: Run, cell: Cell) -> str:
+        """The evidence of one cell."""
+        attempt, report, ended = self._attempt(run, cell)
+        verdict = {
+            "equal": "equals the oracle",
+            "different": "differs from the oracle",
+            "failed": "failed",
+            "not_run": "has no result",
+            "not_comparable": "is a bound: compared, never counted",
+        }[cell.verdict]
+        return self._render(
+            "cell.html",
+            root="../",
+            here="",
+            run=run,
+            cell=cell,
+            headline=f"{cell.label} {verdict}",
+            evidence=list(_evidence(cell)),
+            words=lines(attempt / "stderr.log", 12) if attempt and cell.verdict == "failed" else [],
+            commands=_commands(run, cell),
+            facts=list(_facts(run, cell, report, ended)),
+        )
+
+    def performance(self) -> tuple[str, dict[str, str]]:
+        """The performance page and its charts: HTML, and name -> SVG."""
+        all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
+        ids = sorted({row["run_id"] for row in all_rows})
+        if not ids:
+            why = (
+                "No run has been measured yet." if not self.history.run_ids() else "The marts have not been built yet."
+            )
+            page = self._render(
+                "performance.html",
+                root="",
+                here="Performance",
+                headline=why,
+                run_id=None,
+                notice=None,
+                strategies=[],
+                sections=[],
+                rows=[],
+            )
+            return page, {}
+        run_id = ids[-1]
+        latest = self.history.run_ids()[-1]
+        rows = [row for row in all_rows if row["run_id"] == run_id]
+        latencies = [row for row in all_latencies if row["run_id"] == run_id]
+        strategies = sorted({row["strategy"] for row in all_rows})
+        svgs, sections = _draw(all_rows, rows, latencies, strategies)
+        p = {(r["cell"], r["kind"]): r for r in latencies}
+        for row in rows:
+            found = p.get((row["cell"], "processing"), {})
+            row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
+        best = max(rows, key=lambda row: row["median_events_per_s"] or 0)
+        headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {best['app']}/{best['strategy']}/t{best['threads']}"
+        page = self._render(
+            "performance.html",
+            root="",
+            here="Performance",
+            headline=headline,
+            run_id=run_id,
+            notice=None
+            if run_id == latest
+            else f"Run {latest} is not in the marts: nothing in it equals the oracle, or they were not built.",
+            strategies=strategies,
+            sections=sections,
+            rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
+        )
+        return page, svgs
+
+    def _render(self, template: str, *, root: str, here: str, **values: object) -> str:
+        pages = [
+            {"name": "Overview", "href": "index.html", "why": ""},
+            {"name": "Performance", "href": "performance.html", "why": ""},
+            self._other("Expectations", DATA_DOCS, "made by the first run that gets as far as its expectations"),
+            self._other("Warehouse", DBT, "made by the first run that gets as far as its marts"),
+        ]
+        return self._env.get_template(template).render(root=root, here=here, pages=pages, **values)
+
+    def _other(self, name: str, href: str, why: str) -> dict:
+        return {"name": name, "href": href if (self.reports / href).exists() else None, "why": why}
+
+    def _attempt(self, run: Run, cell: Cell) -> tuple[Path | None, dict, dict]:
+        """Folder, report.json and exit.json of the attempt that was loaded, else of the last one."""
+        folder = self.history.home.run(run.run_id) / cell.name
+        number = cell.facts.get("attempt")
+        found = sorted(folder.glob("attempt-[0-9]*"), key=lambda path: int(path.name.removeprefix("attempt-")))
+        attempt = folder / f"attempt-{number}" if number else found[-1] if found else None
+        if attempt is None or not attempt.is_dir():
+            return None, {}, {}
+        return attempt, _json(attempt / "report.json"), _json(attempt / "exit.json")
+
+
+def write(path: Path, text: str) -> None:
+    """Puts a page where readers find it, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _groups(run: Run, threads: list[int]) -> list[dict]:
+    groups = []
+    for app, cells in itertools.groupby(run.cells, key=lambda cell: cell.spec.app):
+        table: dict[tuple, dict[int, Cell]] = {}
+        for cell in cells:
+            table.setdefault((cell.spec.executor, cell.spec.strategy), {})[cell.spec.threads] = cell
+        rows = [
+            {"executor": executor, "strategy": strategy, "cells": [found.get(count) for count in threads]}
+            for (executor, strategy), found in table.items()
+        ]
+        groups.append({"app": app, "lines": rows})
+    return groups
+
+
+def _say(cell: Cell) -> str:
+    words = {"different": "differs", "failed": "failed", "not_run": "not run"}
+    return words.get(cell.verdict) or human_rate(cell.events_per_s)
+
+
+def _evidence(cell: Cell) -> Iterator[dict]:
+    totals = {row["check"]: row for row in cell.checks}
+    for check, rows in itertools.groupby(cell.violations, key=lambda row: row["check"]):
+        known = totals.get(check, {})
+        shown = [
+            {**row, **dict(zip(("expected", "actual"), _marked(row["expected"], row["actual"]), strict=True))}
+            for row in rows
+        ]
+        total = sum(known.get(name) or 0 for name in ("missing", "extra", "different", "out_of_order"))
+        yield {"name": check, "rows": shown, "total": f"{max(total, len(shown)):,} differing", "note": ""}
+
+
+def _marked(expected: str | None, actual: str | None) -> tuple[Markup | str, Markup | str]:
+    """Two rows as `name: value` lines, the values that differ marked."""
+    left, right = _fields(expected), _fields(actual)
+    if left is None or right is None:
+        return (
+            (expected or "–", actual or "–")
+            if left is None and right is None
+            else (
+                _plain(left) if left is not None else expected or "–",
+                _plain(right) if right is not None else actual or "–",
+            )
+        )
+    return _plain(left, right), _plain(right, left)
+
+
+def _fields(text: str | None) -> dict | None:
+    try:
+        value = json.loads(text or "")
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _plain(row: dict, other: dict | None = None) -> Markup:
+    out = []
+    for name, value in row.items():
+        shown = escape(json.dumps(value, ensure_ascii=False))
+        if other is not None and (name not in other or other[name] != value):
+            shown = f"<mark>{shown}</mark>"
+        out.append(f"{escape(name)}: {shown}")
+    return Markup("\n".join(out))
+
+
+def _commands(run: Run, cell: Cell) -> list[str]:
+    """Shell lines that make the same comparison again, from nothing but the checkout."""
+    spec, regression = cell.spec, run.plan.get("regression", {})
+    planned = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
+    events = planned.get("events") or cell.facts.get("events") or regression.get("events", 0)
+    seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
+    settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
+    options = ["--executor", spec.executor, "--threads", str(spec.threads)]
+    for axis in AXES:
+        if getattr(spec, axis) is not None:
+            options += [f"--{axis}", str(getattr(spec, axis))]
+    options += [
+        "--punctuation",
+        str(spec.punctuation),
+        "--batch",
+        str(spec.batch),
+        "--idle",
+        spec.idle,
+        "--sink",
+        "parquet",
+    ]
+    core = "streaming-core"
+    commands = [
+        [
+            core,
+            "generate",
+            spec.app,
+            "--events",
+            str(events),
+            "--seed",
+            str(seed),
+            "--out",
+            "again/workload",
+            *settings,
+        ],
+        [core, "oracle", spec.app, "--input", "again/workload", "--out", "again/oracle"],
+        [core, "run", spec.app, "--input", "again/workload", "--out", "again/run", *options],
+        [core, "diff", "again/run", "again/oracle"],
+    ]
+    return [shlex.join(command) for command in commands]
+
+
+def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[str, object]]:
+    spec, facts = cell.spec, cell.facts
+    strategies = [f"{axis} {getattr(spec, axis)}" for axis in AXES if getattr(spec, axis) is not None]
+    host = report.get("host", {})
+    pairs = [
+        ("how", ", ".join([f"executor {spec.executor}", *strategies, f"{spec.threads} threads"])),
+        ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
+        ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),
+        (
+            "parameters",
+            ", ".join(f"{k}={v}" for k, v in (report.get("workload", {}).get("params") or spec.params).items()),
+        ),
+        ("events, seed", f"{facts['events']:,}, {facts['seed']}" if facts.get("events") else ""),
+        ("workload", cell.workload),
+        ("oracle", facts.get("oracle_address")),
+        ("digest of outputs", facts.get("output_digest")),
+        ("digest of final state", facts.get("state_digest")),
+        ("spec digest", facts.get("spec_digest")),
+        ("code digest", facts.get("code_digest")),
+        ("build", facts.get("build")),
+        ("attempt", facts.get("attempt")),
+        ("started", ended.get("started_at") or facts.get("started_at")),
+        ("exit code", ended.get("exit_code")),
+        ("host", facts.get("host") or ended.get("host")),
+        (
+            "load before, after",
+            f"{facts['load_before']:.2f}, {facts['load_after']:.2f}"
+            if facts.get("load_before") is not None and facts.get("load_after") is not None
+            else "",
+        ),
+        ("cores of the threads", ", ".join(map(str, report["binding"])) if report.get("binding") else ""),
+        ("topology", _short_json(report.get("topology"))),
+        ("versions", _short_json(host.get("versions"))),
+        ("compile time", f"{facts['compile_seconds']:.2f} s" if facts.get("compile_seconds") is not None else ""),
+        ("peak memory", f"{facts['peak_memory_bytes'] / 2**20:,.0f} MiB" if facts.get("peak_memory_bytes") else ""),
+        ("energy", f"{facts['energy_joules']:.1f} J" if facts.get("energy_joules") is not None else ""),
+    ]
+    for name, value in pairs:
+        if value not in (None, ""):
+            yield name, value
+
+
+def _short_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False) if value else ""
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def _json(path: Path) -> dict:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _draw(
+    all_rows: list[dict], rows: list[dict], latencies: list[dict], strategies: list[str]
+) -> tuple[dict[str, str], list[dict]]:
+    from infra.reports import charts  # its library takes a second to load, and readers of pages need none
+
+    svgs: dict[str, str] = {}
+    sections: list[dict] = []
+
+    def section(title: str, name: str, draw, groups: list[tuple[str, str, list[dict]]]) -> None:
+        found = []
+        for key, chart_title, chosen in groups:
+            if chosen:
+                href = f"charts/{name}-{key}.svg"
+                svgs[href] = draw(chosen, strategies)
+                found.append({"title": chart_title, "href": href})
+        sections.append({"title": title, "charts": found})
+
+    apps = list(dict.fromkeys(row["app"] for row in sorted(rows, key=lambda r: r["app"])))
+    of = lambda table, app: [row for row in table if row["app"] == app]  # noqa: E731
+    section("Throughput by threads", "throughput", charts.throughput, [(a, a, of(rows, a)) for a in apps])
+    for kind, title in (("processing", "Processing latency"), ("end_to_end", "End-to-end latency at the set rate")):
+        chosen = [row for row in latencies if row["kind"] == kind]
+        section(title, f"latency-{kind}", charts.latency, [(a, a, of(chosen, a)) for a in apps])
+    groups = []
+    for app in apps:
+        most = max(row["threads"] for row in of(rows, app))
+        same = {row["series"] for row in of(rows, app) if row["threads"] == most}
+        # One way of measuring only: a change of method must not read as a change of speed.
+        chosen = [row for row in of(all_rows, app) if row["threads"] == most and row["series"] in same]
+        if len({row["run_id"] for row in chosen}) > 1:
+            groups.append((app, f"{app}, {most} thread{'s' * (most > 1)}", chosen))
+    section("History", "history", charts.history, groups)
+    return svgs, sections

@@ -1,0 +1,360 @@
+"""The Spark Connect server of one run, and the lock on LOCKSTEP_HOME that it carries.
+
+A keeper process takes the lock, starts the server, writes `spark-server.json` (url, token, process id; readable by its
+owner only) and stays until it is told to stop, the server dies, or the process that wanted it is gone. The lock is the
+keeper's: however a run ends, nobody has to clean up after it. Where Spark runs elsewhere (a `sc://` url), the keeper
+holds the lock alone.
+
+    python -m infra.spark.server start OWNER [--master local[*]]     prints the url
+    python -m infra.spark.server stop OWNER
+    python -m infra.spark.server status
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.runspec.layout import Home
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEFAULTS = Path(__file__).with_name("spark-defaults.conf")
+START_SECONDS = 120
+STOP_SECONDS = 20
+POLL = 0.1
+
+
+class ServerLost(ConnectionError):
+    """The run's Spark server is gone; whoever asked may start another one and try again."""
+
+
+class Server:
+    """The server of one LOCKSTEP_HOME, as seen from outside: start, ask, stop."""
+
+    def __init__(self, home: Home):
+        self.home = home
+        self.state_path = home.root / "spark-server.json"
+        self.lock_path = home.root / "lock.json"
+
+    def log_path(self, owner: str) -> Path:
+        """What the keeper and the server of `owner` print."""
+        return self.home.root / "logs" / f"spark-{owner}.log"
+
+    def state(self, owner: str) -> dict | None:
+        """What the keeper wrote for `owner`, or None when no living keeper serves it."""
+        try:
+            state = json.loads(self.state_path.read_text())
+        except (OSError, ValueError):
+            return None
+        return state if state["owner"] == owner and _lives(state["pid"], state["started"]) else None
+
+    def environment(self, owner: str) -> dict[str, str]:
+        """SPARK_REMOTE and the token, for a client process. Never put these on a command line or into a log.
+
+        Raises:
+            ServerLost: there is no server for `owner`.
+        """
+        state = self.state(owner)
+        if state is None:
+            raise ServerLost(f"the Spark server of {owner} is gone; its log: {self.log_path(owner)}")
+        values = {"SPARK_REMOTE": state["url"]}
+        if state["token"]:
+            values["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = state["token"]
+        return values
+
+    def start(
+        self,
+        owner: str,
+        master: str = "local[*]",
+        remote: tuple[str, str | None] | None = None,
+        watch: int | None = None,
+        say: Callable[[str], None] = print,
+        patience: float = 6 * 3600,
+    ) -> str:
+        """Takes the lock and starts the server; returns its url. Does nothing when `owner` has one already.
+
+        Args:
+            owner: who holds the lock from now on; others are told this name.
+            master: Spark master of the server.
+            remote: url and token of a server that is there already; none is started then.
+            watch: id of the process without which the server has no reason to be.
+            say: takes a line whenever there is something to wait for.
+            patience: seconds to wait for the lock.
+
+        Raises:
+            ServerLost: the server did not come up; the message ends with its last line.
+        """
+        if state := self.state(owner):
+            return state["url"]
+        log_path = self.log_path(owner)
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
+        command = [sys.executable, "-m", "infra.spark.server", "keep", owner, "--master", master]
+        if remote:
+            command += ["--remote", remote[0]]
+            environment["LOCKSTEP_SPARK_TOKEN"] = remote[1] or ""
+        if watch:
+            command += ["--watch", str(watch)]
+        with open(log_path, "wb") as log:
+            keeper = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            return self._await(keeper, owner, say, patience)
+        except BaseException:
+            _end_group(keeper.pid)
+            raise
+
+    def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
+        log_path = self.log_path(owner)
+        waiting_since, holding_since, told = time.monotonic(), None, None
+        while True:
+            if state := self.state(owner):
+                return state["url"]
+            if keeper.poll() is not None:
+                raise ServerLost(f"the Spark server did not start: {_last_line(log_path)} (log: {log_path})")
+            now, holder = time.monotonic(), self.holder()
+            if holder and holder["pid"] == keeper.pid:
+                holding_since = holding_since or now
+                if now - holding_since > START_SECONDS:
+                    raise ServerLost(f"the Spark server is not up after {START_SECONDS} s; its log: {log_path}")
+            elif holder and holder["owner"] != told:
+                told = holder["owner"]
+                say(f"waiting for {told} on {holder['host']}, which holds {self.home.root} since {holder['since']}")
+            if holding_since is None and now - waiting_since > patience:
+                raise RunFailed(f"{self.home.root} is still locked by {told} after {patience:.0f} s")
+            time.sleep(POLL)
+
+    def holder(self) -> dict | None:
+        """Who holds the lock: owner, pid, host, since; None when nobody does."""
+        try:
+            with open(self.lock_path) as lock:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return json.loads(lock.read())
+        except (OSError, ValueError):  # absent, or being written this moment
+            pass
+        return None
+
+    def stop(self, owner: str) -> bool:
+        """Stops the server of `owner` and releases the lock; False when there was none."""
+        state = self.state(owner)
+        if state is None:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(state["pid"], signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while _lives(state["pid"], state["started"]):
+            if time.monotonic() > deadline:
+                _end_group(state["pid"])
+                break
+            time.sleep(POLL)
+        return True
+
+
+def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None) -> int:
+    """The keeper's life: lock, start, wait, stop. Runs in a process group of its own with the server inside."""
+    server = Server(home)
+    stopping = []
+    signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
+    signal.signal(signal.SIGINT, lambda *_: stopping.append(True))
+    watched = _process(watch)
+    if watch and watched is None:
+        return 1
+
+    starter, served = os.getppid(), False
+
+    def wanted() -> bool:
+        # Until the state is written, the keeper is of use only to the process that started it.
+        starting = served or os.getppid() == starter
+        return not stopping and starting and (watched is None or watched.is_running())
+
+    # Opened for appending: whoever waits must not wipe out the holder's name.
+    with open(server.lock_path, "a+") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not wanted():
+                    return 1
+                time.sleep(POLL)
+        lock.truncate(0)
+        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
+        lock.write(json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since}))
+        lock.flush()
+        process = None
+        try:
+            if remote:
+                url, token = remote, os.environ.pop("LOCKSTEP_SPARK_TOKEN", "")
+            else:
+                port, token = _free_port(), secrets.token_urlsafe(24)
+                process = _launch(home, master, port, token)
+                url = f"sc://localhost:{port}"
+                while not _listens(port):
+                    if process.poll() is not None or not wanted():
+                        return 1
+                    time.sleep(POLL)
+            _write_state(server.state_path, {"owner": owner, "url": url, "token": token, **_identity()})
+            served = True
+            while wanted() and (process is None or process.poll() is None):
+                time.sleep(POLL)
+            return 0 if stopping else 1
+        finally:
+            server.state_path.unlink(missing_ok=True)
+            if process is not None:
+                process.terminate()
+                try:
+                    process.wait(STOP_SECONDS / 2)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            shutil.rmtree(_scratch(home), ignore_errors=True)
+
+
+def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
+    """The JVM, as a child in the keeper's process group. The token travels in the environment only."""
+    import pyspark
+
+    spark_home = Path(pyspark.__file__).parent
+    metastore = home.root / "warehouse" / "metastore"
+    scratch = _scratch(home)
+    for folder in (metastore, scratch):
+        folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "spark.app.name": "lockstep",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.sql.warehouse.dir": str(metastore / "managed"),
+        "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={metastore}/derby;create=true",
+        # Functions of the jobs are imported by name where they run.
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
+        "spark.local.dir": str(scratch),
+    }
+    command = [str(spark_home / "bin" / "spark-submit"), "--master", master, "--properties-file", str(DEFAULTS)]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    bin_folder = str(Path(sys.executable).parent)
+    environment = dict(
+        os.environ,
+        SPARK_HOME=str(spark_home),
+        SPARK_CONNECT_AUTHENTICATE_TOKEN=token,
+        PYSPARK_PYTHON=sys.executable,
+        PYTHONPATH=str(ROOT),
+        PATH=os.pathsep.join([bin_folder, os.environ.get("PATH", os.defpath)]),
+    )
+    environment.pop("SPARK_REMOTE", None)
+    return subprocess.Popen([*command, "spark-internal"], cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+
+
+def _scratch(home: Home) -> Path:
+    return home.root / "spark-scratch"
+
+
+def _write_state(path: Path, value: dict) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+    os.replace(temporary, path)
+
+
+def _identity() -> dict:
+    return {"pid": os.getpid(), "started": psutil.Process().create_time()}
+
+
+def _process(pid: int | None) -> psutil.Process | None:
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid) if pid else None
+    return None
+
+
+def _lives(pid: int, started: float) -> bool:
+    """Whether this very process (ids are used again) is alive and no zombie."""
+    try:
+        process = psutil.Process(pid)
+        return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _end_group(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _last_line(path: Path) -> str:
+    with suppress(OSError):
+        lines = path.read_text(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1][:300]
+    return "it said nothing"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; see the module's text."""
+    parser = argparse.ArgumentParser(prog="infra.spark.server", description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["start", "stop", "status", "keep"])
+    parser.add_argument("owner", nargs="?")
+    parser.add_argument("--master", default="local[*]")
+    parser.add_argument("--remote")
+    parser.add_argument("--watch", type=int)
+    options = parser.parse_args(argv)
+    home = Home()
+    server = Server(home)
+    if options.action == "status":
+        holder = server.holder()
+        print(f"held by {holder['owner']} on {holder['host']} since {holder['since']}" if holder else "not running")
+        return 0
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", options.owner or ""):
+        parser.error("say for whom: a name of letters, digits and . _ -")
+    if options.action == "keep":
+        return keep(home, options.owner, options.master, options.remote, options.watch)
+    try:
+        if options.action == "start":
+            print(server.start(options.owner, options.master, watch=options.watch))
+        elif not server.stop(options.owner):
+            raise BadInput(f"no Spark server runs for {options.owner}")
+    except (BadInput, RunFailed, ServerLost) as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, BadInput) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Past runs as files: what the pages read, made without running anything.
+
+Five nights of two applications; in the last one cell differs, one crashed and one never ran.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jobs.raw import write_raw
+
+from streaming_core.runspec import Home, RegressionSpec
+from streaming_core.runspec.layout import write_json
+
+KINDS = {"gs": "transaction", "sl": "transaction", "wc": "dataflow"}
+RUN_IDS = [f"202601{day:02d}T020000Z-0000000{day}" for day in range(1, 6)]
+LAST = RUN_IDS[-1]
+EVENTS = 100_000
+HOSTILE = '<script>alert("x")</script>'
+
+
+def make(home: Home, nights: int = 5, red: bool = True) -> None:
+    """Writes plans, raw tables and marts of `nights` runs; the last is red if asked."""
+    throughput, latency = [], []
+    for number, run_id in enumerate(RUN_IDS[:nights]):
+        rows, late = _night(home, run_id, number, red and number == nights - 1)
+        throughput += rows
+        latency += late
+    _mart(home, "throughput", throughput)
+    _mart(home, "latency", latency)
+
+
+def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict], list[dict]]:
+    regression = RegressionSpec(applications=list(KINDS), events=EVENTS)
+    specs = regression.cells(KINDS)
+    workloads = [{"app": app, "params": {}, "events": EVENTS, "seed": 1, "address": f"{app}-address"} for app in KINDS]
+    plan = {
+        "run_id": run_id,
+        "origin": f"manual__{run_id}",
+        "created_at": run_id,
+        "regression": regression.model_dump(mode="json"),
+        "workloads": workloads,
+        "cells": [
+            {"cell": s.cell, "spec": s.model_dump(mode="json"), "workload": f"{s.app}-address", "is_bound": s.is_bound}
+            for s in specs
+        ],
+    }
+    write_json(home.run(run_id) / "plan.json", plan)
+    cells, samples, verdicts, violations, throughput, latency = [], [], [], [], [], []
+    draw = random.Random(number)
+    for spec in specs:
+        base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}[spec.app] * {"serial": 1.4, "no_lock": 1.8}.get(spec.strategy, 1)
+        speed = base * spec.threads**0.7 * draw.uniform(0.97, 1.03)
+        state = "equal"
+        if red and spec.threads == 2 and spec.strategy == "tstream":
+            state = {"sl": "different", "gs": "failed"}[spec.app]
+        if red and spec.threads == 2 and spec.app == "wc":
+            state = "not_run"
+        build = f"abc{number}23def0123456789"
+        status = {"failed": "failed", "not_run": "not_run"}.get(state, "ok")
+        cells.append(
+            {
+                "cell": spec.cell,
+                "app": spec.app,
+                "params": "{}",
+                "executor": spec.executor,
+                "strategy": spec.strategy,
+                "scheme": spec.scheme,
+                "pool": spec.pool,
+                "heuristic": spec.heuristic,
+                "queue": spec.queue,
+                "reorder": spec.reorder,
+                "threads": spec.threads,
+                "punctuation": spec.punctuation,
+                "batch": spec.batch,
+                "order": spec.order,
+                "rate": 0.0,
+                "pin": False,
+                "idle": "yield",
+                "events": EVENTS,
+                "seed": 1,
+                "spec_digest": spec.spec_digest,
+                "workload_address": f"{spec.app}-address",
+                "is_bound": spec.is_bound,
+                "oracle_address": f"{spec.app}-oracle",
+                "attempt": 1 if status != "not_run" else 0,
+                "status": status,
+                "error": "operator debit, event 17: division by zero" if status == "failed" else None,
+                "host": "node1" if status != "not_run" else None,
+                "build": build if status == "ok" else None,
+                "code_digest": "0123456789abcdef",
+                "load_before": 0.12,
+                "load_after": 1.7,
+                "compile_seconds": 1.1,
+                "peak_memory_bytes": 210 * 2**20,
+                "output_digest": "100000:0123456789abcdef",
+            }
+        )
+        if status == "failed":
+            write_json(home.attempt(run_id, spec.cell, 1) / "exit.json", {"exit_code": 1, "host": "node1"})
+            (home.attempt(run_id, spec.cell, 1) / "stderr.log").write_text(f"error: {HOSTILE}\n")
+        if status != "ok":
+            verdicts.append(
+                {
+                    "cell": spec.cell,
+                    "app": spec.app,
+                    "check": "completed",
+                    "verdict": status,
+                    "expected_rows": 1,
+                    "actual_rows": 0,
+                    "detail": cells[-1]["error"],
+                }
+            )
+            continue
+        for check in ("completed", "outputs", "order", "state:accounts", "digest", "invariant:money_is_kept"):
+            wrong = state == "different" and check == "outputs"
+            said = "different" if wrong else "not_comparable" if spec.is_bound else "equal"
+            verdicts.append(
+                {
+                    "cell": spec.cell,
+                    "app": spec.app,
+                    "check": check,
+                    "verdict": said,
+                    "expected_rows": EVENTS,
+                    "actual_rows": EVENTS - wrong,
+                    "missing": 1 if wrong else 0,
+                    "extra": 0,
+                    "different": 2 if wrong else 0,
+                    "out_of_order": 0,
+                    "detail": None,
+                }
+            )
+            if wrong:
+                violations += [
+                    {
+                        "cell": spec.cell,
+                        "app": spec.app,
+                        "check": check,
+                        "rank": rank,
+                        "kind": kind,
+                        "seq": 16 + rank,
+                        "sub": 0,
+                        "expected": '{"accepted":true,"source":812,"note":"ok"}',
+                        "actual": actual,
+                        "event": '{"amount":250,"source":812,"target":17}',
+                    }
+                    for rank, kind, actual in (
+                        (1, "different", '{"accepted":false,"source":812,"note":"ok"}'),
+                        (2, "different", '{"accepted":true,"source":812,"note":"' + HOSTILE.replace('"', '\\"') + '"}'),
+                        (3, "missing", None),
+                    )
+                ]
+        micros = {"p50": 40.0, "p95": 90.0, "p99": 180.0 / spec.threads, "p999": 700.0, "max": 2100.0}
+        for repetition in range(4):
+            samples.append(
+                {
+                    "cell": spec.cell,
+                    "kind": "peak" if repetition else "verified",
+                    "repetition": repetition,
+                    "events": EVENTS,
+                    "outputs": EVENTS,
+                    "digest": "100000:0123456789abcdef",
+                    "in_order": True,
+                    "seconds": EVENTS / speed,
+                    "events_per_s": speed * (1 + 0.01 * repetition),
+                    "rejected": 12,
+                    **{f"processing_{name}_us": value for name, value in micros.items()},
+                }
+            )
+        if state == "equal" and not spec.is_bound:
+            same = {
+                "run_id": run_id,
+                "cell": spec.cell,
+                "app": spec.app,
+                "executor": spec.executor,
+                "strategy": spec.strategy,
+                "threads": spec.threads,
+                "build": build,
+            }
+            throughput.append(
+                {
+                    **same,
+                    "series": f"{spec.spec_digest}/w/node1",
+                    "samples": 3,
+                    "median_events_per_s": speed * 1.02,
+                    "min_events_per_s": speed * 1.01,
+                    "max_events_per_s": speed * 1.03,
+                    "speedup": float(spec.threads**0.7),
+                    "change": 0.012 if number else None,
+                }
+            )
+            latency.append({**same, "kind": "processing", "samples": 3, **{f"{n}_us": v for n, v in micros.items()}})
+    for table, rows in (("cells", cells), ("samples", samples), ("verdicts", verdicts), ("violations", violations)):
+        write_raw(home, table, run_id, rows)
+    return throughput, latency
+
+
+def _mart(home: Home, name: str, rows: list[dict]) -> None:
+    folder = home.root / "warehouse" / "marts" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "part-00000.parquet")
