@@ -13,7 +13,9 @@ VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
 VIOLATION_CAP = 20
 
 _LATENCY = [
-    (f"{kind}_{p}_us", pa.float64()) for kind in ("processing", "end_to_end") for p in ("p50", "p95", "p99", "p999", "max")
+    (f"{kind}_{p}_us", pa.float64())
+    for kind in ("processing", "end_to_end")
+    for p in ("p50", "p95", "p99", "p999", "max")
 ]
 
 CELLS = pa.schema(

@@ -1,0 +1,142 @@
+"""Rows and columns: Arrow tables as the runtime's fixed-width rows with text beside them, and back.
+
+A block is (rows, text): `rows` a structured array of the event record's dtype, `text` a byte array with 64 bytes of
+padding behind (runtime/README.md). Exported state comes back as one table per shared table or keyed state.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.errors import BadInput
+
+TEXT_PADDING = 64
+
+
+def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
+    """Columns `seq` and the record's fields as rows and text.
+
+    Raises:
+        BadInput: a block holds 4 GiB of text or more.
+    """
+    rows = np.zeros(table.num_rows, dtype=record.dtype(header=True))
+    rows["seq"] = table.column("seq").to_numpy()
+    texts: list[np.ndarray] = []
+    base = 0
+    for name, slot in record.event[0].items():
+        column = table.column(name)
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        match slot.type:
+            case Text():
+                offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+                data = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+                if base + data.size >= 1 << 32:
+                    raise BadInput("a block's text must stay below 4 GiB: take fewer events per block")
+                rows[name]["offset"] = offsets[:-1].astype(np.int64) - offsets[0] + base
+                rows[name]["length"] = np.diff(offsets)
+                texts.append(data)
+                base += data.size
+            case Array():
+                rows[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, slot.count)
+            case _:
+                rows[name] = column.to_numpy(zero_copy_only=False)
+    texts.append(np.zeros(TEXT_PADDING, np.uint8))
+    return rows, np.concatenate(texts)
+
+
+def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarray) -> pa.Table:
+    """Output rows as columns `seq`, `sub` and the record's fields. `rows` has the record's dtype with header."""
+    schema = record.arrow(("seq", "sub"))
+    columns = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
+    for slot in record.event[0].values():
+        if isinstance(slot.type, Text):
+            columns.append(gather(rows[slot.name]["offset"], rows[slot.name]["length"], text))
+        else:
+            columns.append(_column(rows[slot.name], slot))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Array:
+    """The slices `text[offset:offset+length]` as a binary array."""
+    lengths = lengths.astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    positions = np.arange(ends[-1]) + np.repeat(offsets.astype(np.int64) - ends[:-1], lengths)
+    data = text[positions]
+    return pa.Array.from_buffers(
+        pa.binary(), len(lengths), [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+
+
+def _column(values: np.ndarray, slot: Slot) -> pa.Array:
+    if isinstance(slot.type, Array):
+        items = pa.array(np.ascontiguousarray(values).reshape(-1))
+        if slot.type.item.name == "boolean":
+            items = items.cast(pa.bool_())
+        return pa.FixedSizeListArray.from_arrays(items, slot.count)
+    array = pa.array(np.ascontiguousarray(values))
+    return array.cast(pa.bool_()) if slot.type.name == "boolean" else array
+
+
+def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Table:
+    """Table rows or key states as columns `key` (unless None) and the record's fields, containers as lists.
+
+    Growing containers are read through the addresses in `data`: their arena must still live.
+    """
+    rows = np.frombuffer(data, dtype=record.dtype(header=False))
+    columns: list[pa.Array] = [] if keys is None else [keys]
+    fields: list[pa.Field] = [] if keys is None else [pa.field("key", keys.type, nullable=False)]
+    schema = record.arrow()
+    for slot in record.state[0].values():
+        field = schema.field(slot.name)
+        fields.append(field)
+        if isinstance(slot.type, Scalar | Array):
+            columns.append(_column(rows[slot.name], slot))
+        else:
+            raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
+            columns.append(pa.array((_container(row.tobytes(), slot) for row in raw), field.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _container(head: bytes, slot: Slot) -> list:
+    match slot.type:
+        case Ring(item):
+            start, length = np.frombuffer(head, "<u4", 2)
+            items = np.frombuffer(head, item.dtype, slot.count, 8)
+            return [items[(int(start) + i) % slot.count].item() for i in range(length)]
+        case _:
+            address = int(np.frombuffer(head, "<u8", 1)[0])
+            length = int(np.frombuffer(head, "<u4", 1, 8)[0])
+            if length == 0:
+                return []
+            entries = np.frombuffer(ctypes.string_at(address, length * 16), "<i8").reshape(-1, 2)
+            return list(_entries(entries, slot))
+
+
+def _entries(entries: np.ndarray, slot: Slot) -> Iterable:
+    match slot.type:
+        case Set():
+            return (int(key) for key, _ in entries)
+        case Map(_, value) if value.is_float:
+            values = np.ascontiguousarray(entries[:, 1]).view("<f8")
+            return ({"key": int(k), "value": float(v)} for (k, _), v in zip(entries, values, strict=True))
+        case Map() | Counter():
+            return ({"key": int(k), "value": int(v)} for k, v in entries)
+        case TopK():
+            return ({"key": int(k), "score": int(v)} for k, v in entries)
+    raise AssertionError(slot.type)
+
+
+def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:
+    """The rows a shared table starts with."""
+    rows = np.zeros(size, dtype=record.dtype(header=False))
+    if table.init is not None:
+        for name, values in (table.init(np.arange(size, dtype=np.int64), params) or {}).items():
+            rows[name] = values
+    return rows
