@@ -99,9 +99,8 @@ def check(spec: RunSpec, app: App) -> None:
     executor = EXECUTORS[spec.executor]
     if app.kind not in executor.runs:
         able = [e.name for e in EXECUTORS.values() if app.kind in e.runs]
-        raise BadInput(
-            f"application {app.name} does not run on {spec.executor}; it supports: {', '.join(able) or 'no executor yet'}"
-        )
+        supported = ", ".join(able) or "no executor yet"
+        raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
     if spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables):
         raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
 
