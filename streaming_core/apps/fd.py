@@ -1,0 +1,240 @@
+"""Fraud Detection: how unlikely the last few transactions of each entity are, by a Markov model (BriskStream,
+section 6.1; workloads C.2).
+
+    source -> parse (stateless) -> predict (partitioned by entity) -> sink
+
+A line is `entity,transaction,state`; a state is three letters, amount {L,M,H}, type {N,H} and elapsed time {L,N,S}:
+18 states. Once an entity has a full window, its score is the mean, over the window's transitions, of the probability
+that something else would have come. Scores are fixed point, 2^32 = 1. Other lines are invalid.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, Ring, boolean, i64, record, text, u8
+from streaming_core.generator import Draws, Tokens, weighted, zipf
+
+app = App(
+    "fd",
+    reads="BriskStream, section 6.1; threshold and window of storm-applications",
+    params={
+        "window": Param(5, "transactions that are looked at together", minimum=2, maximum=10_000),
+        "threshold_e4": Param(9600, "an outlier scores above this, in 1/10000", minimum=0, maximum=10_000),
+        "entities": Param(10_000, "entities", minimum=1, maximum=1_000_000),
+        "theta": Param(0.0, "Zipf exponent of the entities; 0 = all equally likely", minimum=0.0, maximum=4.0),
+        "markov": Param(False, "states follow the model, entity by entity in rounds, instead of being independent"),
+        "fraud_ratio": Param(
+            0.0, "share of entities whose states are uniform: they score higher", minimum=0.0, maximum=1.0
+        ),
+        "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "fd-brisk": Profile(
+            "BriskStream's settings: nearly everything is an outlier", {"window": 10, "threshold_e4": 8000}
+        ),
+        "fd-markov": Profile(
+            "states drawn from the model, a few entities at odds with it", {"markov": True, "fraud_ratio": 0.02}
+        ),
+    },
+)
+p = app.params
+COMMA, H, L, M, N, S = (ord(c) for c in ",HLMNS")
+STATES = 18
+ONE = 1 << 32
+ROUNDS = 15  # rounds over the entities after which a chain of states begins anew
+
+
+@record
+class Line:
+    ts: i64
+    line: text
+
+
+@record
+class Transaction:
+    entity: text
+    state: u8
+
+
+@record
+class Chain:
+    recent: Ring[u8, "window"]
+    missed: i64
+
+
+@record
+class Signal:
+    entity: text
+    score: i64
+    outlier: boolean
+
+
+@app.constant
+def miss(params):
+    """1 - P(next | previous), at previous * 18 + next, in 2^-32."""
+    return _model()[1]
+
+
+def amount_of(letter):
+    return 0 if letter == L else 1 if letter == M else 2 if letter == H else -1
+
+
+def type_of(letter):
+    return 0 if letter == N else 1 if letter == H else -1
+
+
+def elapsed_of(letter):
+    return 0 if letter == L else 1 if letter == N else 2 if letter == S else -1
+
+
+def parse(row, out):
+    line = row.line
+    first = line.find(COMMA, 0)
+    if first < 1:
+        out.drop()
+        return
+    second = line.find(COMMA, first + 1)
+    if second < 0 or len(line) != second + 4:
+        out.drop()
+        return
+    amount = amount_of(line[second + 1])
+    kind = type_of(line[second + 2])
+    elapsed = elapsed_of(line[second + 3])
+    if amount < 0 or kind < 0 or elapsed < 0:
+        out.drop()
+        return
+    out.emit(entity=line[0:first], state=amount * 6 + kind * 3 + elapsed)
+
+
+def predict(row, chain, out):
+    # `missed` is the sum over the transitions in the window: one comes in, one goes out.
+    recent = chain.recent
+    size = len(recent)
+    missed = chain.missed
+    if size > 0:
+        missed += miss[recent[size - 1] * STATES + row.state]
+    if size == p.window:
+        missed -= miss[recent[0] * STATES + recent[1]]
+    recent.append(row.state)
+    chain.missed = missed
+    if len(recent) == p.window:
+        outlier = missed * 10_000 > p.threshold_e4 * (p.window - 1) * ONE
+        out.emit(entity=row.entity, score=missed // (p.window - 1), outlier=outlier)
+    else:
+        out.emit(entity=row.entity, score=0, outlier=False)
+
+
+app.source(Line).flat_map(parse, Transaction).key_by("entity").process(predict, state=Chain, output=Signal).sink()
+
+
+# --- the generator ----------------------------------------------------------------------------------------------------
+
+# Percentages: amount L/M/H, type N/H, elapsed time L/N/S, drawn independently of each other and of the past.
+WEIGHTS = [a * t * e for a in (35, 53, 12) for t in (85, 15) for e in (35, 45, 20)]
+NAMES = [a + t + e for a in (b"L", b"M", b"H") for t in (b"N", b"H") for e in (b"L", b"N", b"S")]
+
+
+@lru_cache(maxsize=1)
+def _model():
+    """(counts, misses): a million transitions of the product law, counted with add-one smoothing."""
+    draws = Draws(0, "fd.model", 0, 1_000_001)
+    states = weighted(WEIGHTS).pick(draws.u53(0))
+    counts = np.bincount(states[:-1] * STATES + states[1:], minlength=STATES * STATES).reshape(STATES, STATES) + 1
+    misses = [((sum(row) - c) * ONE * 2 + sum(row)) // (2 * sum(row)) for row in counts.tolist() for c in row]
+    return counts, np.array(misses, np.int64)
+
+
+@app.generates
+def transactions(params, seed, start, stop):
+    """One transaction per event; ts is its number.
+
+    Independent: entity and state of each event are drawn by themselves. `markov`: every round over the entities gives
+    each one transaction, in an order of the round's own, and an entity's state follows from its state of the round
+    before; after 15 rounds the chains begin anew, so that any event can be made by itself.
+    """
+    tokens, draws, uniform = _tokens(params["entities"]), Draws(seed, "fd.events", start, stop), weighted([1] * STATES)
+    if params["markov"]:
+        entity, rounds = _rounds(params["entities"], seed, start, stop)
+    else:
+        entity = zipf(params["entities"], params["theta"]).pick(draws.u53(0))
+    fraud = Draws(seed, "fd.fraud", units=entity).chance(0, params["fraud_ratio"])
+    if params["markov"]:
+        state = _chains(seed, entity, rounds)
+    else:
+        state = weighted(WEIGHTS).pick(draws.u53(1))
+    state = np.where(fraud, uniform.pick(draws.u53(2)), state)
+    bits = draws.bits(3)
+    thousands = [(bits >> np.uint64(16 * k) & np.uint64(0xFFFF)).view(np.int64) * 1000 >> 16 for k in range(4)]
+    columns = [entity + tokens.first["entity"]]
+    columns += [digits + tokens.first["digits"] for digits in thousands]
+    columns += [np.full(len(draws), tokens.first["comma"]), state + tokens.first["state"]]
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "fd.invalid", start, stop).chance(0, params["invalid_ratio"])
+        broken = tokens.first["broken"] + draws.below(4, len(BROKEN))
+        columns[-1] = np.where(invalid, broken, columns[-1])
+    return {"ts": np.arange(start, stop), "line": tokens.lines(columns)}
+
+
+BROKEN = [b"", b"XNL", b"LXL", b"LNX", b"LN", b"LNLL", b"lnl"]
+
+
+@lru_cache(maxsize=4)
+def _tokens(entities):
+    return Tokens(
+        entity=[b"E%09d," % k for k in range(entities)],
+        digits=[b"%03d" % k for k in range(1000)],
+        comma=[b","],
+        state=NAMES,
+        broken=BROKEN,
+    )
+
+
+def _rounds(entities, seed, start, stop):
+    """Entity and round of each event: round r is a permutation of the entities."""
+    entity = []
+    for r in range(start // entities, (stop + entities - 1) // entities):
+        order = np.argsort(Draws(seed, f"fd.round {r}", 0, entities).bits(0), kind="stable")
+        entity.append(order[max(0, start - r * entities) : min(entities, stop - r * entities)])
+    return np.concatenate(entity) if entity else np.empty(0, np.int64), np.arange(start, stop) // entities
+
+
+def _chains(seed, entity, rounds):
+    """The state of `entity` in round `rounds`: from the product law in the first of 15 rounds, then by the model."""
+    rows = [weighted(row) for row in _model()[0].tolist()]
+    first = rounds // ROUNDS * ROUNDS
+    draws = Draws(seed, "fd.chain", units=entity * (1 << 32) + first)
+    state = weighted(WEIGHTS).pick(draws.u53(0))
+    for step in range(1, ROUNDS):
+        going = np.flatnonzero(rounds - first >= step)
+        u, before = draws.u53(step, going), state[going]
+        for previous, row in enumerate(rows):
+            mine = before == previous
+            state[going[mine]] = row.pick(u[mine])
+    return state
+
+
+VALID = "CAST(line AS STRING) RLIKE '^[^,]+,[^,]*,[LMH][NH][LNS]$'"
+
+app.invariant(
+    "one signal for each valid transaction, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
+)
+app.invariant(
+    "a signal names the entity of its transaction",
+    """SELECT o.seq, o.entity, e.line FROM outputs o JOIN events e ON o.seq = e.seq
+    WHERE CAST(o.entity AS STRING) <> split_part(CAST(e.line AS STRING), ',', 1)""",
+)
+app.invariant(
+    "no score before an entity's window is full",
+    """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY entity ORDER BY seq) AS nth FROM outputs)
+    WHERE nth < (SELECT max(size(recent)) FROM state_predict) AND (score <> 0 OR outlier)""",
+)
+app.invariant("a score lies between 0 and 1", "SELECT * FROM outputs WHERE score < 0 OR score > 4294967296")
+app.invariant(
+    "every outlier scores at least what any other does",
+    """SELECT * FROM (SELECT max(CASE WHEN NOT outlier THEN score END) AS calm,
+    min(CASE WHEN outlier THEN score END) AS alarmed FROM outputs) WHERE calm > alarmed""",
+)

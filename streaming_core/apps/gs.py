@@ -1,0 +1,259 @@
+"""Grep and Sum: events that read, or overwrite, ten records of one table (TStream, section VI-A; workloads A.1).
+
+    grep (transaction: 10 READs or 10 blind WRITEs) -> sum, in the post-processing -> sink
+
+What a read sums up witnesses exactly which writes came before it: every write stores values of its own. Rows hold 32
+bytes. An event with a key outside the table is invalid.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Array, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.errors import BadInput
+from streaming_core.generator import Draws, Keys, mix64, of_eight
+
+app = App(
+    "gs",
+    reads="TStream, section VI-A",
+    params={
+        "length": Param(10, "records an event touches", minimum=1, maximum=16),
+        "n_items": Param(10_000, "records of the table", minimum=1, maximum=100_000_000),
+        "read_ratio": Param(0.5, "share of events that read", minimum=0.0, maximum=1.0),
+        "post_compute": Param(1, "extra mixing rounds per read event, after the sum", minimum=0, maximum=1_000_000),
+        "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
+        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
+        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
+        "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
+        "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "pattern": Param(
+            "code",
+            "code: multi-partition events are the last of every 8; independent: drawn",
+            choices=("code", "independent"),
+        ),
+        "duplicates": Param(False, "an event may name a key twice; the last write wins"),
+        "invalid_ratio": Param(0.0, "share of events with a key outside the table", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "gs-write": Profile("writes only, for sweeps of theta", {"read_ratio": 0.0}),
+        "gs-hot": Profile("writes only, on few hot keys", {"read_ratio": 0.0, "theta": 1.0, "partitioned": False}),
+        "gs-multi": Profile("half of the events span six partitions", {"mp_ratio": 0.5, "mp_len": 6}),
+        "gs-heavy": Profile("a costly operator behind the state access", {"post_compute": 1000}),
+    },
+)
+p = app.params
+
+
+@record
+class Request:
+    ts: i64
+    is_read: boolean
+    keys: Array[u32, "length"]
+    vals: Array[i64, "length"]
+
+
+@record
+class Item:
+    value: i64
+    filler: Array[u8, 24]
+
+
+@record
+class Result:
+    is_read: boolean
+    total: i64
+    mixed: i64
+
+
+items = app.table("items", Item, "n_items", lambda key, params: {"value": key})
+
+
+def write0(item, request):
+    item.value = request.vals[0]
+
+
+def write1(item, request):
+    item.value = request.vals[1]
+
+
+def write2(item, request):
+    item.value = request.vals[2]
+
+
+def write3(item, request):
+    item.value = request.vals[3]
+
+
+def write4(item, request):
+    item.value = request.vals[4]
+
+
+def write5(item, request):
+    item.value = request.vals[5]
+
+
+def write6(item, request):
+    item.value = request.vals[6]
+
+
+def write7(item, request):
+    item.value = request.vals[7]
+
+
+def write8(item, request):
+    item.value = request.vals[8]
+
+
+def write9(item, request):
+    item.value = request.vals[9]
+
+
+def write10(item, request):
+    item.value = request.vals[10]
+
+
+def write11(item, request):
+    item.value = request.vals[11]
+
+
+def write12(item, request):
+    item.value = request.vals[12]
+
+
+def write13(item, request):
+    item.value = request.vals[13]
+
+
+def write14(item, request):
+    item.value = request.vals[14]
+
+
+def write15(item, request):
+    item.value = request.vals[15]
+
+
+@app.transaction(input=Request, output=Result)
+def grep(request, txn):
+    keys = request.keys
+    for i in range(len(keys)):
+        if keys[i] >= p.n_items:
+            txn.drop()
+            return
+    if request.is_read:
+        for i in range(len(keys)):
+            txn.read(txn.row(items, keys[i]))
+        return
+    # A modification sees its row and the event: there is one for each position. `length` is known when this is compiled.
+    txn.modify(txn.row(items, keys[0]), write0)
+    if p.length > 1:
+        txn.modify(txn.row(items, keys[1]), write1)
+    if p.length > 2:
+        txn.modify(txn.row(items, keys[2]), write2)
+    if p.length > 3:
+        txn.modify(txn.row(items, keys[3]), write3)
+    if p.length > 4:
+        txn.modify(txn.row(items, keys[4]), write4)
+    if p.length > 5:
+        txn.modify(txn.row(items, keys[5]), write5)
+    if p.length > 6:
+        txn.modify(txn.row(items, keys[6]), write6)
+    if p.length > 7:
+        txn.modify(txn.row(items, keys[7]), write7)
+    if p.length > 8:
+        txn.modify(txn.row(items, keys[8]), write8)
+    if p.length > 9:
+        txn.modify(txn.row(items, keys[9]), write9)
+    if p.length > 10:
+        txn.modify(txn.row(items, keys[10]), write10)
+    if p.length > 11:
+        txn.modify(txn.row(items, keys[11]), write11)
+    if p.length > 12:
+        txn.modify(txn.row(items, keys[12]), write12)
+    if p.length > 13:
+        txn.modify(txn.row(items, keys[13]), write13)
+    if p.length > 14:
+        txn.modify(txn.row(items, keys[14]), write14)
+    if p.length > 15:
+        txn.modify(txn.row(items, keys[15]), write15)
+
+
+@grep.post
+def sum_up(request, txn, out):
+    total = 0
+    mixed = 0
+    if request.is_read:
+        for i in range(len(request.keys)):
+            total += txn.result(items, i).value
+        # Work that nothing but this field depends on; emitted, because a compiler removes what nobody sees.
+        mixed = total % 2_147_483_647
+        for _ in range(p.post_compute):
+            mixed = (mixed * 48_271 + 11) % 2_147_483_647
+    out.emit(is_read=request.is_read, total=total, mixed=mixed)
+
+
+@app.generates
+def requests(params, seed, start, stop):
+    """Keys by partition (workloads A.0.1), distinct within an event; ts is the number of the event."""
+    length, n_items = params["length"], params["n_items"]
+    if length > n_items and not params["duplicates"]:
+        raise BadInput(f"app gs: {length} distinct keys need n_items of at least {length}, got {n_items}")
+    drawn = params["pattern"] == "independent"
+    kinds = Draws(seed, "gs.kinds", start, stop)
+    is_read = of_eight(params["read_ratio"], kinds, 0, start, stop)
+    multi = of_eight(params["mp_ratio"], kinds, 1, start, stop, drawn)
+
+    draws = Draws(seed, "gs.keys", start, stop)
+    space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
+    first = space.start(draws, length)
+    per_part = -(-length // min(params["mp_len"], space.parts))
+    columns = []
+    for i in range(length):
+        group = i // per_part
+        partition = (first + group * multi) % space.parts
+        if params["duplicates"]:
+            needs, avoid = (1, 1), ()
+        else:
+            needs, avoid = (length, min(per_part, length - group * per_part)), columns
+        columns.append(space.draw(draws, i, partition, multi, needs, avoid))
+    keys = np.stack(columns, axis=1)
+
+    seq = np.arange(start, stop)
+    slot = (seq[:, None] * 16 + np.arange(length)).astype(np.uint64)
+    vals = (mix64(slot) % np.uint64(1_000_000)).astype(np.int64)
+    vals[is_read] = 0
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "gs.invalid", start, stop)
+        broken = np.flatnonzero(invalid.chance(0, params["invalid_ratio"]))
+        keys[broken, invalid.below(1, length)[broken]] += n_items
+    return {"ts": seq, "is_read": is_read, "keys": keys, "vals": vals}
+
+
+# The table has no holes: its number of rows tells which keys are valid.
+VALID = "array_max(keys) < (SELECT count(*) FROM state_items)"
+
+app.invariant(
+    "one output for each valid event, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
+)
+app.invariant(
+    "a record ends with its newest write, or as it began",
+    f"""SELECT s.key, s.value, w.newest FROM state_items s LEFT JOIN
+    (SELECT key, max_by(vals[pos], struct(seq, pos)) AS newest FROM
+    (SELECT seq, vals, posexplode(keys) AS (pos, key) FROM events WHERE NOT is_read AND {VALID}) GROUP BY key) w
+    ON s.key = w.key WHERE s.value <> coalesce(w.newest, s.key)""",
+)
+app.invariant(
+    "a read sums up the newest earlier writes",
+    f"""SELECT o.seq, o.total, r.expected FROM outputs o JOIN
+    (SELECT seq, sum(coalesce(seen, key)) AS expected FROM
+    (SELECT seq, key, is_read, last_value(CASE WHEN NOT is_read THEN vals[pos] END, true) OVER
+    (PARTITION BY key ORDER BY seq, pos ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS seen FROM
+    (SELECT seq, is_read, vals, posexplode(keys) AS (pos, key) FROM events WHERE {VALID}))
+    WHERE is_read GROUP BY seq) r ON o.seq = r.seq WHERE o.total <> r.expected""",
+)
+app.invariant(
+    "a write sums up nothing and an output is of its event's kind",
+    """SELECT o.*, e.is_read AS asked FROM outputs o JOIN events e ON o.seq = e.seq
+    WHERE o.is_read <> e.is_read OR (NOT o.is_read AND (o.total <> 0 OR o.mixed <> 0))""",
+)

@@ -1,0 +1,77 @@
+"""The applications there are: every file of this package that is not the registry is one, named like the file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+from streaming_core.api import App
+from streaming_core.errors import BadInput
+
+# Part of every code digest. Raised when the same operator source may mean something else than before.
+LANGUAGE = 1
+
+_HERE = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Ids of all applications, sorted. Nothing is imported."""
+    return sorted(path.stem for path in _HERE.glob("*.py") if path.stem != "registry" and not path.stem.startswith("_"))
+
+
+def load(name: str) -> App:
+    """The application `name`.
+
+    Raises:
+        BadInput: there is none of that name, or its file cannot be imported or is incomplete: file, line and reason.
+    """
+    if name not in names():
+        raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
+    module_name = f"{__package__}.{name}"
+    try:
+        module = importlib.import_module(module_name)
+    except BadInput as error:
+        raise BadInput(f"application {name}: {error}") from None
+    except Exception as error:
+        sys.modules.pop(module_name, None)
+        raise BadInput(f"application {name}: {_where(error, name)}: {type(error).__name__}: {_line(error)}") from error
+    app = getattr(module, "app", None)
+    if not isinstance(app, App):
+        raise BadInput(f"application {name}: {name}.py defines no `app = App(...)`")
+    if app.name != name:
+        raise BadInput(f"application {name}: {name}.py names itself {app.name!r}; the two must be the same")
+    return app.check()
+
+
+def kinds() -> dict[str, str]:
+    """Application id -> kind. Files that do not load are left out; `load` says what is wrong with them."""
+    found = {}
+    for name in names():
+        try:
+            found[name] = load(name).kind
+        except BadInput:
+            continue
+    return found
+
+
+def code_digest(app: App) -> str:
+    """First 16 hex digits over the application's source file and the version of the operator language."""
+    return hashlib.sha256(f"language {LANGUAGE}\n".encode() + Path(app.file).read_bytes()).hexdigest()[:16]
+
+
+def _where(error: Exception, name: str) -> str:
+    """`file.py:line` of the application's file, where the import failed."""
+    own = str(_HERE / f"{name}.py")
+    if isinstance(error, SyntaxError) and error.filename == own:
+        return f"{name}.py:{error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+    return f"{name}.py:{lines[-1]}" if lines else f"{name}.py"
+
+
+def _line(error: Exception) -> str:
+    """The error's message as one line."""
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return " ".join(message.split())

@@ -1,0 +1,276 @@
+"""Spike Detection: readings far from the moving average of their sensor (BriskStream, section 6.1; workloads C.3).
+
+    source -> parse (stateless) -> moving_average (partitioned by device) -> detect (stateless) -> sink
+
+A line is `date time epoch mote temperature humidity light voltage`, as the Intel lab's sensors wrote them. Temperatures
+are fixed point, 1/10000 degree. Every valid reading gives one output, spike or not; lines with fewer than eight fields,
+or a mote or temperature that is no number, are invalid.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, Ring, boolean, i32, i64, record, text
+from streaming_core.generator import Draws, Tokens
+
+app = App(
+    "sd",
+    reads="BriskStream, section 6.1; the threshold of its code",
+    params={
+        "window": Param(1000, "readings of a device that are averaged", minimum=1, maximum=10_000),
+        "threshold_e4": Param(
+            300, "a spike is further than this from the average, in 1/10000", minimum=0, maximum=100_000
+        ),
+        "devices": Param(54, "sensors", minimum=1, maximum=1_000_000),
+        "spike_ratio": Param(0.001, "share of readings raised 1.1 to 5 times", minimum=0.0, maximum=1.0),
+        "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
+    },
+    profiles={"sd-wide": Profile("the threshold of ParaGroup's benchmark", {"threshold_e4": 2500})},
+)
+p = app.params
+BLANK, DOT, MINUS, ZERO, NINE = (ord(c) for c in " .-09")
+INVALID = -(1 << 62)
+
+
+@record
+class Line:
+    ts: i64
+    line: text
+
+
+@record
+class Reading:
+    device: i32
+    value: i64
+
+
+@record
+class Window:
+    recent: Ring[i64, "window"]
+    total: i64
+
+
+@record
+class Averaged:
+    device: i32
+    value: i64
+    total: i64
+    size: i64
+
+
+@record
+class Signal:
+    device: i32
+    average: i64
+    value: i64
+    spike: boolean
+
+
+def natural(line, start, stop):
+    """The number of one to nine digits in line[start:stop], or INVALID."""
+    if stop <= start or stop > start + 9:
+        return INVALID
+    number = 0
+    for at in range(start, stop):
+        digit = line[at] - ZERO
+        if digit < 0 or digit > 9:
+            return INVALID
+        number = number * 10 + digit
+    return number
+
+
+def decimal(line, start, stop):
+    """line[start:stop] in 1/10000, digits beyond the fourth cut off; INVALID unless [-]digits[.digits], below 10^5."""
+    negative = start < stop and line[start] == MINUS
+    if negative:
+        start += 1
+    number = 0
+    at = start
+    while at < stop and line[at] != DOT:
+        digit = line[at] - ZERO
+        if digit < 0 or digit > 9:
+            return INVALID
+        number = number * 10 + digit
+        at += 1
+    if at == start or at > start + 5:
+        return INVALID
+    scale = 1000
+    number *= 10_000
+    if at < stop:
+        at += 1
+        if at == stop:
+            return INVALID
+    while at < stop:
+        digit = line[at] - ZERO
+        if digit < 0 or digit > 9:
+            return INVALID
+        number += digit * scale
+        scale = scale // 10
+        at += 1
+    return -number if negative else number
+
+
+def parse(row, out):
+    line = row.line
+    device = INVALID
+    value = INVALID
+    start = 0
+    for field in range(7):
+        stop = line.find(BLANK, start)
+        if stop <= start:
+            out.drop()
+            return
+        if field == 3:
+            device = natural(line, start, stop)
+        if field == 4:
+            value = decimal(line, start, stop)
+        start = stop + 1
+    if device == INVALID or value == INVALID or start >= len(line):
+        out.drop()
+        return
+    out.emit(device=device, value=value)
+
+
+def moving_average(row, window, out):
+    recent = window.recent
+    total = window.total + row.value
+    if len(recent) == p.window:
+        total -= recent[0]
+    recent.append(row.value)
+    window.total = total
+    out.emit(device=row.device, value=row.value, total=total, size=len(recent))
+
+
+def detect(row, out):
+    # |value - average| > threshold * average, without rounding the average
+    distance = abs(row.value * row.size - row.total) * 10_000
+    spike = distance > p.threshold_e4 * row.total
+    out.emit(device=row.device, average=row.total // row.size, value=row.value, spike=spike)
+
+
+readings = app.source(Line).flat_map(parse, Reading).key_by("device")
+readings.process(moving_average, state=Window, output=Averaged).flat_map(detect, Signal).sink()
+
+
+# --- the generator ----------------------------------------------------------------------------------------------------
+
+DAY = 86_400
+PERIOD = 31_000  # milliseconds between two readings of one device, on average
+
+
+@app.generates
+def lines(params, seed, start, stop):
+    """A reading every 31 s / devices, of a device drawn at random; ts in milliseconds.
+
+    Temperature: 20 degrees, a daily wave of 5 with a phase of the device's own, noise of 0.2 (the sum of twelve
+    uniform draws).
+    """
+    draws = Draws(seed, "sd.readings", start, stop)
+    ts = np.arange(start, stop) * PERIOD // params["devices"]
+    device = draws.below(0, params["devices"])
+    phase = Draws(seed, "sd.phase", units=device).below(0, DAY)
+    noise = np.full(len(draws), -6 * 65_535)
+    for d in (1, 2, 3):
+        bits = draws.bits(d)
+        for shift in (0, 16, 32, 48):
+            noise += (bits >> np.uint64(shift) & np.uint64(0xFFFF)).view(np.int64)
+    value = 200_000 + _wave()[(ts // 1000 + phase) % DAY] + (noise * 2000 >> 16)
+    spike = draws.chance(4, params["spike_ratio"])
+    value = np.where(spike, value * (11_000 + draws.below(5, 39_001)) // 10_000, value)
+
+    first_day, epoch = int(ts[0] // (DAY * 1000)) if len(ts) else 0, ts // PERIOD
+    last_day = int(ts[-1] // (DAY * 1000)) if len(ts) else 0
+    date = np.datetime64("2004-02-28")
+    epochs = range(int(epoch[0]), int(epoch[-1]) + 1) if len(ts) else ()
+    tokens = _tokens(params["devices"]).plus(
+        date=[str(date + day).encode() + b" " for day in range(first_day, last_day + 1)],
+        epoch=[b"%d " % e for e in epochs],
+    )
+    clock = ts // 1000 % DAY
+    bits = draws.bits(6)
+    other = [((bits >> np.uint64(16 * k) & np.uint64(0xFFFF)).view(np.int64) * 1000) >> 16 for k in range(4)]
+    parts = {
+        "date": ts // (DAY * 1000) - first_day,
+        "minute": clock // 60,
+        "second": clock % 60,
+        "milli": ts % 1000,
+        "micro": other[0],
+        "epoch": epoch - epoch[0] if len(ts) else epoch,
+        "mote": device,
+        "whole": value // 10_000,
+        "part": value % 10_000,
+        "humidity": other[1],
+        "light": other[2],
+        "voltage": other[3],
+    }
+    columns = {name: column + tokens.first[name] for name, column in parts.items()}
+    if params["invalid_ratio"] > 0:
+        invalid, how = Draws(seed, "sd.invalid", start, stop).chance(0, params["invalid_ratio"]), draws.below(7, 4)
+        for kind, (name, token) in enumerate(BROKEN):
+            broken = invalid & (how == kind)
+            columns[name] = np.where(broken, tokens.first["broken"] + TOKENS.index(token), columns[name])
+    return {"ts": ts, "line": tokens.lines(list(columns.values()))}
+
+
+# What is written instead of one part of the line: no number, no mote, and fields that are missing.
+BROKEN = [("whole", b"?."), ("mote", b"m7 "), ("light", b""), ("voltage", b"")]
+TOKENS = sorted({token for _, token in BROKEN})
+
+
+@lru_cache(maxsize=1)
+def _wave():
+    """5 sin(2 pi t / day) at every second, in 1/10000 degree. Rounding hides the sine's last bits."""
+    return np.rint(50_000 * np.sin(2 * np.pi * np.arange(DAY) / DAY)).astype(np.int64)
+
+
+@lru_cache(maxsize=4)
+def _tokens(devices):
+    thousand = range(1000)
+    return Tokens(
+        minute=[b"%02d:%02d:" % divmod(m, 60) for m in range(1440)],
+        second=[b"%02d." % s for s in range(60)],
+        milli=[b"%03d" % k for k in thousand],
+        micro=[b"%03d " % k for k in thousand],
+        mote=[b"%d " % (k + 1) for k in range(devices)],
+        whole=[b"%d." % k for k in range(256)],
+        part=[b"%04d " % k for k in range(10_000)],
+        humidity=[b"%d.%03d " % (30 + k // 50, k) for k in thousand],
+        light=[b"%d.%02d " % (k, k % 97) for k in thousand],
+        voltage=[b"2.%05d" % (k * 83) for k in thousand],
+        broken=TOKENS,
+    )
+
+
+VALID = r"""CAST(line AS STRING) RLIKE '^([^ ]+ ){3}[0-9]{1,9} -?[0-9]{1,5}([.][0-9]+)? ([^ ]+ ){2}.+$'"""
+
+app.invariant(
+    "one output for each valid reading, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
+)
+app.invariant(
+    "an output names the device of its reading",
+    """SELECT o.seq, o.device, e.line FROM outputs o JOIN events e ON o.seq = e.seq
+    WHERE o.device <> CAST(split_part(CAST(e.line AS STRING), ' ', 4) AS INT)""",
+)
+app.invariant(
+    "an average lies between the least and the greatest value of its device so far",
+    """SELECT * FROM (SELECT *, min(value) OVER so_far AS least, max(value) OVER so_far AS greatest FROM outputs
+    WINDOW so_far AS (PARTITION BY device ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
+    WHERE average < least OR average > greatest""",
+)
+app.invariant(
+    "every spike is relatively further from its average than anything else",
+    # The output's average is rounded down by less than 1: one unit of slack on each side.
+    """SELECT * FROM (SELECT
+    max(CASE WHEN NOT spike THEN (abs(value - average) - 1) / (average + 1) END) AS calm,
+    min(CASE WHEN spike THEN (abs(value - average) + 1) / average END) AS alarmed
+    FROM outputs WHERE average > 0) WHERE calm > alarmed""",
+)
+app.invariant(
+    "a device's final sum is the sum of its window",
+    """SELECT key, total, recent FROM state_moving_average
+    WHERE total <> aggregate(recent, CAST(0 AS BIGINT), (a, x) -> a + x)""",
+)

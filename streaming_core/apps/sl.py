@@ -1,0 +1,253 @@
+"""Streaming Ledger: deposits, and transfers between accounts and between assets (TStream, section VI-A; workloads A.2).
+
+    ledger (transaction: a deposit's 2 or a transfer's 4 records) -> sink
+
+A transfer needs its source account above `min_bal` and above the amount, and its source asset above its amount, all
+strictly; else it is rejected and leaves no trace. A deposit credits `dst_acct` and `dst_asset`. The output holds the
+balances after the event: of rejected transfers, the unchanged ones. Events with a negative amount, an unknown kind or a
+key outside the tables are invalid.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.errors import BadInput
+from streaming_core.generator import Draws, Keys, of_eight
+
+app = App(
+    "sl",
+    reads="TStream, section VI-A; conditions and amounts of its code, transfers as MorphStream corrects them",
+    params={
+        "n_items": Param(10_000, "accounts, and assets", minimum=1, maximum=100_000_000),
+        "init_balance": Param(0, "what every account and asset begins with", minimum=0, maximum=10**15),
+        "min_balance": Param(0, "what a transfer must find in its source account at least", minimum=0, maximum=10**15),
+        "min_balance_rise": Param(0, "added to it per 1000 events, as deposits accumulate", minimum=0, maximum=10**9),
+        "max_amount": Param(10_000, "amounts moved between accounts lie below", minimum=1, maximum=10**9),
+        "max_asset_amount": Param(1_000, "amounts moved between assets lie below", minimum=1, maximum=10**9),
+        "deposit_ratio": Param(0.5, "share of deposits", minimum=0.0, maximum=1.0),
+        "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
+        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
+        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
+        "mp_ratio": Param(0.25, "share of events over 4 partitions (deposits: 2)", minimum=0.0, maximum=1.0),
+        "pattern": Param(
+            "code",
+            "code: multi-partition events are the last of every 8; independent: drawn",
+            choices=("code", "independent"),
+        ),
+        "duplicates": Param(False, "a transfer's source and target may be the same"),
+        "invalid_ratio": Param(0.0, "share of events with negative amounts", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "sl-code": Profile("balances begin at 0, as in TStream's code: about 1 % rejected", {"init_balance": 0}),
+        "sl-rich": Profile("balances begin at ten millions: nothing is rejected", {"init_balance": 10_000_000}),
+        "sl-tight": Profile(
+            "sources must be wealthy: about half of the transfers are rejected", {"min_balance_rise": 250}
+        ),
+    },
+)
+p = app.params
+DEPOSIT = 0
+TRANSFER = 1
+
+
+@record
+class Request:
+    ts: i64
+    kind: u8
+    src_acct: u32
+    dst_acct: u32
+    src_asset: u32
+    dst_asset: u32
+    amt_acct: i64
+    amt_asset: i64
+    min_bal: i64
+
+
+@record
+class Balance:
+    balance: i64
+
+
+@record
+class Outcome:
+    kind: u8
+    ok: boolean
+    src_acct: i64
+    dst_acct: i64
+    src_asset: i64
+    dst_asset: i64
+
+
+def opening(key, params):
+    return {"balance": params["init_balance"]}
+
+
+accounts = app.table("accounts", Balance, "n_items", opening)
+assets = app.table("assets", Balance, "n_items", opening)
+
+
+def solvent(account, request):
+    return account.balance > request.min_bal and account.balance > request.amt_acct
+
+
+def covered(asset, request):
+    return asset.balance > request.amt_asset
+
+
+def debit_account(account, request):
+    account.balance -= request.amt_acct
+
+
+def credit_account(account, request):
+    account.balance += request.amt_acct
+
+
+def debit_asset(asset, request):
+    asset.balance -= request.amt_asset
+
+
+def credit_asset(asset, request):
+    asset.balance += request.amt_asset
+
+
+@app.transaction(input=Request, output=Outcome)
+def ledger(request, txn):
+    known = request.src_acct < p.n_items and request.dst_acct < p.n_items
+    known = known and request.src_asset < p.n_items and request.dst_asset < p.n_items
+    if not known or request.kind > TRANSFER or request.amt_acct < 0 or request.amt_asset < 0:
+        txn.drop()
+        return
+    target = txn.row(accounts, request.dst_acct)
+    target_asset = txn.row(assets, request.dst_asset)
+    if request.kind == DEPOSIT:
+        txn.modify(target, credit_account)
+        txn.modify(target_asset, credit_asset)
+        txn.read(target)
+        txn.read(target_asset)
+    else:
+        source = txn.row(accounts, request.src_acct)
+        source_asset = txn.row(assets, request.src_asset)
+        txn.require(solvent, source)
+        txn.require(covered, source_asset)
+        txn.modify(source, debit_account)
+        txn.modify(target, credit_account)
+        txn.modify(source_asset, debit_asset)
+        txn.modify(target_asset, credit_asset)
+        txn.read(source)
+        txn.read(target)
+        txn.read(source_asset)
+        txn.read(target_asset)
+
+
+@ledger.post
+def settle(request, txn, out):
+    if request.kind == DEPOSIT:
+        out.emit(
+            kind=DEPOSIT,
+            ok=txn.accepted,
+            src_acct=0,
+            dst_acct=txn.result(accounts, 0).balance,
+            src_asset=0,
+            dst_asset=txn.result(assets, 1).balance,
+        )
+    else:
+        out.emit(
+            kind=TRANSFER,
+            ok=txn.accepted,
+            src_acct=txn.result(accounts, 0).balance,
+            dst_acct=txn.result(accounts, 1).balance,
+            src_asset=txn.result(assets, 2).balance,
+            dst_asset=txn.result(assets, 3).balance,
+        )
+
+
+@app.generates
+def requests(params, seed, start, stop):
+    """Deposits and transfers in a pattern of 8, keys by partition (workloads A.0.1); ts is the number of the event."""
+    n_items, distinct = params["n_items"], not params["duplicates"]
+    if distinct and n_items < 2:
+        raise BadInput("app sl: a transfer between two accounts needs n_items of at least 2, got 1")
+    drawn = params["pattern"] == "independent"
+    draws, seq = Draws(seed, "sl.events", start, stop), np.arange(start, stop)
+    transfer = of_eight(1.0 - params["deposit_ratio"], draws, 5, start, stop)
+    multi = of_eight(params["mp_ratio"], draws, 6, start, stop, drawn)
+
+    space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
+    partition = space.start(draws, 0)
+
+    def key(lane, further, *avoid):
+        where = (partition + further * multi) % space.parts
+        return space.draw(draws, lane, where, multi, (2, 1) if distinct else (1, 1), avoid if distinct else ())
+
+    # A multi-partition transfer moves on by one partition from record to record, a deposit from account to asset.
+    account = key(1, 0)
+    other_account = key(2, 1, account)
+    asset = key(3, np.where(transfer, 2, 1))
+    other_asset = key(4, 3, asset)
+
+    amt_acct, amt_asset = draws.below(7, params["max_amount"]), draws.below(8, params["max_asset_amount"])
+    min_bal = params["min_balance"] + seq * params["min_balance_rise"] // 1000
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "sl.invalid", start, stop).chance(0, params["invalid_ratio"])
+        amt_acct = np.where(invalid, -1 - amt_acct, amt_acct)
+    return {
+        "ts": seq,
+        "kind": transfer.astype(np.int64),
+        "src_acct": np.where(transfer, account, 0),
+        "dst_acct": np.where(transfer, other_account, account),
+        "src_asset": np.where(transfer, asset, 0),
+        "dst_asset": np.where(transfer, other_asset, asset),
+        "amt_acct": amt_acct,
+        "amt_asset": amt_asset,
+        "min_bal": np.where(transfer, min_bal, 0),
+    }
+
+
+VALID = """greatest(src_acct, dst_acct) < (SELECT count(*) FROM state_accounts)
+    AND greatest(src_asset, dst_asset) < (SELECT count(*) FROM state_assets)
+    AND kind <= 1 AND amt_acct >= 0 AND amt_asset >= 0"""
+BOTH = """SELECT e.*, o.ok, o.src_acct AS src_after, o.dst_acct AS dst_after, o.src_asset AS src_asset_after,
+    o.dst_asset AS dst_asset_after FROM outputs o JOIN events e ON o.seq = e.seq"""
+
+
+def conservation(table, unit):
+    """Every row ends as it began, plus what was accepted for it, minus what was accepted from it: as all rows begin
+    alike, what is left after taking the accepted movements away must be the same number for all of them."""
+    return f"""WITH movements AS (
+        SELECT e.dst_{unit} AS key, e.amt_{unit} AS amount FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok
+        UNION ALL
+        SELECT e.src_{unit} AS key, -e.amt_{unit} AS amount FROM outputs o JOIN events e ON o.seq = e.seq
+        WHERE o.ok AND e.kind = 1),
+    openings AS (SELECT s.key, s.balance, s.balance - coalesce(m.moved, 0) AS opening FROM state_{table} s
+        LEFT JOIN (SELECT key, sum(amount) AS moved FROM movements GROUP BY key) m ON s.key = m.key)
+    SELECT * FROM openings WHERE opening <> (SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY opening) FROM openings)"""
+
+
+app.invariant(
+    "one output for each valid event, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
+)
+app.invariant("accounts conserve money", conservation("accounts", "acct"))
+app.invariant("assets conserve money", conservation("assets", "asset"))
+app.invariant(
+    "no balance is ever negative",
+    """SELECT seq AS row, least(src_acct, dst_acct, src_asset, dst_asset) AS balance FROM outputs
+    WHERE least(src_acct, dst_acct, src_asset, dst_asset) < 0
+    UNION ALL SELECT key, balance FROM state_accounts WHERE balance < 0
+    UNION ALL SELECT key, balance FROM state_assets WHERE balance < 0""",
+)
+app.invariant("a deposit is always accepted", f"SELECT * FROM ({BOTH}) WHERE kind = 0 AND NOT ok")
+app.invariant(
+    "a transfer is accepted just when its sources had enough",
+    f"""SELECT * FROM (SELECT *,
+    src_after + CASE WHEN ok AND src_acct <> dst_acct THEN amt_acct ELSE 0 END AS had,
+    src_asset_after + CASE WHEN ok AND src_asset <> dst_asset THEN amt_asset ELSE 0 END AS had_asset
+    FROM ({BOTH}) WHERE kind = 1)
+    WHERE ok <> (had > min_bal AND had > amt_acct AND had_asset > amt_asset)""",
+)
+app.invariant(
+    "an output is of its event's kind",
+    "SELECT o.seq, o.kind, e.kind AS asked FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.kind <> e.kind",
+)

@@ -1,0 +1,141 @@
+"""Word Count: running counts of the words of a stream of sentences (BriskStream, section 2.2; workloads C.1).
+
+    source -> split (stateless) -> count (partitioned by word) -> sink
+
+A sentence is one line of words between single blanks; an empty line is invalid. Every word leaves the pipeline with the
+number of times it has been seen: outputs are the same in every engine that keeps the order of one word's sightings.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, i64, record, text
+from streaming_core.generator import Draws, Tokens, splitmix64, zipf
+
+app = App(
+    "wc",
+    reads="BriskStream, section 2.2 and figure 2",
+    params={
+        "words": Param(10, "words in a sentence", minimum=1, maximum=1000),
+        "vocabulary": Param(10_000, "different words", minimum=1, maximum=1_000_000),
+        "skew": Param(0.0, "Zipf exponent of the words; 0 = all equally likely", minimum=0.0, maximum=4.0),
+        "distinct": Param(False, "random decimal fractions for words, practically all different"),
+        "invalid_ratio": Param(0.0, "share of empty lines", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "wc-skewed": Profile("natural language's skew", {"skew": 1.0}),
+        "wc-distinct": Profile(
+            "what BriskStream's code generates: the state grows with every word", {"distinct": True}
+        ),
+    },
+)
+p = app.params
+BLANK = 32
+
+
+@record
+class Sentence:
+    ts: i64
+    line: text
+
+
+@record
+class Word:
+    word: text
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Counted:
+    word: text
+    n: i64
+
+
+def split(row, out):
+    line = row.line
+    size = len(line)
+    if size == 0:
+        out.drop()
+    start = 0
+    while start < size:
+        stop = line.find(BLANK, start)
+        if stop < 0:
+            stop = size
+        if stop > start:
+            out.emit(word=line[start:stop])
+        start = stop + 1
+
+
+def count(row, state, out):
+    state.n += 1
+    out.emit(word=row.word, n=state.n)
+
+
+app.source(Sentence).flat_map(split, Word).key_by("word").process(count, state=Count, output=Counted).sink()
+
+
+@app.generates
+def sentences(params, seed, start, stop):
+    """Every word is drawn by itself; ts is the number of the sentence."""
+    draws = Draws(seed, "wc.words", start, stop)
+    columns = []
+    if params["distinct"]:
+        tokens = _fractions()
+        for j in range(params["words"]):
+            bits = draws.bits(j)
+            columns.append(np.full(len(draws), tokens.first["zero"]))
+            for k in range(4):
+                digits = ((bits >> np.uint64(16 * k) & np.uint64(0xFFFF)) * np.uint64(10_000)) >> np.uint64(16)
+                last = k == 3 and j < params["words"] - 1
+                columns.append(digits.view(np.int64) + tokens.first["then" if last else "digits"])
+    else:
+        tokens, words = _vocabulary(params["vocabulary"]), zipf(params["vocabulary"], params["skew"])
+        for j in range(params["words"]):
+            columns.append(words.pick(draws.u53(j)) + tokens.first["then" if j < params["words"] - 1 else "last"])
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "wc.invalid", start, stop).chance(0, params["invalid_ratio"])
+        columns = [np.where(invalid, tokens.first["nothing"], column) for column in columns]
+    return {"ts": np.arange(start, stop), "line": tokens.lines(columns)}
+
+
+@lru_cache(maxsize=4)
+def _vocabulary(size):
+    """`w<k>`, then letters up to a length of 3 to 12 that hangs on k alone."""
+    hashes = splitmix64(np.arange(size, dtype=np.uint64)).tolist()
+    words = []
+    for k, h in enumerate(hashes):
+        word = b"w%d" % k
+        letters = bytes(97 + (h >> (5 + 4 * j)) % 16 for j in range(max(0, 3 + h % 10 - len(word))))
+        words.append(word + letters)
+    return Tokens(then=[word + b" " for word in words], last=words, nothing=[b""])
+
+
+@lru_cache(maxsize=1)
+def _fractions():
+    digits = [b"%04d" % k for k in range(10_000)]
+    return Tokens(zero=[b"0."], digits=digits, then=[d + b" " for d in digits], nothing=[b""])
+
+
+app.invariant(
+    "the n-th sighting of a word is counted n",
+    """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY word ORDER BY seq, sub) AS expected FROM outputs)
+    WHERE n <> expected""",
+)
+app.invariant(
+    "a sentence gives one output per word",
+    r"""SELECT coalesce(e.seq, o.seq) AS seq, e.words, o.outputs FROM
+    (SELECT seq, size(filter(split(CAST(line AS STRING), ' '), w -> w <> '')) AS words FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> e.words""",
+)
+app.invariant(
+    "a word's final count is its number of outputs",
+    """SELECT coalesce(s.key, o.word) AS word, s.n, o.outputs FROM state_count s
+    FULL OUTER JOIN (SELECT word, count(*) AS outputs FROM outputs GROUP BY word) o ON s.key = o.word
+    WHERE s.n IS NULL OR o.outputs IS NULL OR s.n <> o.outputs""",
+)
