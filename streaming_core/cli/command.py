@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -24,6 +23,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+# Typer's own base of usage errors: it exports only this subclass.
+UsageError = typer.BadParameter.__base__
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -356,12 +358,9 @@ def main() -> None:
     code = 0
     try:
         code = app(standalone_mode=False) or 0
-    except click.exceptions.NoArgsIsHelpError as help_text:
-        print(help_text.format_message())
-        code = 2
-    except click.ClickException as error:
-        code = fail(error.format_message(), 2)
-    except (click.Abort, KeyboardInterrupt):
+    except UsageError as error:
+        code = fail(f"{error.format_message()} (see --help)", 2)
+    except (typer.Abort, KeyboardInterrupt):
         code = fail("interrupted", 1)
     except BadInput as error:
         code = fail(str(error), 2)
