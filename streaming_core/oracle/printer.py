@@ -1,0 +1,156 @@
+"""Prints typed functions as Python source: what the interpreter and the compiled loop have in common.
+
+A subclass says what each operation looks like in its world; every method `e_<op>` returns an expression, every
+`s_<op>` adds lines. Each printed line remembers the line of the application file it comes from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming_core.oracle.typed import BOOL, FLOAT, INT, Function, Node
+
+LOW, HIGH = -(1 << 63), (1 << 63) - 1
+
+
+class Printer:
+    """Prints functions into one namespace. `names` maps a typed function to its printed name."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[int, str, int]] = []  # indentation, text, line of the application file
+        self.names: dict[Function, str] = {}
+        self.function: Function | None = None
+        self.indent = 0
+
+    def add(self, text: str, line: int = 0) -> None:
+        """One line of source."""
+        self.lines.append((self.indent, text, line))
+
+    def source(self) -> str:
+        """Everything printed so far."""
+        return "".join(f"{'    ' * indent}{text}\n" for indent, text, _ in self.lines)
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def block(self, body: list[Node]) -> None:
+        """Statements, one level deeper."""
+        self.indent += 1
+        before = len(self.lines)
+        for node in body:
+            self.line = node.line
+            getattr(self, f"s_{node.op}")(node)
+            if node.op in ("return", "break", "continue"):
+                break  # what follows can never run
+        if len(self.lines) == before:
+            self.add("pass")
+        self.indent -= 1
+
+    def s_pass(self, node: Node) -> None:
+        pass
+
+    def s_break(self, node: Node) -> None:
+        self.add("break", node.line)
+
+    def s_continue(self, node: Node) -> None:
+        self.add("continue", node.line)
+
+    def s_assign(self, node: Node) -> None:
+        self.add(f"{node.data} = {self.expression(node.args[0])}", node.line)
+
+    def s_if(self, node: Node) -> None:
+        self.add(f"if {self.expression(node.args[0])}:", node.line)
+        self.block(node.args[1])
+        if node.args[2]:
+            self.add("else:")
+            self.block(node.args[2])
+
+    def s_while(self, node: Node) -> None:
+        self.add(f"while {self.expression(node.args[0])}:", node.line)
+        self.block(node.args[1])
+
+    def s_for(self, node: Node) -> None:
+        assert self.function is not None
+        bounds = ", ".join(self.expression(b) for b in node.args[0])
+        if self.function.variables[node.data] == INT:
+            self.add(f"for {node.data} in range({bounds}):", node.line)
+        else:
+            self.add(f"for _i in range({bounds}):", node.line)
+            self.indent += 1
+            self.add(f"{node.data} = {self.convert('_i', INT, self.function.variables[node.data])}", node.line)
+            self.indent -= 1
+        self.block(node.args[1])
+
+    def s_effect(self, node: Node) -> None:
+        self.add(self.expression(node.args[0]), node.line)
+
+    # --- expressions -------------------------------------------------------------------------------------------------
+
+    def expression(self, node: Node) -> str:
+        """The source of an expression."""
+        return getattr(self, f"e_{node.op}")(node)
+
+    def operands(self, node: Node) -> list[str]:
+        """The source of every operand."""
+        return [self.expression(a) for a in node.args]
+
+    def convert(self, value: str, given: Any, wanted: Any) -> str:
+        raise NotImplementedError
+
+    def e_const(self, node: Node) -> str:
+        value = node.data
+        if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+            return "_nan" if value != value else "_inf" if value > 0 else "(-_inf)"
+        return f"({value!r})" if not isinstance(value, bool) and (value < 0 or str(value)[0] == "-") else repr(value)
+
+    def e_var(self, node: Node) -> str:
+        return node.data
+
+    def e_let(self, node: Node) -> str:
+        return f"({node.data} := {self.expression(node.args[0])})"
+
+    def e_cast(self, node: Node) -> str:
+        return self.convert(self.expression(node.args[0]), node.args[0].kind, node.kind)
+
+    def e_truth(self, node: Node) -> str:
+        return f"({self.expression(node.args[0])} != 0)"
+
+    def e_not(self, node: Node) -> str:
+        return f"(not {self.expression(node.args[0])})"
+
+    def e_all(self, node: Node) -> str:
+        return f"({' and '.join(self.operands(node))})"
+
+    def e_any(self, node: Node) -> str:
+        return f"({' or '.join(self.operands(node))})"
+
+    def e_ifexp(self, node: Node) -> str:
+        condition, one, other = self.operands(node)
+        return f"({one} if {condition} else {other})"
+
+    def e_compare(self, node: Node) -> str:
+        left, right = self.operands(node)
+        return f"({left} {node.data} {right})"
+
+    def e_and(self, node: Node) -> str:
+        left, right = self.operands(node)
+        return f"({left} & {right})"
+
+    def e_or(self, node: Node) -> str:
+        left, right = self.operands(node)
+        return f"({left} | {right})"
+
+    def e_xor(self, node: Node) -> str:
+        left, right = self.operands(node)
+        return f"({left} ^ {right})"
+
+    def e_invert(self, node: Node) -> str:
+        return f"(~{self.expression(node.args[0])})"
+
+    def e_min(self, node: Node) -> str:
+        return f"min({', '.join(self.operands(node))})"
+
+    def e_max(self, node: Node) -> str:
+        return f"max({', '.join(self.operands(node))})"
+
+
+__all__ = ["BOOL", "FLOAT", "HIGH", "INT", "LOW", "Printer"]
