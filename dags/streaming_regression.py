@@ -5,7 +5,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Asset, TriggerRule, get_current_context, task
 
 from dags.lib.form import regression_params
-from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, stop_server
+from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
 from dags.lib.plan import judge_run, plan_run
 
 VALIDATED = Asset("lockstep/validated")
@@ -62,7 +62,7 @@ with DAG(
     # another task only would start as soon as that one had failed, while cells still run.
     late = {"trigger_rule": TriggerRule.ALL_DONE}
     validate_outputs = job("validate_outputs", "-m", "jobs.validate_outputs", "--run", RUN, **late)
-    load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, **late)
+    load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, spark=False, **late)
     expectations = job("expectations", "-m", "expectations", "--run", RUN, **late)
     dbt_build = job("dbt_build", "infra/bin/warehouse.py", "build", **late)
     publish_reports = job("publish_reports", "-m", "infra.reports.publish", "--run", RUN, spark=False, **late)
@@ -72,15 +72,19 @@ with DAG(
         """Stops the run's Spark server, which releases LOCKSTEP_HOME."""
         stop_server(run)
 
-    @task(trigger_rule=TriggerRule.ALL_DONE, outlets=[VALIDATED], execution_timeout=timedelta(minutes=5))
-    def verdict() -> dict:
-        """Fails unless every planned cell is equal to the oracle or a declared bound."""
-        return judge_run(get_current_context())
+    # Fails unless every planned cell is equal to the oracle or a declared bound; nothing else emits the asset.
+    verdict = Verdict(
+        task_id="verdict",
+        run=RUN,
+        judge=judge_run,
+        outlets=[VALIDATED],
+        execution_timeout=timedelta(minutes=5),
+        **late,
+    )
 
     end = stop_spark(RUN).as_teardown(setups=spark_server)
-    last = verdict()
 
     cells >> spark_server >> prepare_workloads >> run_oracle >> run_core
-    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> last
-    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, last]
-    publish_reports >> last
+    run_core >> validate_outputs >> load_metrics >> expectations >> dbt_build >> publish_reports >> end >> verdict
+    run_core >> [load_metrics, expectations, dbt_build, publish_reports, end, verdict]
+    publish_reports >> verdict

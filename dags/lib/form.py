@@ -10,14 +10,10 @@ from airflow.sdk import Param
 
 from streaming_core.runspec import EXECUTORS, RegressionSpec
 
+# Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
-    "applications": "What",
-    "events": "What",
-    "seed": "What",
-    "params": "What",
-    "executors": "How",
-    "schemes": "How",
-    "threads": "How",
+    "seed": "Workload",
+    "params": "Workload",
     "repetitions": "Measuring",
     "rate": "Measuring",
 }
@@ -58,7 +54,7 @@ def regression_params() -> dict[str, Param]:
 
 
 def regression_of(params: dict) -> dict:
-    """The RegressionSpec fields among a run's params, as the person or the API sent them, for `RegressionSpec.parse`."""
+    """The RegressionSpec fields among a run's params, as they were sent, for `RegressionSpec.parse`."""
     others = {"host", "spark"}
     return {name: value for name, value in params.items() if name not in others and value is not None}
 
@@ -66,7 +62,8 @@ def regression_of(params: dict) -> dict:
 def _param(name: str, schema: dict, default: object) -> Param:
     kept = {key: schema[key] for key in KEEP if key in schema}
     kept["title"] = name.capitalize()
-    kept["section"] = SECTIONS[name]
+    if name in SECTIONS:
+        kept["section"] = SECTIONS[name]
     if schema["type"] == "array":
         kept["items"] = {"type": schema["items"]["type"]}
         kept["examples"] = CHOICES[name]

@@ -2,7 +2,7 @@
 
 The connection's extra may hold, as JSON, where things lie on that host:
     checkout         the checkout there                       default: this one
-    python           interpreter of infra/hosts/cell.py       default: this one, on SSH hosts <checkout>/.venv/bin/python
+    python           interpreter of infra/hosts/cell.py       default: this one, or <checkout>/.venv/bin/python
     command          the engine's command, a list             default: streaming-core beside that interpreter
     lockstep_home    LOCKSTEP_HOME as that host sees it       default: the same path (a shared mount)
 """

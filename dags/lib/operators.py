@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.sdk import BaseHook, BaseOperator, ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
@@ -29,6 +29,26 @@ RETRIES = {
         default=RetryAction.FAIL,
     ),
 }
+
+
+class RunReport(BaseOperatorLink):
+    """To the report of the task's run."""
+
+    name = "Report"
+
+    def get_link(self, operator: BaseOperator, *, ti_key) -> str:
+        """Address below Airflow's own, where the plugin serves the pages."""
+        return f"/lockstep/{operator.run}/index.html"
+
+
+class CellEvidence(BaseOperatorLink):
+    """To the evidence of the task's cell."""
+
+    name = "Evidence"
+
+    def get_link(self, operator: BaseOperator, *, ti_key) -> str:
+        """Address below Airflow's own, where the plugin serves the pages."""
+        return f"/lockstep/{operator.run}/{operator.cell}.html"
 
 
 class SparkServer(BaseOperator):
@@ -77,6 +97,7 @@ class Job(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
+    operator_extra_links = (RunReport(),)
     ui_color = "#eef7ee"
 
     def __init__(self, *, run: str, arguments: Sequence[str], spark: bool = True, **kwargs):
@@ -117,6 +138,7 @@ class CoreRun(BaseOperator):
     """One cell of the matrix: one application, executed in one way, on the host that a connection names."""
 
     template_fields: Sequence[str] = ("run", "host")
+    operator_extra_links = (CellEvidence(),)
     ui_color = "#fdf3e1"
 
     def __init__(self, *, run: str, host: str, cell: str, app: str, workload: str, spec: dict, limit: float, **kwargs):
@@ -161,3 +183,19 @@ class CoreRun(BaseOperator):
 def stop_server(run: str) -> None:
     """Stops the server of `run`; nothing happens when it is gone already."""
     Server(home()).stop(run)
+
+
+class Verdict(BaseOperator):
+    """The last word on a run, given by `judge(context)`, which raises when the run is red."""
+
+    template_fields: Sequence[str] = ("run",)
+    operator_extra_links = (RunReport(),)
+    ui_color = "#f3e8fd"
+
+    def __init__(self, *, run: str, judge: Callable[..., dict], **kwargs):
+        super().__init__(**kwargs)
+        self.run = run
+        self.judge = judge
+
+    def execute(self, context) -> dict:
+        return self.judge(context)

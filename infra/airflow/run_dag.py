@@ -11,6 +11,7 @@ Lines: {"run": <Airflow run id>, "run_after": <epoch seconds>} first, then for e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -67,10 +68,8 @@ class Teller:
             )
 
     def _say(self, line: dict) -> None:
-        try:
+        with contextlib.suppress(BrokenPipeError):  # nobody follows any more; the run goes on
             self._out.write(json.dumps(line) + "\n")
-        except BrokenPipeError:  # nobody follows any more; the run goes on
-            pass
 
 
 def end_stale_runs() -> int:

@@ -47,7 +47,7 @@ STAGES = {
     "verdict": "verdict",
 }
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
-MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("–", "dim"), "skipped": ("–", "dim")}
+MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("-", "dim"), "skipped": ("-", "dim")}
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -15,6 +15,7 @@ Standard library only: on a host, nothing but the engine has to be installed.
 """
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -47,7 +48,8 @@ def run(attempt, workload, command, timeout, tethered):
         threading.Thread(target=wait_for_end_of_input, args=(stop,), daemon=True).start()
 
     with open(lock_path(), "a+") as lock:
-        os.chmod(lock_path(), 0o666) if os.fstat(lock.fileno()).st_uid == os.getuid() else None
+        with contextlib.suppress(PermissionError):  # every user of the host takes the same lock
+            os.chmod(lock_path(), 0o666)
         told = False
         while True:
             try:
@@ -82,13 +84,13 @@ def measure(attempt, command, workload, timeout, stop):
                 preexec_fn=die_with_parent,
             )
         except OSError as error:
-            return finish(attempt, 1, "cannot start {}: {}".format(command[0], error.strerror), started, now())
+            return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
         write_json(os.path.join(attempt, "process.json"), identity(engine.pid))
         deadline = time.monotonic() + timeout
         reason = None
         while engine.poll() is None:
             if stop.is_set() or time.monotonic() > deadline:
-                reason = "stopped" if stop.is_set() else "hung: no end within {:.0f} s".format(timeout)
+                reason = "stopped" if stop.is_set() else f"hung: no end within {timeout:.0f} s"
                 end_group(engine)
                 break
             time.sleep(POLL)
@@ -96,10 +98,10 @@ def measure(attempt, command, workload, timeout, stop):
     if reason:
         code = KILLED if reason == "stopped" else TIMED_OUT
     elif code < 0:
-        reason = "killed by {}".format(signal.Signals(-code).name)
+        reason = f"killed by {signal.Signals(-code).name}"
         code = 128 - code
     elif code:
-        reason = last_line(errors) or "exit code {} without a word".format(code)
+        reason = last_line(errors) or f"exit code {code} without a word"
     return finish(attempt, code, reason, started, now())
 
 
@@ -115,10 +117,8 @@ def end_group(engine):
             break
         except subprocess.TimeoutExpired:
             continue
-    try:  # the engine ended in time; a child of its own may not have
+    with contextlib.suppress(ProcessLookupError):  # the engine ended in time; a child of its own may not have
         os.killpg(engine.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     engine.wait()
 
 
@@ -191,7 +191,7 @@ def alive(process):
 def start_time(pid):
     """Clock ticks since boot at which a process started; None when it is gone or a zombie."""
     try:
-        with open("/proc/{}/stat".format(pid)) as file:
+        with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return None
@@ -210,10 +210,8 @@ def last_line(path):
 
 
 def say(line):
-    try:
+    with contextlib.suppress(OSError):  # nobody listens any more
         print(line, file=sys.stderr, flush=True)
-    except OSError:  # nobody listens any more
-        pass
 
 
 def read_json(path):
@@ -225,7 +223,7 @@ def read_json(path):
 
 
 def write_json(path, value):
-    temporary = "{}.{}".format(path, os.getpid())
+    temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w") as file:
         json.dump(value, file, indent=1)
         file.write("\n")

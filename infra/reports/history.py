@@ -20,6 +20,7 @@ from streaming_core.runspec import Home, RunSpec
 from streaming_core.runspec.layout import RUN_ID
 from streaming_core.runspec.warehouse import RAW, VERDICTS
 
+NOTHING = "\N{EN DASH}"
 RED = ("different", "failed", "not_run")
 
 
@@ -188,6 +189,13 @@ class History:
         loaded = {path.name.removeprefix("run_id=") for path in self.home.raw("cells").glob("run_id=*")}
         return sorted(run_id for run_id in planned | loaded if RUN_ID.fullmatch(run_id))
 
+    def origin(self, run_id: str) -> str | None:
+        """The Airflow run behind a run, or `cli`; None when its plan is gone."""
+        try:
+            return json.loads((self.home.run(run_id) / "plan.json").read_text())["origin"]
+        except (OSError, ValueError, KeyError):
+            return None
+
     def latest(self) -> Run | None:
         """The newest run, or None before the first."""
         ids = self.run_ids()
@@ -269,7 +277,7 @@ def short(build: str | None) -> str:
 def human_rate(value: float | None) -> str:
     """`1.24 M`, `84.1 k`, `312`; a dash for nothing."""
     if value is None:
-        return "–"
+        return NOTHING
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -279,7 +287,7 @@ def human_rate(value: float | None) -> str:
 def human_micros(value: float | None) -> str:
     """Microseconds as `840 µs`, `1.2 ms` or `3.4 s`; a dash for nothing."""
     if value is None:
-        return "–"
+        return NOTHING
     if value >= 1e6:
         return f"{value / 1e6:.3g} s"
     return f"{value / 1e3:.3g} ms" if value >= 1e3 else f"{value:.3g} µs"

@@ -18,7 +18,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infra.reports.history import Cell, History, Run, human_micros, human_rate, lines, short
+from infra.reports.history import NOTHING, Cell, History, Run, human_micros, human_rate, lines, short
 from streaming_core.runspec.spec import AXES
 
 HERE = Path(__file__).parent
@@ -123,7 +123,8 @@ class Pages:
             found = p.get((row["cell"], "processing"), {})
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
         best = max(rows, key=lambda row: row["median_events_per_s"] or 0)
-        headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {best['app']}/{best['strategy']}/t{best['threads']}"
+        cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
+        headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
         page = self._render(
             "performance.html",
             root="",
@@ -205,14 +206,8 @@ def _marked(expected: str | None, actual: str | None) -> tuple[Markup | str, Mar
     """Two rows as `name: value` lines, the values that differ marked."""
     left, right = _fields(expected), _fields(actual)
     if left is None or right is None:
-        return (
-            (expected or "–", actual or "–")
-            if left is None and right is None
-            else (
-                _plain(left) if left is not None else expected or "–",
-                _plain(right) if right is not None else actual or "–",
-            )
-        )
+        shown = [_plain(row) if row is not None else text for row, text in ((left, expected), (right, actual))]
+        return shown[0] or NOTHING, shown[1] or NOTHING
     return _plain(left, right), _plain(right, left)
 
 

@@ -9,8 +9,8 @@ import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from jobs.raw import write_raw
 
+from jobs.raw import write_raw
 from streaming_core.runspec import Home, RegressionSpec
 from streaming_core.runspec.layout import write_json
 

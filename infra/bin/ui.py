@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Starts Airflow with the Lockstep pages, on loopback, until Ctrl-C: `make ui`.
+
+Exit codes: 0 stopped, 1 a component ended on its own, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[0] = str(ROOT)
+
+from rich.console import Console  # noqa: E402
+
+from infra.airflow import home as airflow_home  # noqa: E402
+from infra.airflow.occupancy import Occupancy  # noqa: E402
+from streaming_core.errors import BadInput  # noqa: E402
+
+# The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself.
+COMPONENTS = {
+    "api-server": ["api-server"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+USER = "admin"
+START_SECONDS = 180
+STOP_SECONDS = 30
+
+
+class Components:
+    """Airflow's processes, each in a process group of its own."""
+
+    def __init__(self, logs: Path, environment: dict[str, str]):
+        self._logs = logs
+        self._environment = environment
+        self._running: dict[str, subprocess.Popen] = {}
+
+    def start(self) -> None:
+        """Starts all of them; what they print goes to one file each."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        airflow = [sys.executable, "-m", "airflow"]
+        for name, arguments in COMPONENTS.items():
+            with open(self._logs / f"{name}.log", "ab") as out:
+                self._running[name] = subprocess.Popen(
+                    [*airflow, *arguments],
+                    cwd=ROOT,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
+                )
+
+    def ended(self) -> str | None:
+        """The first component that is not running any more."""
+        return next((name for name, process in self._running.items() if process.poll() is not None), None)
+
+    def stop(self) -> None:
+        """SIGTERM to every group, SIGKILL to what is left after a while. The scheduler goes first: it stops its tasks,
+        which report to the API server."""
+        order = [name for name in ("scheduler", "dag-processor", "triggerer", "api-server") if name in self._running]
+        for name in order:
+            process = self._running[name]
+            _signal_group(process, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+
+    def log(self, name: str) -> Path:
+        """Where a component's words are."""
+        return self._logs / f"{name}.log"
+
+
+def _signal_group(process: subprocess.Popen, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def password() -> str:
+    """The login's password: made once, kept where only its owner reads it."""
+    path = airflow_home.location() / "passwords.json"
+    try:
+        known = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if USER not in known:
+        known[USER] = secrets.token_urlsafe(12)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            json.dump(known, file)
+    return known[USER]
+
+
+def healthy(url: str) -> bool:
+    """Whether API server, scheduler, DAG processor and triggerer all say that they are well."""
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{url}/api/v2/monitor/health", timeout=2) as answer:
+            state = json.load(answer)
+    except (OSError, ValueError):
+        return False
+    parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+    return all((state.get(part) or {}).get("status") == "healthy" for part in parts)
+
+
+def serve(port: int, console: Console) -> int:
+    """Starts everything, waits for the end, stops everything."""
+    where = airflow_home.location()
+    url = f"http://localhost:{port}"
+    occupancy = Occupancy(where)
+    if not occupancy.take("ui", url=url):
+        holder = occupancy.holder()
+        if holder.get("what") == "ui":
+            raise BadInput(f"Airflow is up already: {holder.get('url')}")
+        raise BadInput(f"a run is going on (process {holder.get('pid', '?')}); start the UI when it has ended")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            occupancy.leave()
+            raise BadInput(f"port {port} is taken; choose another one: make ui ARGS='--port {port + 1}'") from None
+    logs = where / "logs" / "components"
+    airflow_home.prepare(logs / "prepare.log")
+    secret = password()
+    environment = airflow_home.environment(port)
+    # What a run starts ends with this process, however that ends.
+    environment["LOCKSTEP_WATCH"] = str(os.getpid())
+    subprocess.run(
+        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs"],
+        cwd=ROOT,
+        env=environment,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    components = Components(logs, environment)
+    code = 0
+    try:
+        components.start()
+        with console.status("starting Airflow (about 20 seconds)"):
+            deadline = time.monotonic() + START_SECONDS
+            while not healthy(url):
+                name = components.ended()
+                if name or time.monotonic() > deadline:
+                    what = f"{name} ended" if name else f"Airflow is not well after {START_SECONDS} s"
+                    print(f"ui: {what}; see {components.log(name or 'api-server')}", file=sys.stderr)
+                    return 1
+                time.sleep(0.5)
+        console.print(f"Airflow   {url}", highlight=False)
+        console.print(f"login     {USER} / {secret}", highlight=False)
+        console.print(f"reports   {url}/lockstep/", highlight=False)
+        console.print(f"logs      {logs}", highlight=False)
+        console.print("Ctrl-C stops it.")
+        sys.stdout.flush()
+        while (name := components.ended()) is None:
+            time.sleep(0.5)
+        print(f"ui: {name} ended; see {components.log(name)}", file=sys.stderr)
+        code = 1
+    except KeyboardInterrupt:
+        pass
+    finally:
+        # A second Ctrl-C while components end would leave some of them behind.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        console.print("stopping Airflow")
+        components.stop()
+        occupancy.leave()
+    return code
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; see the module's text."""
+    parser = argparse.ArgumentParser(prog="ui", description=__doc__.splitlines()[0])
+    parser.add_argument("--port", type=int, default=airflow_home.DEFAULT_PORT)
+    options = parser.parse_args(argv)
+    # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    os.environ.update({name: airflow_home.environment()[name] for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")})
+    try:
+        return serve(options.port, Console(highlight=False))
+    except BadInput as error:
+        print(f"ui: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        print(f"ui: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
