@@ -52,7 +52,7 @@ def fnv1a64(name: str) -> int:
 class Draws:
     """The draws of some units (events, entities, rounds, ...) in one substream.
 
-    Unit i has a splitmix64 sequence of its own, started at splitmix64(substream + i * golden); draw d is its d-th output.
+    Unit i has a splitmix64 sequence of its own, started at splitmix64(substream + i * golden); draw d is its output d.
 
     Args:
         seed: the workload's seed.

@@ -121,7 +121,7 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
 
 
 def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
-    """Writes part `index` below `directory`; returns its entry for `seal`. Parts may be written anywhere, in any order."""
+    """Writes part `index` below `directory` and returns its entry for `seal`. Any process, any order."""
     name = f"events/part-{index:05d}.parquet"
     path = Path(directory) / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -221,7 +221,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"workload {directory}: {path.name} cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not _KEYS <= manifest.keys():
+    if not isinstance(manifest, dict) or not manifest.keys() >= _KEYS:
         lacking = sorted(_KEYS - manifest.keys()) if isinstance(manifest, dict) else sorted(_KEYS)
         raise BadInput(f"workload {directory}: {path.name} lacks {', '.join(lacking)}")
     return manifest

@@ -24,15 +24,11 @@ app = App(
         "entities": Param(10_000, "entities", minimum=1, maximum=1_000_000),
         "theta": Param(0.0, "Zipf exponent of the entities; 0 = all equally likely", minimum=0.0, maximum=4.0),
         "markov": Param(False, "states follow the model, entity by entity in rounds, instead of being independent"),
-        "fraud_ratio": Param(
-            0.0, "share of entities whose states are uniform: they score higher", minimum=0.0, maximum=1.0
-        ),
+        "fraud_ratio": Param(0.0, "share of entities with uniform states: they score higher", minimum=0.0, maximum=1.0),
         "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "fd-brisk": Profile(
-            "BriskStream's settings: nearly everything is an outlier", {"window": 10, "threshold_e4": 8000}
-        ),
+        "fd-brisk": Profile("BriskStream's settings: nearly all are outliers", {"window": 10, "threshold_e4": 8000}),
         "fd-markov": Profile(
             "states drawn from the model, a few entities at odds with it", {"markov": True, "fraud_ratio": 0.02}
         ),
@@ -59,7 +55,7 @@ class Transaction:
 
 @record
 class Chain:
-    recent: Ring[u8, "window"]
+    recent: Ring[u8, "window"]  # noqa: F821
     missed: i64
 
 
@@ -159,10 +155,7 @@ def transactions(params, seed, start, stop):
     else:
         entity = zipf(params["entities"], params["theta"]).pick(draws.u53(0))
     fraud = Draws(seed, "fd.fraud", units=entity).chance(0, params["fraud_ratio"])
-    if params["markov"]:
-        state = _chains(seed, entity, rounds)
-    else:
-        state = weighted(WEIGHTS).pick(draws.u53(1))
+    state = _chains(seed, entity, rounds) if params["markov"] else weighted(WEIGHTS).pick(draws.u53(1))
     state = np.where(fraud, uniform.pick(draws.u53(2)), state)
     bits = draws.bits(3)
     thousands = [(bits >> np.uint64(16 * k) & np.uint64(0xFFFF)).view(np.int64) * 1000 >> 16 for k in range(4)]

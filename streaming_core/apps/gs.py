@@ -27,7 +27,7 @@ app = App(
         "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
         "pattern": Param(
             "code",
-            "code: multi-partition events are the last of every 8; independent: drawn",
+            "code: the last of every 8 events are multi-partition ones; independent: drawn",
             choices=("code", "independent"),
         ),
         "duplicates": Param(False, "an event may name a key twice; the last write wins"),
@@ -47,8 +47,8 @@ p = app.params
 class Request:
     ts: i64
     is_read: boolean
-    keys: Array[u32, "length"]
-    vals: Array[i64, "length"]
+    keys: Array[u32, "length"]  # noqa: F821
+    vals: Array[i64, "length"]  # noqa: F821
 
 
 @record
@@ -142,7 +142,7 @@ def grep(request, txn):
         for i in range(len(keys)):
             txn.read(txn.row(items, keys[i]))
         return
-    # A modification sees its row and the event: there is one for each position. `length` is known when this is compiled.
+    # A modification sees its row and the event, so each position has one of its own; `length` is a constant here.
     txn.modify(txn.row(items, keys[0]), write0)
     if p.length > 1:
         txn.modify(txn.row(items, keys[1]), write1)

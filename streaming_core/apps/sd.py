@@ -19,9 +19,7 @@ app = App(
     reads="BriskStream, section 6.1; the threshold of its code",
     params={
         "window": Param(1000, "readings of a device that are averaged", minimum=1, maximum=10_000),
-        "threshold_e4": Param(
-            300, "a spike is further than this from the average, in 1/10000", minimum=0, maximum=100_000
-        ),
+        "threshold_e4": Param(300, "a spike is this far from the average, in 1/10000", minimum=0, maximum=100_000),
         "devices": Param(54, "sensors", minimum=1, maximum=1_000_000),
         "spike_ratio": Param(0.001, "share of readings raised 1.1 to 5 times", minimum=0.0, maximum=1.0),
         "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
@@ -47,7 +45,7 @@ class Reading:
 
 @record
 class Window:
-    recent: Ring[i64, "window"]
+    recent: Ring[i64, "window"]  # noqa: F821
     total: i64
 
 

@@ -25,9 +25,7 @@ app = App(
     },
     profiles={
         "wc-skewed": Profile("natural language's skew", {"skew": 1.0}),
-        "wc-distinct": Profile(
-            "what BriskStream's code generates: the state grows with every word", {"distinct": True}
-        ),
+        "wc-distinct": Profile("as BriskStream's code generates: the state grows for ever", {"distinct": True}),
     },
 )
 p = app.params

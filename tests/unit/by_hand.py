@@ -1,0 +1,179 @@
+"""Calls an application's operator functions as the plain Python they are, one event at a time.
+
+Small on purpose, and neither the oracle nor the runtime: with it, applications are tested by themselves.
+"""
+
+import importlib
+from collections import Counter
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pyarrow as pa
+
+from streaming_core.api import App, Array, Ring
+from streaming_core.api.record import Resolved
+
+
+class Dropped(Exception):
+    """The input is invalid: the operator ends here."""
+
+
+class Window(list):
+    """A ring."""
+
+    def __init__(self, capacity):
+        super().__init__()
+        self.capacity = capacity
+
+    def append(self, value):
+        super().append(value)
+        if len(self) > self.capacity:
+            del self[0]
+
+    def __getitem__(self, i):
+        if isinstance(i, int) and i < 0:
+            raise IndexError(i)
+        return super().__getitem__(i)
+
+
+class Out:
+    def __init__(self):
+        self.rows = []
+
+    def emit(self, **fields):
+        self.rows.append(fields)
+
+    def drop(self):
+        raise Dropped
+
+
+class Txn:
+    """Collects what an event asks for, then does it: conditions on the state before, operations in program order."""
+
+    def __init__(self, tables):
+        self.tables, self.conditions, self.operations, self.reads = tables, [], [], []
+
+    def drop(self):
+        raise Dropped
+
+    def row(self, table, key):
+        assert 0 <= key < len(self.tables[table.name]), key
+        return self.tables[table.name][key]
+
+    def require(self, condition, *rows):
+        self.conditions.append((condition, rows))
+
+    def modify(self, row, fn):
+        self.operations.append((fn, row))
+
+    def read(self, row):
+        self.operations.append((None, row))
+
+    def apply(self, request):
+        self.accepted = all(condition(*rows, request) for condition, rows in self.conditions)
+        for fn, row in self.operations:
+            if fn is None:
+                self.reads.append(SimpleNamespace(**vars(row)))
+            elif self.accepted:
+                fn(row, request)
+
+    def result(self, table, i):
+        return self.reads[i]
+
+
+@contextmanager
+def bound(app: App, params):
+    """The application's module with its parameters and constants in place."""
+    module = importlib.import_module(app.module)
+    saved = {name: getattr(module, name) for name in ("p", *(c.name for c in app.constants))}
+    module.p = SimpleNamespace(**params)
+    for constant in app.constants:
+        setattr(module, constant.name, constant.build(params).tolist())
+    try:
+        yield module
+    finally:
+        for name, value in saved.items():
+            setattr(module, name, value)
+
+
+def fresh(resolved: Resolved):
+    """A zero state or row."""
+    values = {}
+    for slot in resolved.state[0].values():
+        match slot.type:
+            case Ring():
+                values[slot.name] = Window(slot.count)
+            case Array():
+                values[slot.name] = [0] * slot.count
+            case _:
+                values[slot.name] = 0
+    return SimpleNamespace(**values)
+
+
+class Result:
+    """Outputs and final state of a run, as rows and as Arrow tables."""
+
+    def __init__(self, app, params, outputs, state, dropped):
+        self.app, self.params, self.outputs, self.state, self.dropped = app, params, outputs, state, dropped
+
+    def output_table(self):
+        schema = self.app.outputs.resolve(self.params).arrow(("seq", "sub"))
+        return pa.Table.from_pylist(self.outputs, schema)
+
+    def state_tables(self):
+        tables = {}
+        for name, (record, rows) in self.state.items():
+            kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
+            schema = pa.schema([pa.field("key", kind, False), *record.resolve(self.params).arrow()])
+            tables[name] = pa.Table.from_pylist([{"key": key, **vars(rows[key])} for key in sorted(rows)], schema)
+        return tables
+
+
+def run(app: App, params, events: pa.Table) -> Result:
+    """All events, in order, through the application."""
+    params = app.bind(params)
+    outputs, dropped, subs = [], 0, Counter()
+    tables = {}
+    for table in app.tables:
+        size = params[table.size] if isinstance(table.size, str) else table.size
+        tables[table.name] = {}
+        for key in range(size):
+            row = fresh(table.row.resolve(params))
+            vars(row).update(table.init(key, params) if table.init else {})
+            tables[table.name][key] = row
+    states = {o.name: (o.state, {}) for o in app.operators if o.kind == "partitioned"}
+
+    def through(row, operators):
+        """Rows that leave the chain of operators for one input."""
+        if operators[0].kind == "sink":
+            return [row]
+        operator, out = operators[0], Out()
+        if operator.kind == "stateless":
+            operator.functions["map"](row, out)
+        else:
+            record, of_key = states[operator.name]
+            state = of_key.setdefault(getattr(row, operator.key), fresh(record.resolve(params)))
+            operator.functions["process"](row, state, out)
+        return [left for fields in out.rows for left in through(SimpleNamespace(**fields), operators[1:])]
+
+    with bound(app, params):
+        for event in events.to_pylist():
+            row = SimpleNamespace(**event)
+            try:
+                if app.kind == "transaction":
+                    functions, txn, out = app.operators[1].functions, Txn(tables), Out()
+                    functions["plan"](row, txn)
+                    txn.apply(row)
+                    functions["post"](row, txn, out)
+                    emitted = [SimpleNamespace(**fields) for fields in out.rows]
+                else:
+                    emitted = through(row, app.operators[1:])
+            except Dropped:
+                dropped += 1
+                continue
+            for left in emitted:
+                outputs.append({"seq": row.seq, "sub": subs[row.seq], **vars(left)})
+                subs[row.seq] += 1
+    state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}
+    state |= {f"state_{name}": pair for name, pair in states.items()}
+    return Result(app, params, outputs, state, dropped)
