@@ -96,6 +96,7 @@ RUNTIME_SOURCES := $(shell find streaming_core/runtime -name '*.rs' -o -name Car
 $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
 	@echo "setup: building the runtime"
 	@$(VENV)/bin/maturin develop --release --uv --quiet
+	@$(RUN) -c 'import streaming_core._runtime'
 	@touch $@
 
 .PHONY: lock
