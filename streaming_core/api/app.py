@@ -262,7 +262,8 @@ class App:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
 
         `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
-        any false rejects all of it; `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's
+        any false rejects all of it; `txn.modify(row, fn)` with `fn(row, request)`, or `txn.modify(row, fn, i)` with
+        `fn(row, request, i)` for an integer 0 <= i < 2^32; `txn.read(row)` takes the row's
         scalars at this point of the program, or unchanged ones if the transaction is rejected; `txn.drop()`.
         """
 

@@ -323,9 +323,10 @@ class _Rewriter(ast.NodeTransformer):
             return self.word(node, "txn_row", self.visit(owner), self._table(node.args[0]), self.visit(node.args[1]))
         if name == "result" and len(node.args) == 2:
             return self.word(node, "txn_result", self.visit(owner), self._table(node.args[0]), self.visit(node.args[1]))
-        if name == "modify" and len(node.args) == 2:
+        if name == "modify" and len(node.args) in (2, 3):
             index = self._function(node.args[1], "modify")
-            return self.word(node, "txn_modify", self.visit(owner), self.visit(node.args[0]), index)
+            argument = self.visit(node.args[2]) if len(node.args) == 3 else ast.copy_location(ast.Constant(0), node)
+            return self.word(node, "txn_modify", self.visit(owner), self.visit(node.args[0]), index, argument)
         if name == "require" and len(node.args) >= 2:
             index = self._function(node.args[0], "require")
             rows = ast.copy_location(ast.Tuple([self.visit(a) for a in node.args[1:]], ast.Load()), node)

@@ -1,7 +1,7 @@
 """Growing containers: sets, maps, counters and top-k lists, compiled.
 
-The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, ...}`. `data` holds `capacity` entries of two
-words (key, value) in insertion order and, for all but top-k, an open-addressing index of `2 * capacity` u32 behind
+The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, ...}`. `data` holds `capacity` entries of
+two words (key, value) in insertion order and, for all but top-k, an open-addressing index of `2 * capacity` u32 behind
 them (entry number + 1, 0 = free). Capacity doubles; the old block stays with the arena. Nothing depends on addresses:
 iteration follows insertion, or, in a top-k, score descending and key ascending.
 """

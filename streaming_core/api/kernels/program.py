@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from numba.core.errors import NumbaError
-
 from streaming_core.api.app import App, Operator
-from streaming_core.api.dialect import Translator
-from streaming_core.api.kernels import shapes
-from streaming_core.api.kernels.transaction import Bound
-from streaming_core.api.kernels.words import WORDS
+from streaming_core.api.kernels import machine
 from streaming_core.api.record import Resolved, Scalar, Text
 from streaming_core.errors import BadInput
+from streaming_core.runspec.layout import atomic_directory, write_json
+from streaming_core.runspec.spec import digest_of
+
+_ADDRESSES = ("kernel", "flush", "plan", "apply", "post")
 
 
 class Program:
@@ -22,82 +24,69 @@ class Program:
 
     Attributes:
         description: the program of runtime/README.md, as a dict.
-        compile_seconds: time spent compiling, reported apart from running.
+        compile_seconds: time until the kernels were ready, reported apart from running.
         event, output: resolved records; tables: (table, resolved row, number of rows); states: (operator, resolved).
     """
 
-    def __init__(self, app: App, params: dict[str, Any]):
+    def __init__(self, app: App, params: dict[str, Any], cache: Path | None):
         started = time.perf_counter()
         self.app, self.params = app, params
         self.event = app.event.resolve(params)
         self.output = app.outputs.resolve(params)
         self.tables = [(t, t.row.resolve(params), table_size(app, t, params)) for t in app.tables]
-        self.states: list[tuple[Operator, Resolved]] = []
-        self._kernels: list[shapes.Kernel] = []
-        self._translator = Translator(app, params, WORDS, shapes.compiled)
-        if app.kind == "transaction":
-            self.description = self._transaction()
-        else:
-            self.description = self._dataflow()
-        self.description["columns"] = columns(self.output, header=True)
+        self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
+        self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
+        self.description["columns"] = columns(self.output)
+        kernels = self._cached(cache) if cache else compile_kernels(app, params)
+        self._loaded = {name: machine.Loaded(code, "kernel") for name, code in kernels.items()}
+        for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
+            for role in _ADDRESSES:
+                if role in entry:
+                    entry[role] = self._loaded[entry[role]].address if entry[role] else 0
         self.compile_seconds = time.perf_counter() - started
 
     def json(self) -> str:
         """The description as the runtime takes it."""
         return json.dumps(self.description)
 
-    def _address(self, operator: Operator, build, *args) -> int:
+    def _cached(self, cache: Path) -> dict[str, bytes]:
+        """Kernels from the cache below `cache`, compiled and put there if they are not."""
+        source = Path(self.app.file).read_text()
+        folder = cache / digest_of([machine.fingerprint(), self.app.name, source, self.params])
         try:
-            kernel = build(*args)
-        except NumbaError as error:
-            raise BadInput(f"operator {operator.name} does not compile: {compile_error(error)}") from None
-        self._kernels.append(kernel)
-        return kernel.address
-
-    def _translate(self, operator: Operator, role: str):
-        return self._translator.translate(operator.functions[role], operator.output)
+            names = json.loads((folder / "manifest.json").read_text())
+            return {name: (folder / f"{name}.o").read_bytes() for name in names}
+        except (OSError, ValueError):
+            kernels = compile_kernels(self.app, self.params)
+        try:
+            with atomic_directory(folder) as temporary:
+                for name, code in kernels.items():
+                    (temporary / f"{name}.o").write_bytes(code)
+                write_json(temporary / "manifest.json", list(kernels))
+        except OSError:
+            pass  # The cache saves time and nothing else: without it the next run compiles again.
+        return kernels
 
     def _dataflow(self) -> dict:
         operators = []
-        previous = self.app.operators[0]
-        for operator in self.app.operators[1:-1]:
-            if operator.kind == "windowed":
-                raise BadInput(f"operator {operator.name}: windowed operators run on no executor yet")
-            if operator.inputs != [previous]:
-                raise BadInput(f"operator {operator.name}: executors run chains of operators for now, not DAGs")
-            previous = operator
-            event, output = operator.input.resolve(self.params), operator.output.resolve(self.params)
-            entry: dict[str, Any] = {"kind": operator.kind, "name": operator.name, "stride": output.event[1]}
-            if operator.kind == "stateless":
-                function = self._translate(operator, "map")
-                entry["kernel"] = self._address(operator, shapes.map_kernel, function, event, output)
-            else:
-                state = operator.state.resolve(self.params)
-                self.states.append((operator, state))
-                function = self._translate(operator, "process")
-                entry["kernel"] = self._address(operator, shapes.process_kernel, function, event, state, output)
-                entry["state_size"] = state.state[1]
-                entry["flush"] = 0
-                if "flush" in operator.functions:
-                    function = self._translate(operator, "flush")
-                    entry["flush"] = self._address(operator, shapes.flush_kernel, function, state, output)
-                if operator.kind == "partitioned":
-                    slot = event.event[0][operator.key]
-                    entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
+        for operator in chain(self.app):
+            entry: dict[str, Any] = {
+                "kind": operator.kind,
+                "name": operator.name,
+                "stride": operator.output.resolve(self.params).event[1],
+                "kernel": f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}",
+            }
+            if operator.state is not None:
+                entry["state_size"] = operator.state.resolve(self.params).state[1]
+                entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
+            if operator.kind == "partitioned":
+                slot = operator.input.resolve(self.params).event[0][operator.key]
+                entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
             operators.append(entry)
         return {"kind": "dataflow", "event": {"stride": self.event.event[1]}, "operators": operators}
 
     def _transaction(self) -> dict:
-        operator = self.app.operators[1]
-        bound = Bound([row for _, row, _ in self.tables], [size for _, _, size in self.tables])
-        plan = self._address(operator, shapes.plan_kernel, self._translate(operator, "plan"), self.event, bound)
-        translator = self._translator
-        modifications = [translator.translate(f) for f in translator.modifications]
-        conditions = [translator.translate(f) for f in translator.conditions]
-        apply = self._address(operator, shapes.apply_kernel, bound, self.event, modifications, conditions)
-        post = self._address(
-            operator, shapes.post_kernel, self._translate(operator, "post"), self.event, bound, self.output
-        )
+        name = self.app.operators[1].name
         return {
             "kind": "transaction",
             "event": {"stride": self.event.event[1]},
@@ -106,20 +95,87 @@ class Program:
                 for t, row, size in self.tables
             ],
             "transaction": {
-                "name": operator.name,
-                "plan": plan,
-                "apply": apply,
-                "post": post,
+                "name": name,
+                "plan": f"{name}.plan",
+                "apply": f"{name}.apply",
+                "post": f"{name}.post",
                 "stride": self.output.event[1],
-                "result_stride": bound.result_stride,
+                "result_stride": max(row.state[1] for _, row, _ in self.tables),
             },
         }
 
 
-def columns(record: Resolved, header: bool) -> list[dict]:
-    """The columns of a row as the runtime's digest reads them."""
+def chain(app: App) -> list[Operator]:
+    """The operators between source and sink, which for now follow one another.
+
+    Raises:
+        BadInput: they do not, or one is windowed.
+    """
+    operators = app.operators[1:-1]
+    previous = app.operators[0]
+    for operator in operators:
+        if operator.kind == "windowed":
+            raise BadInput(f"operator {operator.name}: windowed operators run on no executor yet")
+        if operator.inputs != [previous]:
+            raise BadInput(f"operator {operator.name}: executors run chains of operators for now, not DAGs")
+        previous = operator
+    return operators
+
+
+def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
+    """Object files by kernel name.
+
+    Raises:
+        BadInput: an operator does not keep to the language or does not compile; the line names it.
+    """
+    # The compiler is imported only here: a run whose kernels are cached never loads it.
+    from numba.core.errors import NumbaError
+
+    from streaming_core.api.dialect import Translator
+    from streaming_core.api.kernels import shapes
+    from streaming_core.api.kernels.transaction import Bound
+    from streaming_core.api.kernels.words import WORDS
+
+    translator = Translator(app, params, WORDS, shapes.compiled)
+    event = app.event.resolve(params)
+    kernels: dict[str, bytes] = {}
+
+    def add(operator: Operator, role: str, shape: Callable, *args: Any) -> None:
+        try:
+            kernels[f"{operator.name}.{role}"] = shape(*args)
+        except NumbaError as error:
+            raise BadInput(f"operator {operator.name} does not compile: {compile_error(error)}") from None
+
+    if app.kind == "transaction":
+        operator = app.operators[1]
+        tables = [t.row.resolve(params) for t in app.tables]
+        bound = Bound(tables, [table_size(app, t, params) for t in app.tables])
+        output = operator.output.resolve(params)
+        plan = translator.translate(operator.functions["plan"], operator.output)
+        add(operator, "plan", shapes.plan_kernel, plan, event, bound)
+        modifications = [translator.translate(f) for f in translator.modifications]
+        conditions = [translator.translate(f) for f in translator.conditions]
+        add(operator, "apply", shapes.apply_kernel, bound, event, modifications, conditions)
+        post = translator.translate(operator.functions["post"], operator.output)
+        add(operator, "post", shapes.post_kernel, post, event, bound, output)
+        return kernels
+    for operator in chain(app):
+        event, output = operator.input.resolve(params), operator.output.resolve(params)
+        functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
+        if operator.kind == "stateless":
+            add(operator, "map", shapes.map_kernel, functions["map"], event, output)
+            continue
+        state = operator.state.resolve(params)
+        add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)
+        if "flush" in functions:
+            add(operator, "flush", shapes.flush_kernel, functions["flush"], state, output)
+    return kernels
+
+
+def columns(record: Resolved) -> list[dict]:
+    """The columns of an output row as the runtime's digest reads them."""
     found = []
-    for slot in (record.event if header else record.state)[0].values():
+    for slot in record.event[0].values():
         kind = slot.type if isinstance(slot.type, Scalar | Text) else slot.type.item
         found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
     return found
@@ -133,7 +189,7 @@ def table_size(app: App, table, params: dict[str, Any]) -> int:
     return size
 
 
-def compile_error(error: NumbaError) -> str:
+def compile_error(error: Exception) -> str:
     """The line that says what is wrong, and where in the application it is, out of numba's long message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     where = next((line for line in lines if line.startswith("File ")), "")
@@ -144,11 +200,16 @@ def compile_error(error: NumbaError) -> str:
     return f"{text} [{where.rstrip(':')}]" if where else text
 
 
-def compile_app(app: App, params: dict[str, Any]) -> Program:
-    """Compiles a bound application.
+def compile_app(app: App, params: dict[str, Any], cache: Path | None = None) -> Program:
+    """Compiles a bound application, or loads what an earlier run compiled.
+
+    Args:
+        cache: folder of compiled kernels; the environment's LOCKSTEP_HOME/kernels if it is set, else none.
 
     Raises:
         BadInput: an operator does not keep to the language or does not compile; the line names it.
     """
     app.check()
-    return Program(app, params)
+    if cache is None and os.environ.get("LOCKSTEP_HOME"):
+        cache = Path(os.environ["LOCKSTEP_HOME"]) / "kernels"
+    return Program(app, params, cache)

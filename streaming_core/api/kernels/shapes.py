@@ -1,12 +1,11 @@
 """The shapes of kernels (runtime/README.md): the loops around operator functions, one C function each.
 
-A shape is plain Python compiled by numba over an address; `Kernel` gives it a C face that neither unwinds nor takes
-the GIL: an exception leaves numba's pickled description in the context and the status 1.
+A shape is plain Python compiled by numba over an address; `kernel` gives it a C face that neither unwinds nor takes the
+GIL: an exception leaves numba's pickled description in the context and the status 1.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 
 from llvmlite import ir
@@ -16,6 +15,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from streaming_core.api.kernels import ir as code
+from streaming_core.api.kernels import machine
 from streaming_core.api.kernels import transaction as tx
 from streaming_core.api.kernels.emitter import EmitterType
 from streaming_core.api.kernels.memory import load_half, load_word, store_half, store_word
@@ -31,48 +31,37 @@ def compiled(function: Callable) -> Callable:
     return njit(**OPTIONS)(function)
 
 
-class Kernel:
-    """A compiled C function `(context: i64) -> i64`. Its address lives as long as this object."""
+@global_compiler_lock
+def kernel(function: Callable, error_offset: int) -> bytes:
+    """Object file of a C function `kernel(context: i64) -> i64` around `function(context)`.
 
-    @global_compiler_lock
-    def __init__(self, function: Callable, error_offset: int):
-        """`error_offset`: where the context keeps `error: *u8, error_len: i64`."""
-        dispatcher = compiled(function)
-        dispatcher.compile((types.int64,))
-        result = dispatcher.overloads[(types.int64,)]
-        context = result.target_context
-        name = f"kernel.{result.fndesc.mangled_name}"
-        library = context.codegen().create_library(name)
-        module = library.create_ir_module(name)
-        face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), name)
-        builder = ir.IRBuilder(face.append_basic_block("entry"))
-        callee = context.declare_function(module, result.fndesc)
-        status, _ = context.call_conv.call_function(
-            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
-        )
-        with builder.if_then(status.is_error, likely=False):
-            with builder.if_then(status.is_user_exc):
-                pickled = builder.load(status.excinfoptr)
-                address = builder.inttoptr(face.args[0], code.PTR)
-                code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
-                length = builder.sext(builder.extract_value(pickled, 1), code.I64)
-                code.store(builder, length, address, error_offset + 8)
-            builder.ret(code.i64(1))
-        builder.ret(code.i64(0))
-        library.add_ir_module(module)
-        library.add_linking_library(result.library)
-        library.finalize()
-        self._keep = (dispatcher, result, library)
-        self.address: int = library.get_pointer_to_function(name)
-
-
-def describe_error(payload: bytes) -> str:
-    """`ZeroDivisionError: integer division by zero (app.py:12)` from a kernel's pickled exception."""
-    if not payload:
-        return "unknown error"
-    error, args, location = pickle.loads(payload)
-    text = f"{error.__name__}: {args[0]}" if args else error.__name__
-    return f"{text} ({location[1]}:{location[2]})" if location else text
+    `error_offset`: where the context keeps `error: *u8, error_len: i64`.
+    """
+    dispatcher = compiled(function)
+    dispatcher.compile((types.int64,))
+    result = dispatcher.overloads[(types.int64,)]
+    context = result.target_context
+    library = context.codegen().create_library("kernel")
+    module = library.create_ir_module("kernel")
+    face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
+    builder = ir.IRBuilder(face.append_basic_block("entry"))
+    callee = context.declare_function(module, result.fndesc)
+    status, _ = context.call_conv.call_function(
+        builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
+    )
+    with builder.if_then(status.is_error, likely=False):
+        with builder.if_then(status.is_user_exc):
+            pickled = builder.load(status.excinfoptr)
+            address = builder.inttoptr(face.args[0], code.PTR)
+            code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
+            length = builder.sext(builder.extract_value(pickled, 1), code.I64)
+            code.store(builder, length, address, error_offset + 8)
+        builder.ret(code.i64(1))
+    builder.ret(code.i64(0))
+    library.add_ir_module(module)
+    library.add_linking_library(result.library)
+    library.finalize()
+    return machine.emit(library, "kernel")
 
 
 @intrinsic
@@ -121,7 +110,7 @@ def row_maker(record: Resolved, header: bool, writable: bool) -> Callable:
 BATCH_ERROR = 72
 
 
-def map_kernel(function: Callable, event: Resolved, output: Resolved) -> Kernel:
+def map_kernel(function: Callable, event: Resolved, output: Resolved) -> bytes:
     """Stateless: `function(row, out)` for every selected input."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
 
@@ -135,10 +124,10 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved) -> Kernel:
             function(make_row(address, text, 0), make_out(emitter, load_word(address, 0), i))
         return 0
 
-    return Kernel(map_batch, BATCH_ERROR)
+    return kernel(map_batch, BATCH_ERROR)
 
 
-def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> Kernel:
+def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
     """Stateful and partitioned stateful: `function(row, state, out)` for every selected input."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
     make_state = row_maker(state, False, True)
@@ -156,10 +145,10 @@ def process_kernel(function: Callable, event: Resolved, state: Resolved, output:
             function(make_row(address, text, 0), make_state(load_word(states, j * 8), 0, arena), out)
         return 0
 
-    return Kernel(process_batch, BATCH_ERROR)
+    return kernel(process_batch, BATCH_ERROR)
 
 
-def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> Kernel:
+def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes:
     """End of the stream: `function(state, out)` for every state."""
     make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False, True)
 
@@ -171,7 +160,7 @@ def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> Kerne
             function(make_state(load_word(states, j * 8), 0, arena), make_out(emitter, seq, j))
         return 0
 
-    return Kernel(flush_states, BATCH_ERROR)
+    return kernel(flush_states, BATCH_ERROR)
 
 
 # --- transactions --------------------------------------------------------------------------------------------------
@@ -193,7 +182,7 @@ def _conditions_first(accesses, first, last):
             place += 1
 
 
-def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> Kernel:
+def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """Compute mode: `function(request, txn)` writes down the accesses of each event."""
     make_row, make_txn, size = row_maker(event, True, False), maker(tx.PlanType(bound), 3), event.event[1]
     dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
@@ -228,10 +217,10 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> Kernel:
             store_half(decisions, event * 4, decision)
         return 0
 
-    return Kernel(plan_events, 136)
+    return kernel(plan_events, 136)
 
 
-def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> Kernel:
+def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> bytes:
     """Post-processing: `function(request, txn, out)` for each event that was not dropped."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
     make_txn = maker(tx.PostType(bound), 2)
@@ -255,7 +244,7 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
         store_word(context, 56, load_word(context, 56) + rejected)
         return 0
 
-    return Kernel(post_events, 72)
+    return kernel(post_events, 72)
 
 
 @intrinsic
@@ -326,7 +315,7 @@ def _copier(size: int) -> Callable:
     return copy
 
 
-def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable], conditions: list[Callable]) -> Kernel:
+def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable], conditions: list[Callable]) -> bytes:
     """State access: applies accesses one after the other until one waits for a decision.
 
     The functions of an application are few and known, so that they are chosen by comparison and inlined.
@@ -351,6 +340,9 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     def row(t: int) -> str:
         return f"table_{t} + row * {bound.tables[t].state[1]}"
 
+    def takes_argument(function: Callable) -> str:
+        return ", load_half(access, 8)" if function.py_func.__code__.co_argcount == 3 else ""
+
     def choose(name: str, branches: dict[int, str], depth: int) -> str:
         """An if-chain over a small number; an unknown one cannot occur, plans only write down known ones."""
         indent = " " * (4 * depth)
@@ -358,7 +350,8 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         return "\n".join(lines) if lines else f"{indent}pass"
 
     modify = {
-        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request)" for (_, t), fn in bound.modifications.items()
+        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request{takes_argument(modifications[function])})"
+        for (function, t), fn in bound.modifications.items()
     }
     alone = {
         fn: f"holds = condition_{fn}(readable_{tables[0]}({row(tables[0])}, 0, arena), request)"
@@ -415,4 +408,4 @@ def apply_accesses(context):
     return 0
 """
     exec(source, namespace)
-    return Kernel(namespace["apply_accesses"], 96)
+    return kernel(namespace["apply_accesses"], 96)

@@ -98,8 +98,8 @@ def txn_require(txn, condition, rows):
     """`txn.require(condition, row, ...)`."""
 
 
-def txn_modify(txn, row, function):
-    """`txn.modify(row, function)`."""
+def txn_modify(txn, row, function, argument):
+    """`txn.modify(row, function)` or `txn.modify(row, function, argument)`; the argument is 0 when left out."""
 
 
 def txn_read(txn, row):
@@ -180,18 +180,23 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
 
 
 @intrinsic(prefer_literal=True)
-def _plan_modify(typingctx, txn, row, function):
+def _plan_modify(typingctx, txn, row, function, argument):
+    if not isinstance(types.unliteral(argument), types.Integer):
+        raise TypingError("the argument of txn.modify is an integer")
     key = (literal(function, "function"), row.table)
     fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        _append(context, builder, held.address, held.event, args[1], code.i64(0), fn, row.table, MODIFY)
+        argument = context.cast(builder, args[3], signature.args[3], types.int64)
+        beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
+        code.raise_if(context, builder, beyond, OverflowError, "the argument of txn.modify lies in 0..2^32-1")
+        _append(context, builder, held.address, held.event, args[1], argument, fn, row.table, MODIFY)
         count = code.load(builder, held.counters, OPERATIONS, code.I64)
         code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
         return context.get_dummy_value()
 
-    return types.none(txn, row, function), codegen
+    return types.none(txn, row, function, types.unliteral(argument)), codegen
 
 
 @intrinsic
@@ -297,8 +302,10 @@ def _require(txn, condition, rows):
 
 
 @overload(txn_modify, prefer_literal=True)
-def _modify(txn, row, function):
-    return (lambda txn, row, function: _plan_modify(txn, row, function)) if isinstance(txn, PlanType) else None
+def _modify(txn, row, function, argument):
+    if not isinstance(txn, PlanType):
+        return None
+    return lambda txn, row, function, argument: _plan_modify(txn, row, function, argument)
 
 
 @overload(txn_read)
