@@ -1,7 +1,8 @@
-"""Two Parquet tables side by side, in Arrow, in constant memory: a cheap proof that they are equal, row for row.
+"""Two Parquet tables side by side, in Arrow, in constant memory: equality, and the rows that differ, row by row.
 
-Equal means: the same columns of the same types, the same rows in the same order, floats bit by bit. Where this cannot
-be shown, Spark joins the two (validate_outputs) and says what differs.
+Equal means: the same columns of the same types, the same rows in the same order, floats bit by bit. That is enough
+as long as the keys of both agree row by row. Where one is missing, extra or elsewhere, Spark joins the two
+(validate_outputs).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -89,18 +91,44 @@ def identical(a: pa.Array, b: pa.Array) -> bool:
     return a.equals(b)
 
 
-def identical_tables(expected: list[Path], actual: list[Path], columns: list[str]) -> bool:
-    """Whether the files hold the same rows in the same order; how rows are spread over files does not matter."""
+def unequal_rows(a: pa.Array, b: pa.Array) -> np.ndarray:
+    """Mask of the rows in which two arrays of one type and length differ, by the rule of `identical`."""
+    if identical(a, b):
+        return np.zeros(len(a), bool)
+    if pa.types.is_nested(a.type):
+        return np.array([not identical(a.slice(i, 1), b.slice(i, 1)) for i in range(len(a))], bool)
+    if pa.types.is_floating(a.type):
+        bits = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[a.type.bit_width]
+        a, b = a.view(bits), b.view(bits)
+    differ = pc.fill_null(pc.not_equal(a, b), False)
+    return pc.or_(differ, pc.xor(a.is_null(), b.is_null())).to_numpy(zero_copy_only=False)
+
+
+def row_by_row(
+    expected: list[Path], actual: list[Path], columns: list[str], keys: list[str]
+) -> tuple[int, list[dict]] | None:
+    """Compares two tables whose keys agree row by row; how rows are spread over files does not matter.
+
+    Returns:
+        The number of rows that differ and the first of them ({expected, actual}), or None where a row is missing,
+        extra or elsewhere, so that only a join can tell which.
+    """
+    count, first = 0, []
     left, right = _batches(expected, columns), _batches(actual, columns)
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
         size = min(len(a), len(b))
-        pairs = zip(a.slice(0, size).columns, b.slice(0, size).columns, strict=True)
-        if not all(identical(x, y) for x, y in pairs):
-            return False
+        x, y = a.slice(0, size), b.slice(0, size)
+        masks = {name: unequal_rows(x.column(name), y.column(name)) for name in columns}
+        if any(masks[name].any() for name in keys):
+            return None
+        where = np.flatnonzero(np.logical_or.reduce(list(masks.values())))
+        count += len(where)
+        for row in where[: VIOLATION_CAP - len(first)].tolist():
+            first.append({"expected": x.slice(row, 1).to_pylist()[0], "actual": y.slice(row, 1).to_pylist()[0]})
         a = a.slice(size) if size < len(a) else next(left, None)
         b = b.slice(size) if size < len(b) else next(right, None)
-    return a is None and b is None
+    return (count, first) if a is None and b is None else None
 
 
 def out_of_order(paths: list[Path]) -> tuple[int, list[int]]:
@@ -132,47 +160,76 @@ def rows_at(paths: list[Path], positions: list[int], columns: list[str]) -> dict
     return rows
 
 
-def compare(expected: list[Path], actual: list[Path], ordered: bool) -> dict:
+def compare(expected: list[Path], actual: list[Path], keys: list[str]) -> dict:
     """What can be said about two tables without joining them.
 
     Args:
-        expected, actual: Parquet files, in order.
-        ordered: rows carry (seq, sub) and delivery in that order is judged too.
+        expected, actual: Parquet files, in order; each non-empty.
+        keys: columns by which rows are matched; with `seq` and `sub` delivery in their order is judged too. Empty:
+            the first column.
 
     Returns:
-        JSON-able: `expected_rows`, `actual_rows`, `identical`, `faults` (phrases: unreadable files, columns) and,
-        if `ordered`, `out_of_order` and the first `misplaced` rows ({seq, sub, expected, actual}; `expected` is what
-        the oracle delivers at that position).
+        JSON-able: `expected_rows`, `actual_rows`; `faults` (phrases: unreadable files, wrong columns); `different`
+        (how many rows differ; None if that takes a join or makes no sense) and the first of them in `rows` ({seq,
+        sub, expected, actual}); `out_of_order` and the first `misplaced` rows, like `rows`, where `expected` is what
+        the oracle delivers at that position.
     """
-    facts: dict = {"expected_rows": 0, "actual_rows": 0, "identical": False, "faults": []}
+    facts = _no_facts()
     try:
-        for side, paths in (("expected_rows", expected), ("actual_rows", actual)):
-            facts[side] = sum(pq.read_metadata(path).num_rows for path in paths)
+        _count(facts, expected, actual)
         wanted = plain_schema(expected)
-        if actual:
-            facts["faults"] = schema_differences(wanted, plain_schema(actual))
-        if facts["faults"] or not actual:
+        facts["faults"] = schema_differences(wanted, plain_schema(actual))
+        if facts["faults"]:
             return facts
         columns = list(wanted)
         if facts["expected_rows"] == facts["actual_rows"]:
-            facts["identical"] = identical_tables(expected, actual, columns)
-        if ordered:
-            count, positions = out_of_order(actual)
+            found = row_by_row(expected, actual, columns, keys or columns[:1])
+            if found:
+                facts["different"], rows = found
+                facts["rows"] = [_evidence(row["expected"], row["actual"]) for row in rows]
+        if "seq" in keys:
+            facts["out_of_order"], positions = out_of_order(actual)
             there, here = rows_at(expected, positions, columns), rows_at(actual, positions, columns)
-            facts["out_of_order"] = count
-            facts["misplaced"] = [
-                {
-                    "seq": here[p]["seq"],
-                    "sub": here[p]["sub"],
-                    "expected": row_json(there.get(p)),
-                    "actual": row_json(here[p]),
-                }
-                for p in positions
-            ]
+            facts["misplaced"] = [_evidence(there.get(p), here[p]) for p in positions]
     except (pa.ArrowException, OSError) as error:
         message = str(error).partition("\n")[0]
         facts["faults"] = [f"a file cannot be read: {message}"]
     return facts
+
+
+def one_sided(expected: list[Path], actual: list[Path]) -> dict:
+    """`compare` where one side, or both, wrote no file."""
+    facts = _no_facts()
+    facts["faults"] = ["no file was written" if not actual else "the oracle has no such table"]
+    with suppress(pa.ArrowException, OSError):
+        _count(facts, expected, actual)
+    return facts
+
+
+def _no_facts() -> dict:
+    return {
+        "expected_rows": 0,
+        "actual_rows": 0,
+        "faults": [],
+        "different": None,
+        "rows": [],
+        "out_of_order": 0,
+        "misplaced": [],
+    }
+
+
+def _count(facts: dict, expected: list[Path], actual: list[Path]) -> None:
+    for side, paths in (("expected_rows", expected), ("actual_rows", actual)):
+        facts[side] = sum(pq.read_metadata(path).num_rows for path in paths)
+
+
+def _evidence(expected: dict | None, actual: dict) -> dict:
+    return {
+        "seq": actual.get("seq"),
+        "sub": actual.get("sub"),
+        "expected": row_json(expected),
+        "actual": row_json(actual),
+    }
 
 
 def readable(value: object) -> object:

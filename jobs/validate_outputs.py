@@ -8,7 +8,7 @@ Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` o
 `digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
 that compared nothing has not passed. Cells that are bounds are compared all the same and are `not_comparable`.
 
-First one Spark task per cell tries to prove equality file against file; only what is left is joined. A cell that was
+Tables whose keys line up are compared file against file, several in one Spark task; only the others are joined. A cell that was
 attempted several times is judged by its first attempt that differs, else by its last: a retry hides nothing.
 """
 
@@ -19,7 +19,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from jobs.comparison import compare, parts, plain_schema, readable, row_json
+from jobs.comparison import compare, one_sided, parts, plain_schema, readable, row_json
 from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
@@ -38,6 +38,7 @@ from streaming_core.runspec.warehouse import VIOLATION_CAP
 
 FACTS = "pair int, facts string"
 MAX_DETAIL = 400
+TASK_BYTES = 16 << 20
 
 
 @dataclass
@@ -47,15 +48,22 @@ class Pair:
     check: str  # outputs | state:<table>
     expected: list[Path]
     actual: list[Path]
-    facts: dict | None = None
+    facts: dict = field(default_factory=dict)  # comparison.compare's
+
+    @property
+    def complete(self) -> bool:
+        """Whether both sides are there."""
+        return bool(self.expected and self.actual)
 
     @property
     def same(self) -> bool:
-        return bool(self.facts and self.facts["identical"])
+        """Whether the files were seen to be equal."""
+        return self.facts["different"] == 0
 
     @property
     def joinable(self) -> bool:
-        return bool(self.facts and not self.facts["identical"] and not self.facts["faults"] and self.actual)
+        """Whether it takes a join to say what differs."""
+        return self.complete and self.facts["different"] is None and not self.facts["faults"]
 
 
 @dataclass
@@ -83,26 +91,37 @@ class Subject:
         return views
 
 
-# --- equality, file against file ---------------------------------------------------------------------------------
+# --- row by row, file against file -------------------------------------------------------------------------------
+
+
+def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
+    """Deals the indices of `sizes` (bytes) to tasks of about `task_bytes`: small tables share one, a task costs too."""
+    tasks: list[list[int]] = []
+    room = 0
+    for index, size in enumerate(sizes):
+        if not tasks or size > room:
+            tasks.append([])
+            room = task_bytes
+        tasks[-1].append(index)
+        room -= size
+    return tasks
 
 
 def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
-    """One row per pair: its index and the JSON of `comparison.compare`. One Spark task per pair."""
-    work = [(list(map(str, p.expected)), list(map(str, p.actual)), p.check == "outputs") for p in pairs]
+    """One row per pair: its index and the JSON of `comparison.compare`; Spark tasks take several pairs each."""
+    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else []) for p in pairs]
+    tasks = tasks_of([sum(path.stat().st_size for path in p.expected + p.actual) for p in pairs])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            indices = batch.column(0).to_pylist()
-            facts = []
-            for index in indices:
-                expected, actual, ordered = work[index]
-                facts.append(json.dumps(compare(list(map(Path, expected)), list(map(Path, actual)), ordered)))
+            indices = [index for task in batch.column(0).to_pylist() for index in tasks[task]]
+            facts = [json.dumps(compare(*work[index])) for index in indices]
             yield pa.RecordBatch.from_arrays([pa.array(indices, pa.int32()), pa.array(facts)], names=["pair", "facts"])
 
-    return spark.range(0, len(pairs), 1, max(1, len(pairs))).mapInArrow(look, FACTS)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(look, FACTS)
 
 
-# --- the join, for pairs that are not equal ----------------------------------------------------------------------
+# --- the join, for pairs whose rows do not line up ---------------------------------------------------------------
 
 
 def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
@@ -197,7 +216,7 @@ def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
 
 
 def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
-    """Index of a pair -> its differing rows, for all `pairs` that are not proved equal, in one Spark job."""
+    """Index of a pair -> its differing rows, for all `pairs` that need it, in one Spark job."""
     frames = [
         keyed_rows(spark, files, index, pair.check, side)
         for index, pair in enumerate(pairs)
@@ -356,6 +375,9 @@ def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Su
     got = {path.stem: [path] for path in parts(attempt.path / "state")}
     for table in sorted(wanted.keys() | got.keys()):
         pairs.append(Pair(f"state:{table}", wanted.get(table, []), got.get(table, [])))
+    for pair in pairs:
+        if not pair.complete:
+            pair.facts = one_sided(pair.expected, pair.actual)
     return Subject(cell, attempt, workload, oracle, pairs)
 
 
@@ -372,7 +394,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
                 workload = home.workload(app, cell["workload"])
                 tried.setdefault(name, []).append(subject_of(cell, attempt, workload, oracle))
 
-    pairs = [pair for subjects in tried.values() for subject in subjects for pair in subject.pairs]
+    pairs = [pair for subjects in tried.values() for subject in subjects for pair in subject.pairs if pair.complete]
     if pairs:
         for row in file_facts(spark, pairs).toArrow().to_pylist():
             pairs[row["pair"]].facts = json.loads(row["facts"])
@@ -413,8 +435,8 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
 
 def _differs(subject: Subject, joined: dict[int, list[dict]]) -> bool:
     for pair in subject.pairs:
-        misplaced = bool(pair.facts.get("out_of_order"))
-        if misplaced or not (pair.same or (pair.joinable and not joined[id(pair)])):
+        agrees = pair.same or (pair.joinable and not joined[id(pair)])
+        if not agrees or pair.facts["out_of_order"]:
             return True
     return False
 
@@ -429,41 +451,41 @@ def _tables(
     """Verdicts `outputs`, `order`, `state:*` and `digest`; returns their evidence."""
     found = []
     for pair in subject.pairs:
-        facts = pair.facts
+        facts, counts, evidence = pair.facts, {}, []
         sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
-        detail, counts = "; ".join(facts["faults"]), {"missing": 0, "extra": 0, "different": 0}
-        if not pair.actual:
-            detail, counts["missing"] = "no file was written", facts["expected_rows"]
+        if rows := joined.get(id(pair)):
+            counts = {name: int(rows[0][name]) for name in ("missing", "extra", "different")}
+            kinds = plain_schema(pair.expected)
+            evidence = [_joined_evidence(row, pair.check, kinds) for row in rows]
+        elif facts["different"]:
+            counts = {"different": facts["different"]}
+            evidence = [{"kind": "different", **row} for row in facts["rows"]]
+        elif not pair.actual:
+            counts = {"missing": facts["expected_rows"]}
         elif not pair.expected:
-            detail, counts["extra"] = "the oracle has no such table", facts["actual_rows"]
-        rows = joined.get(id(pair), [])
-        if rows:
-            counts = {name: int(rows[0][name]) for name in counts}
-        compared = min(sizes.values()) if pair.same or rows or pair.joinable else max(sizes.values())
-        result.judge(subject.cell, pair.check, compared, detail, **sizes, **counts)
-        kinds = plain_schema(pair.expected) if rows else {}
-        evidence = [
-            {
-                "kind": row["kind"],
-                "seq": row["first"] if pair.check == "outputs" else None,
-                "sub": row["second"] if pair.check == "outputs" else None,
-                "expected": spark_row_json(row["expected"], kinds),
-                "actual": spark_row_json(row["actual"], kinds),
-            }
-            for row in rows
-        ]
+            counts = {"extra": facts["actual_rows"]}
+        result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
         found.append((subject, pair.check, evidence))
         if pair.check == "outputs":
-            misplaced = [{"kind": "out_of_order", **row} for row in facts.get("misplaced", [])]
             passes = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.report.samples if not s.in_order]
             line = f"not delivered in order: {', '.join(passes)}" if passes else ""
-            count = facts.get("out_of_order", 0)
-            result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=count)
-            found.append((subject, "order", misplaced))
+            moved = facts["out_of_order"]
+            result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
+            found.append((subject, "order", [{"kind": "out_of_order", **row} for row in facts["misplaced"]]))
     wrong, line = digest_faults(subject.attempt, _manifest(subject.oracle))
     passes = len(subject.attempt.report.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     return found
+
+
+def _joined_evidence(row: dict, check: str, kinds: dict[str, pa.DataType]) -> dict:
+    return {
+        "kind": row["kind"],
+        "seq": row["first"] if check == "outputs" else None,
+        "sub": row["second"] if check == "outputs" else None,
+        "expected": spark_row_json(row["expected"], kinds),
+        "actual": spark_row_json(row["actual"], kinds),
+    }
 
 
 def _manifest(folder: Path) -> dict:
