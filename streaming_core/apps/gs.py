@@ -67,68 +67,8 @@ class Result:
 items = app.table("items", Item, "n_items", lambda key, params: {"value": key})
 
 
-def write0(item, request):
-    item.value = request.vals[0]
-
-
-def write1(item, request):
-    item.value = request.vals[1]
-
-
-def write2(item, request):
-    item.value = request.vals[2]
-
-
-def write3(item, request):
-    item.value = request.vals[3]
-
-
-def write4(item, request):
-    item.value = request.vals[4]
-
-
-def write5(item, request):
-    item.value = request.vals[5]
-
-
-def write6(item, request):
-    item.value = request.vals[6]
-
-
-def write7(item, request):
-    item.value = request.vals[7]
-
-
-def write8(item, request):
-    item.value = request.vals[8]
-
-
-def write9(item, request):
-    item.value = request.vals[9]
-
-
-def write10(item, request):
-    item.value = request.vals[10]
-
-
-def write11(item, request):
-    item.value = request.vals[11]
-
-
-def write12(item, request):
-    item.value = request.vals[12]
-
-
-def write13(item, request):
-    item.value = request.vals[13]
-
-
-def write14(item, request):
-    item.value = request.vals[14]
-
-
-def write15(item, request):
-    item.value = request.vals[15]
+def write(item, request, i):
+    item.value = request.vals[i]
 
 
 @app.transaction(input=Request, output=Result)
@@ -141,39 +81,9 @@ def grep(request, txn):
     if request.is_read:
         for i in range(len(keys)):
             txn.read(txn.row(items, keys[i]))
-        return
-    # A modification sees its row and the event, so each position has one of its own; `length` is a constant here.
-    txn.modify(txn.row(items, keys[0]), write0)
-    if p.length > 1:
-        txn.modify(txn.row(items, keys[1]), write1)
-    if p.length > 2:
-        txn.modify(txn.row(items, keys[2]), write2)
-    if p.length > 3:
-        txn.modify(txn.row(items, keys[3]), write3)
-    if p.length > 4:
-        txn.modify(txn.row(items, keys[4]), write4)
-    if p.length > 5:
-        txn.modify(txn.row(items, keys[5]), write5)
-    if p.length > 6:
-        txn.modify(txn.row(items, keys[6]), write6)
-    if p.length > 7:
-        txn.modify(txn.row(items, keys[7]), write7)
-    if p.length > 8:
-        txn.modify(txn.row(items, keys[8]), write8)
-    if p.length > 9:
-        txn.modify(txn.row(items, keys[9]), write9)
-    if p.length > 10:
-        txn.modify(txn.row(items, keys[10]), write10)
-    if p.length > 11:
-        txn.modify(txn.row(items, keys[11]), write11)
-    if p.length > 12:
-        txn.modify(txn.row(items, keys[12]), write12)
-    if p.length > 13:
-        txn.modify(txn.row(items, keys[13]), write13)
-    if p.length > 14:
-        txn.modify(txn.row(items, keys[14]), write14)
-    if p.length > 15:
-        txn.modify(txn.row(items, keys[15]), write15)
+    else:
+        for i in range(len(keys)):
+            txn.modify(txn.row(items, keys[i]), write, i)
 
 
 @grep.post

@@ -63,19 +63,19 @@ class Txn:
     def require(self, condition, *rows):
         self.conditions.append((condition, rows))
 
-    def modify(self, row, fn):
-        self.operations.append((fn, row))
+    def modify(self, row, fn, *argument):
+        self.operations.append((fn, row, *argument))
 
     def read(self, row):
         self.operations.append((None, row))
 
     def apply(self, request):
         self.accepted = all(condition(*rows, request) for condition, rows in self.conditions)
-        for fn, row in self.operations:
+        for fn, row, *argument in self.operations:
             if fn is None:
                 self.reads.append(SimpleNamespace(**vars(row)))
             elif self.accepted:
-                fn(row, request)
+                fn(row, request, *argument)
 
     def result(self, table, i):
         return self.reads[i]

@@ -275,8 +275,9 @@ def test_sd_finds_spikes(params):
         fields = e["line"].decode().split(" ")
         try:
             device, value = int(fields[3]), round(Fraction(fields[4]) * 10_000)
-            assert fields[7] and len(fields) == 8
-        except (ValueError, IndexError, AssertionError):
+        except (ValueError, IndexError):
+            continue
+        if len(fields) < 8 or not fields[7]:
             continue
         values = last[device]
         values.append(value)
