@@ -49,8 +49,8 @@ impl HybridQueue {
         self.lanes.len()
     }
 
-    /// Announces which lanes hold rows of batch `serial`, before it is released; false: none does.
-    pub fn offer(&self, serial: u64, has_rows: impl Fn(usize) -> bool) -> bool {
+    /// Announces which lanes hold rows of batch `serial`, before it is released.
+    pub fn offer(&self, serial: u64, has_rows: impl Fn(usize) -> bool) {
         let slot = self.slot(serial);
         let mut open = 0;
         for word in 0..self.words {
@@ -64,7 +64,13 @@ impl HybridQueue {
         }
         // ORDERING: Relaxed: published by the batch's release; nobody counts down before.
         self.open[slot].store(open, Ordering::Relaxed);
-        open > 0
+    }
+
+    /// Whether no lane holds rows of `serial`. For the worker that is just releasing it, who then hands it on: were that
+    /// done earlier, the batch could leave, and its slot be reused, before its release.
+    pub fn is_empty(&self, serial: u64) -> bool {
+        // ORDERING: Relaxed: the releaser has seen the batch complete, and nobody counts down before the release.
+        self.open[self.slot(serial)].load(Ordering::Relaxed) == 0
     }
 
     /// Whether somebody who takes `lane` now would find something, perhaps: a hint.
@@ -219,10 +225,12 @@ mod tests {
                             && source.compare_exchange(serial, serial + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
                         {
                             idle = false;
-                            if !queue.offer(serial, |lane| subsets[serial as usize] >> (lane % 64) & 1 == 1) {
-                                ready.offer(serial);
-                            }
-                            front.complete_and_release(serial, |_| ());
+                            queue.offer(serial, |lane| subsets[serial as usize] >> (lane % 64) & 1 == 1);
+                            front.complete_and_release(serial, |serial| {
+                                if queue.is_empty(serial) {
+                                    ready.offer(serial);
+                                }
+                            });
                         }
                         for (index, seen) in seen.iter().enumerate() {
                             let Some(mut lane) = queue.take(index, front.released()) else { continue };
@@ -311,7 +319,11 @@ mod models {
             // SAFETY: the slot's last batch has left.
             self.batch[serial as usize % WINDOW].with_mut(|batch| unsafe { *batch = serial });
             self.queue.offer(serial, |lane| SUBSETS[serial as usize] >> lane & 1 == 1);
-            self.front.complete_and_release(serial, |_| ());
+            self.front.complete_and_release(serial, |serial| {
+                if self.queue.is_empty(serial) {
+                    self.ready.offer(serial);
+                }
+            });
         }
 
         fn work(&self) {

@@ -1,0 +1,345 @@
+//! Stages: operators bound to their kernels and state, what a thread runs on a batch.
+//!
+//! A chain of operators is cut at its stateful ones: neighbouring stateless operators fuse into one step, run one
+//! after the other on the same batch by the same thread.
+//! Invariant: rows leave an operator in the order of the inputs that emitted them, so `seq` never decreases; after a
+//! failure only the outputs of earlier events are left.
+
+use std::ops::Range;
+use std::ptr::{null, null_mut};
+
+use crate::arena::Arena;
+use crate::batch::{RowBuffer, Text};
+use crate::kernel::{BatchContext, Kernel, Raised, RunError};
+use crate::key_group::{GROUPS, group};
+use crate::program::{Key, OperatorKind, Program};
+use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
+use crate::sync::{CachePadded, UnsafeCell};
+
+/// One operator of a chain.
+#[derive(Debug)]
+pub struct Operator {
+    pub name: String,
+    pub kind: OperatorKind,
+    kernel: Kernel<BatchContext>,
+    flush: Option<Kernel<BatchContext>>,
+    /// Bytes of an output row.
+    pub stride: usize,
+    /// Partitioned operators: the key in the input rows.
+    pub key: Option<Key>,
+    pub state_size: usize,
+}
+
+/// Adjacent rows in total order, and their block's text.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows {
+    pub start: *const u8,
+    pub n: usize,
+    pub stride: usize,
+    pub text: Text,
+}
+
+impl Rows {
+    /// The rows of a buffer.
+    pub fn of(buffer: &RowBuffer, text: Text) -> Self {
+        Self { start: buffer.pointer(), n: buffer.len(), stride: buffer.stride(), text }
+    }
+
+    /// Rows `range` of these.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        debug_assert!(range.start <= range.end && range.end <= self.n);
+        Self { start: self.start.wrapping_add(range.start * self.stride), n: range.len(), ..*self }
+    }
+
+    /// The seq of row `index < n`.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn seq(&self, index: usize) -> i64 {
+        // SAFETY: inside of the rows, which start with their seq.
+        unsafe { self.start.add(index * self.stride).cast::<i64>().read_unaligned() }
+    }
+
+    /// # Safety
+    /// The rows and the text are readable while the result is used.
+    unsafe fn keyed(&self) -> KeyedRows {
+        // SAFETY: as the caller says; the program's keys lie inside of its rows.
+        unsafe { KeyedRows::new(self.start, self.n, self.stride, self.text) }
+    }
+}
+
+/// The operators of a dataflow program, in topological order.
+#[derive(Debug)]
+pub struct Chain {
+    /// Bytes of an event row.
+    event: usize,
+    pub operators: Vec<Operator>,
+    /// Positions of the operators with state.
+    pub stateful: Vec<usize>,
+}
+
+impl Chain {
+    /// Binds the kernels of `program`.
+    ///
+    /// # Safety
+    /// The program's addresses are kernels with the layouts it states, and outlive the chain.
+    pub unsafe fn bind(program: &Program) -> Result<Self, RunError> {
+        let mut operators = Vec::new();
+        for operator in &program.operators {
+            operators.push(Operator {
+                name: operator.name.clone(),
+                kind: operator.kind,
+                // SAFETY: as the caller says.
+                kernel: unsafe { Kernel::at(operator.kernel) }?,
+                flush: match operator.flush {
+                    0 => None,
+                    // SAFETY: as the caller says.
+                    address => Some(unsafe { Kernel::at(address) }?),
+                },
+                stride: operator.stride,
+                key: operator.key,
+                state_size: operator.state_size,
+            });
+        }
+        let stateful = (0..operators.len()).filter(|&i| operators[i].kind != OperatorKind::Stateless).collect();
+        Ok(Self { event: program.event.stride, operators, stateful })
+    }
+
+    /// Bytes of the input rows of operator `index`.
+    pub fn input_stride(&self, index: usize) -> usize {
+        if index == 0 { self.event } else { self.operators[index - 1].stride }
+    }
+
+    /// The stateless operators before stage `index`, or behind the last stage.
+    pub fn step(&self, index: usize) -> Range<usize> {
+        let start = if index == 0 { 0 } else { self.stateful[index - 1] + 1 };
+        start..self.stateful.get(index).copied().unwrap_or(self.operators.len())
+    }
+}
+
+impl Operator {
+    /// Runs a stateless operator, appending to `out`. After a failure `out` holds the outputs of earlier events.
+    ///
+    /// # Safety
+    /// The rows have the operator's input layout and are readable; `out` has its output layout and belongs to this
+    /// thread.
+    #[inline]
+    pub unsafe fn map(&self, rows: Rows, out: &mut RowBuffer) -> Result<(), RunError> {
+        let context = BatchContext { emitter: out.emitter(), ..BatchContext::default() };
+        // SAFETY: as the caller says; the emitter is `out`'s.
+        unsafe { self.call(context, rows, out) }
+    }
+
+    /// Calls the kernel on all rows.
+    unsafe fn call(&self, mut context: BatchContext, rows: Rows, out: &mut RowBuffer) -> Result<(), RunError> {
+        if rows.n == 0 {
+            return Ok(());
+        }
+        context.rows = rows.start;
+        context.n = rows.n as i64;
+        context.selection = null();
+        context.text = rows.text.pointer();
+        // SAFETY: as the callers say.
+        unsafe { self.kernel.call(&mut context) }.map_err(|raised| {
+            let at = usize::try_from(raised.at).unwrap_or(0).min(rows.n - 1);
+            // SAFETY: the row exists.
+            let seq = unsafe { rows.seq(at) };
+            self.fail(seq, raised, out)
+        })
+    }
+
+    #[cold]
+    fn fail(&self, seq: i64, raised: Raised, out: &mut RowBuffer) -> RunError {
+        truncate(out, seq);
+        RunError::Kernel { operator: self.name.clone(), seq, exception: raised.exception }
+    }
+}
+
+/// Forgets the rows of event `seq` and of later ones.
+fn truncate(rows: &mut RowBuffer, seq: i64) {
+    let mut len = rows.len();
+    while len > 0 && rows.seq(len - 1) >= seq {
+        len -= 1;
+    }
+    // SAFETY: the buffer is borrowed mutably; fewer rows than were written.
+    unsafe { (*rows.emitter()).len = len as i64 };
+}
+
+/// The state of one lane (partition) of a stateful stage. One thread at a time works on a lane.
+#[derive(Debug)]
+pub struct Lane {
+    states: States,
+    /// Where growing containers of these states get memory.
+    arena: Arena,
+}
+
+#[derive(Debug)]
+enum States {
+    Keyed(KeyedState),
+    /// A stateful operator's only state: zeroed, 8-aligned, never moved.
+    Single(Box<[u64]>),
+}
+
+/// The lanes of a stage.
+#[derive(Debug)]
+pub struct Lanes(Box<[CachePadded<UnsafeCell<Lane>>]>);
+
+// SAFETY: `with` and `sorted` make their callers answer for touching a lane from one thread at a time.
+unsafe impl Sync for Lanes {}
+// SAFETY: a lane owns its memory; nothing in it refers to the thread that made it.
+unsafe impl Send for Lanes {}
+
+impl Lanes {
+    /// `count` empty lanes of `operator`.
+    pub fn new(operator: &Operator, count: usize) -> Self {
+        Self((0..count).map(|_| CachePadded::new(UnsafeCell::new(Lane::new(operator)))).collect())
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Hands out lane `index`.
+    ///
+    /// # Safety
+    /// Nobody else uses the lane meanwhile, and what its last user wrote is visible.
+    #[inline(always)]
+    pub unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut Lane) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.0[index].with_mut(|lane| work(unsafe { &mut *lane }))
+    }
+
+    /// `Lane::sorted` of every lane together, ascending: (key, lane, state).
+    ///
+    /// # Safety
+    /// Nobody else uses the lanes while the result is used.
+    pub unsafe fn sorted(&self) -> Vec<(Option<KeyRef<'_>>, usize, *mut u8)> {
+        let mut all = Vec::new();
+        for (index, lane) in self.0.iter().enumerate() {
+            // SAFETY: as the caller says.
+            let sorted = lane.with(|lane| unsafe { (*lane).sorted() });
+            all.extend(sorted.into_iter().map(|(key, state)| (key, index, state)));
+        }
+        // Each lane is sorted already, which a stable sort makes use of.
+        all.sort_by_key(|&(key, ..)| key);
+        all
+    }
+}
+
+/// A thread's room for hashes and addresses, kept from batch to batch.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    pub hashes: Vec<u64>,
+    states: Vec<*mut u8>,
+}
+
+// SAFETY: the addresses are written anew for each batch; nothing refers to the thread.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    /// The hashes of the rows' keys.
+    ///
+    /// # Safety
+    /// The rows are readable and have the layout that `key` belongs to.
+    #[inline]
+    pub unsafe fn hash(&mut self, rows: Rows, key: Key) -> Result<(), RunError> {
+        if self.hashes.len() < rows.n {
+            self.hashes.resize(rows.n, 0);
+        }
+        // SAFETY: as the caller says.
+        unsafe { rows.keyed() }.hash(key, &mut self.hashes)
+    }
+
+    fn states(&mut self, n: usize) -> &mut [*mut u8] {
+        if self.states.len() < n {
+            self.states.resize(n, null_mut());
+        }
+        &mut self.states[..n]
+    }
+}
+
+/// The lane of a key among `lanes`: as `OwnerMap::even` deals the key groups, without its table.
+#[inline(always)]
+pub fn lane_of(hash: u64, lanes: usize) -> usize {
+    group(hash) * lanes / GROUPS
+}
+
+impl Lane {
+    /// An empty lane of a partitioned or stateful operator.
+    pub fn new(operator: &Operator) -> Self {
+        let states = match operator.key {
+            Some(key) => States::Keyed(KeyedState::new(key, operator.state_size)),
+            None => States::Single(vec![0; operator.state_size.div_ceil(8)].into()),
+        };
+        Self { states, arena: Arena::new() }
+    }
+
+    /// Runs `operator` on rows of this lane, appending to `out`. `hashes` are those of the rows' keys; a stateful
+    /// operator needs none. After a failure `out` holds the outputs of earlier events.
+    ///
+    /// # Safety
+    /// The lane was made for `operator`; the rest as for `Operator::map`.
+    #[inline]
+    pub unsafe fn process(
+        &mut self,
+        operator: &Operator,
+        rows: Rows,
+        hashes: &[u64],
+        scratch: &mut Scratch,
+        out: &mut RowBuffer,
+    ) -> Result<(), RunError> {
+        let states = scratch.states(rows.n);
+        match &mut self.states {
+            // SAFETY: as the caller says.
+            States::Keyed(keyed) => keyed.locate(&unsafe { rows.keyed() }, hashes, states)?,
+            States::Single(state) => states.fill(state.as_mut_ptr().cast()),
+        }
+        let context = BatchContext {
+            states: states.as_ptr(),
+            emitter: out.emitter(),
+            arena: self.arena.header(),
+            ..BatchContext::default()
+        };
+        // SAFETY: as the caller says; every state address belongs to this lane.
+        unsafe { operator.call(context, rows, out) }
+    }
+
+    /// Every key with the address of its state, ascending; a stateful operator has one state and no key.
+    pub fn sorted(&self) -> Vec<(Option<KeyRef<'_>>, *mut u8)> {
+        match &self.states {
+            States::Keyed(keyed) => keyed.sorted().into_iter().map(|(key, state)| (Some(key), state)).collect(),
+            States::Single(state) => vec![(None, state.as_ptr().cast_mut().cast())],
+        }
+    }
+
+    /// Flushes `states` of this lane at the end of the stream `seq`, appending to `out`.
+    ///
+    /// # Safety
+    /// The lane was made for `operator`, the states are this lane's; all belong to this thread.
+    pub unsafe fn flush(
+        &mut self,
+        operator: &Operator,
+        states: &[*mut u8],
+        seq: i64,
+        out: &mut RowBuffer,
+    ) -> Result<(), RunError> {
+        let Some(flush) = operator.flush else { return Ok(()) };
+        let mut context = BatchContext {
+            n: states.len() as i64,
+            states: states.as_ptr(),
+            text: Text::empty().pointer(),
+            emitter: out.emitter(),
+            arena: self.arena.header(),
+            seq,
+            ..BatchContext::default()
+        };
+        // SAFETY: as the caller says.
+        unsafe { flush.call(&mut context) }.map_err(|raised| operator.fail(seq, raised, out))
+    }
+}
+
+impl Operator {
+    pub fn has_flush(&self) -> bool {
+        self.flush.is_some()
+    }
+}
