@@ -1,0 +1,41 @@
+"""Work that is done for what it writes: one Spark task per piece, its result or its one-line complaint back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from streaming_core.errors import BadInput, RunFailed
+
+
+def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]) -> list[tuple[Any, str | None]]:
+    """Runs `work(piece)` for every piece, each in a Spark task of its own.
+
+    Args:
+        work: importable by name on the executors; its argument and result are JSON-able. A task that Spark repeats
+            must do no harm.
+
+    Returns:
+        (result, None) or (None, complaint) per piece, in their order.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            indices = batch.column(0).to_pylist()
+            outcomes = []
+            for index in indices:
+                try:
+                    outcomes.append(json.dumps([work(pieces[index]), None]))
+                except (BadInput, RunFailed) as error:
+                    outcomes.append(json.dumps([None, " ".join(str(error).split())]))
+            yield pa.RecordBatch.from_arrays([pa.array(indices, pa.int32()), pa.array(outcomes)], ["piece", "outcome"])
+
+    if not pieces:
+        return []
+    frame = spark.range(0, len(pieces), 1, len(pieces)).mapInArrow(run, "piece int, outcome string")
+    outcomes = {row["piece"]: json.loads(row["outcome"]) for row in frame.toArrow().to_pylist()}
+    return [tuple(outcomes[index]) for index in range(len(pieces))]

@@ -1,0 +1,81 @@
+"""Workloads are generated in Spark tasks, appear whole, and are reused."""
+
+import os
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import prepare_workloads
+from streaming_core import workload
+from streaming_core.runspec import Home
+from tests.jobs.world import RUN_ID, write_json
+
+ASKED = [("sl", 300), ("wc", 100)]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path)
+    entries = [
+        {"app": app, "params": {}, "events": events, "seed": 7, "address": workload.address(app, {}, events, 7)}
+        for app, events in ASKED
+    ]
+    write_json(home.run(RUN_ID) / "plan.json", {"workloads": entries, "cells": []})
+    return home
+
+
+def run(home: Home, spark: SparkSession) -> int:
+    return prepare_workloads.main(["--run", RUN_ID, "--home", str(home.root)], spark)
+
+
+def test_workloads_are_those_of_the_command_line_and_then_reused(
+    home: Home, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(home, spark) == 0
+    assert capsys.readouterr().out == "prepare_workloads: generated sl, wc\n"
+    for app, events in ASKED:
+        folder = home.workload(app, workload.address(app, {}, events, 7))
+        alone = workload.write(app, {}, events, 7, tmp_path / "alone" / app)
+        assert workload.read_manifest(folder) == alone
+        assert pq.read_table(folder / "events").equals(pq.read_table(tmp_path / "alone" / app / "events"))
+        assert [p.name for p in folder.parent.iterdir()] == [folder.name]
+        os.utime(folder / "manifest.json", (1, 1))
+    assert run(home, spark) == 0
+    assert capsys.readouterr().out == "prepare_workloads: reused sl, wc\n"
+    for app, events in ASKED:
+        manifest = home.workload(app, workload.address(app, {}, events, 7)) / "manifest.json"
+        assert manifest.stat().st_mtime == 1
+
+
+def test_chunks_are_spark_tasks_and_make_the_same_events(
+    home: Home, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = workload.generate_chunk("sl", {}, 300, 7, 0, 300)
+    monkeypatch.setattr(workload, "chunks", lambda events: [(s, min(s + 80, events)) for s in range(0, events, 80)])
+    assert run(home, spark) == 0
+    folder = home.workload("sl", workload.address("sl", {}, 300, 7))
+    assert sorted(p.name for p in (folder / "events").iterdir()) == [f"part-{i:05d}.parquet" for i in range(4)]
+    assert pq.read_table(folder / "events").equals(whole)
+
+
+def test_a_generator_that_fails_leaves_nothing_behind(
+    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    write_json(
+        home.run(RUN_ID) / "plan.json",
+        {
+            "workloads": [
+                {"app": "wc", "params": {}, "events": 10, "seed": 7, "address": "a"},
+                {"app": "sl", "params": {"n_items": -5}, "events": 10, "seed": 7, "address": "b"},
+            ],
+            "cells": [],
+        },
+    )
+    assert run(home, spark) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "n_items" in error
+    assert [p for p in home.root.rglob("*") if p.suffix == ".parquet"] == []
+    assert list(home.workload("wc", "a").parent.iterdir()) == []
