@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -144,7 +145,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
         try:
             kernels[f"{operator.name}.{role}"] = shape(*args)
         except NumbaError as error:
-            raise BadInput(f"operator {operator.name} does not compile: {compile_error(error)}") from None
+            raise BadInput(f"operator {operator.name} does not compile: {compile_error(error, app.file)}") from None
 
     if app.kind == "transaction":
         operator = app.operators[1]
@@ -189,15 +190,20 @@ def table_size(app: App, table, params: dict[str, Any]) -> int:
     return size
 
 
-def compile_error(error: Exception) -> str:
-    """The line that says what is wrong, and where in the application it is, out of numba's long message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    where = next((line for line in lines if line.startswith("File ")), "")
-    skip = ("Failed in", "During:", "File ", "There are", "- Of which", "Overload", "*", "-", "def ", "<source")
-    what = [line for line in lines if not line.startswith(skip)]
-    raised = [line.split("raised:", 1)[1].strip() for line in lines if "raised:" in line]
-    text = next((line for line in raised if line), what[0] if what else "unknown error")
-    return f"{text} [{where.rstrip(':')}]" if where else text
+def compile_error(error: Exception, file: str) -> str:
+    """What is wrong and on which line of the application's file, out of numba's long message."""
+    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    message = re.sub(r"(?:Row|Emitter)\((\w+)@[^)]*\)", r"\1", message)
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    # What our own words say comes first; else what numba says before it starts to explain itself.
+    ours = [line.partition("TypingError: ")[2] for line in lines if line.startswith("TypingError: ")]
+    ours = [line for line in ours if not line.startswith(("Failed in", "only fields of rows"))]
+    explains = ("Failed in", "During:", "File ", "There are", "- Of which", ">>>", "raised from")
+    theirs = [line for line in lines if not line.startswith(explains)]
+    name = re.escape(Path(file).name)
+    where = re.search(rf'File "[^"]*{name}", line (\d+)', message)
+    what = next(iter([*ours, *theirs]), "unknown error")
+    return f"{what} ({Path(file).name}:{where.group(1)})" if where else what
 
 
 def compile_app(app: App, params: dict[str, Any], cache: Path | None = None) -> Program:
