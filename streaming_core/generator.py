@@ -239,7 +239,7 @@ class Keys:
     ) -> np.ndarray:
         """One key per event, unlike those in `avoid`, int64.
 
-        A key that is taken is drawn again, 63 times at most; then the next free key is taken.
+        A key that is taken is drawn again, 63 times at most; then the next free key of its pool is taken.
 
         Args:
             lane: number of this draw within the event, below 64.
@@ -260,8 +260,13 @@ class Keys:
             u = draws.u53(lane + LANES * attempt, rows)
             keys[rows] = self._fresh(u, base[rows], None if pool is None else pool[rows], sizes)
             rows = rows[_clashes(keys[rows], [other[rows] for other in avoid])]
+        # One after the other: through the pool, and should other partitions' keys fill that, through the whole table.
+        steps = 0
         while len(rows):
-            keys[rows] = (keys[rows] + 1) % self.n_items
+            steps += 1
+            size = self.n_items if steps > sizes[-1] else sizes[0] if pool is None else pool[rows]
+            inside = (keys[rows] - base[rows] + 1) % self.n_items % size
+            keys[rows] = (base[rows] + inside) % self.n_items
             rows = rows[_clashes(keys[rows], [other[rows] for other in avoid])]
         return keys
 

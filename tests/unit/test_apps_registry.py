@@ -1,0 +1,100 @@
+"""The registry: a file in the package is an application, and a broken one says so in one line."""
+
+import sys
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.errors import BadInput
+
+WHOLE = '''"""Echo: what comes in goes out."""
+import numpy as np
+from streaming_core.api import App, i64, record
+
+app = App("echo")
+
+@record
+class Event:
+    ts: i64
+
+def same(row, out):
+    out.emit(ts=row.ts)
+
+app.source(Event).flat_map(same, Event).sink()
+
+@app.generates
+def events(params, seed, start, stop):
+    return {"ts": np.arange(start, stop)}
+'''
+
+
+def test_all_applications_load_and_say_what_they_are():
+    assert {"gs", "sl", "wc", "fd", "sd"} <= set(registry.names())
+    kinds = registry.kinds()
+    assert (kinds["gs"], kinds["sl"]) == ("transaction", "transaction")
+    assert {kinds[name] for name in ("wc", "fd", "sd")} == {"dataflow"}
+    for name in registry.names():
+        app = registry.load(name)
+        assert len(app.doc) > 100
+        assert app.reads
+        assert app.invariants
+        assert app.event.fields["ts"] is not None
+        for profile in app.profiles.values():
+            assert app.bind(profile.params) != app.bind({}) or name == "sl"
+            assert profile.doc
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The package with a folder more, into which a test puts a file."""
+    import streaming_core.apps
+
+    monkeypatch.setattr(registry, "_HERE", tmp_path)
+    monkeypatch.setattr(streaming_core.apps, "__path__", [str(tmp_path)])
+    yield tmp_path
+    for name in list(sys.modules):
+        if name.startswith("streaming_core.apps.") and not name.endswith(".registry"):
+            file = getattr(sys.modules[name], "__file__", "") or ""
+            if file.startswith(str(tmp_path)):
+                del sys.modules[name]
+
+
+def test_a_file_more_is_an_application_more(package):
+    (package / "echo.py").write_text(WHOLE)
+    (package / "_notes.py").write_text("1 / 0")
+    assert registry.names() == ["echo"]
+    assert registry.load("echo").name == "echo"
+    assert registry.kinds() == {"echo": "dataflow"}
+    before = registry.code_digest(registry.load("echo"))
+    (package / "echo.py").write_text(WHOLE + "\n")
+    assert registry.code_digest(registry.load("echo")) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (", r"application echo: echo.py:1: SyntaxError: '\(' was never closed"),
+        ("import numpy as np\nnp.nope", r"application echo: echo.py:2: AttributeError: .*nope"),
+        ("import nothing_of_the_kind", r"application echo: echo.py:1: ModuleNotFoundError: .*nothing_of_the_kind"),
+        ("x = 1", "application echo: echo.py defines no `app = App"),
+        (WHOLE.replace('App("echo")', 'App("other")'), "application echo: echo.py names itself 'other'"),
+        (WHOLE.replace("ts: i64", "ts: int"), "application echo: .*is not a field type"),
+        (WHOLE.replace(".sink()", ""), "app echo: needs a source .*a sink and a generator"),
+        ("raise ValueError('two\\nlines')", "application echo: echo.py:1: ValueError: two lines"),
+    ],
+)
+def test_a_broken_file_says_so_in_one_line(text, message, package):
+    (package / "echo.py").write_text(text)
+    with pytest.raises(BadInput, match=message) as error:
+        registry.load("echo")
+    assert "\n" not in str(error.value)
+    assert registry.kinds() == {}
+
+
+def test_an_unknown_application_lists_the_known_ones():
+    with pytest.raises(BadInput, match=r"unknown application 'wcc'; known: .*gs, .*wc"):
+        registry.load("wcc")
+    with pytest.raises(BadInput, match="unknown application"):
+        registry.load("registry")
+    with pytest.raises(BadInput, match="unknown application"):
+        registry.load("../errors")

@@ -1,0 +1,162 @@
+"""Draws against splitmix64 taken one at a time, distributions against their definition, keys against their promises."""
+
+import numpy as np
+import pytest
+
+from streaming_core.errors import BadInput
+from streaming_core.generator import (
+    Draws,
+    Keys,
+    Tokens,
+    _exp,
+    _log,
+    fnv1a64,
+    of_eight,
+    recorded,
+    splitmix64,
+    weighted,
+    zipf,
+)
+
+MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+
+
+def one_by_one(state):
+    """The next output of splitmix64, in Python's own integers."""
+    z = (state + GOLDEN) & MASK
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
+    return z ^ (z >> 31)
+
+
+def test_splitmix64_is_the_published_generator():
+    # The first outputs of the reference implementation for the seed 1234567.
+    state, out = 1234567, []
+    for _ in range(3):
+        out.append(one_by_one(state))
+        state = (state + GOLDEN) & MASK
+    assert out == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert splitmix64(np.array([1234567], np.uint64)).tolist() == out[:1]
+
+
+def test_draws_are_addressed():
+    base = one_by_one(7 ^ fnv1a64("purpose"))
+    whole = Draws(7, "purpose", 0, 100)
+    for d in (0, 1, 70):
+        expected = [one_by_one(one_by_one(base + i * GOLDEN & MASK) + d * GOLDEN & MASK) for i in range(100)]
+        assert whole.bits(d).tolist() == expected
+        assert Draws(7, "purpose", 40, 60).bits(d).tolist() == expected[40:60]
+        assert Draws(7, "purpose", units=np.array([99, 3])).bits(d).tolist() == [expected[99], expected[3]]
+        assert whole.bits(d, np.array([5, 2])).tolist() == [expected[5], expected[2]]
+        assert whole.u53(d).tolist() == [x >> 11 for x in expected]
+        for n in (1, 10, 10**9, 2**32 - 1):
+            assert whole.below(d, n).tolist() == [x * n >> 64 for x in expected]
+    assert Draws(7, "other", 0, 100).bits(0).tolist() != whole.bits(0).tolist()
+    assert Draws(8, "purpose", 0, 100).bits(0).tolist() != whole.bits(0).tolist()
+
+
+def test_chance_is_exact_at_its_ends():
+    draws = Draws(1, "x", 0, 10_000)
+    assert not draws.chance(0, 0.0).any()
+    assert draws.chance(0, 1.0).all()
+    assert abs(draws.chance(0, 0.3).mean() - 0.3) < 0.02
+
+
+def test_logarithm_and_exponential_without_libm():
+    x = np.concatenate([np.arange(1, 2000), np.array([1e6, 123_456_789.0])]).astype(float)
+    assert np.allclose(_log(x), np.log(x), rtol=1e-15, atol=1e-16)
+    y = -np.linspace(0, 80, 4001)
+    assert np.allclose(_exp(y), np.exp(y), rtol=4e-15)
+
+
+@pytest.mark.parametrize(("n", "theta"), [(1, 0.6), (7, 0.0), (250, 0.6), (10_000, 1.0), (5_000, 3.0)])
+def test_zipf_is_the_inverse_of_its_cumulated_law(n, theta):
+    table = zipf(n, theta)
+    law = np.arange(1, n + 1, dtype=float) ** -theta
+    assert np.allclose(table.thresholds / 2**53, np.cumsum(law) / law.sum(), rtol=1e-12)
+    assert table.thresholds[-1] == 1 << 53
+    edges = table.thresholds[table.thresholds < 1 << 53]
+    u = np.concatenate([Draws(1, "z", 0, 20_000).u53(0), edges, edges + 1, [0, (1 << 53) - 1]])
+    u = u[u < 1 << 53]
+    # the first k whose threshold is not below u
+    assert (table.pick(u) == np.searchsorted(table.thresholds, u)).all()
+
+
+def test_zipf_refuses_an_empty_range_and_is_recorded_when_asked_for():
+    with pytest.raises(BadInput, match="zipf needs at least one value"):
+        zipf(0, 0.5)
+    with recorded() as tables:
+        zipf(11, 0.5)
+    zipf(12, 0.5)
+    assert list(tables) == ["zipf(11, 0.5)"]
+
+
+def test_weighted_draws_in_proportion():
+    u = Draws(1, "w", 0, 200_000).u53(0)
+    counts = np.bincount(weighted([1, 0, 2, 7]).pick(u), minlength=4)
+    assert counts[1] == 0
+    assert np.allclose(counts / len(u), [0.1, 0, 0.2, 0.7], atol=0.005)
+
+
+def test_patterns_of_eight():
+    draws = Draws(1, "p", 0, 16)
+    assert of_eight(0.25, draws, 0, 0, 16).tolist() == ([False] * 6 + [True] * 2) * 2
+    assert of_eight(0.5, draws, 0, 2, 10).tolist() == [False] * 2 + [True] * 4 + [False] * 2
+    assert not of_eight(0.0, draws, 0, 0, 16).any()
+    assert of_eight(1.0, draws, 0, 0, 16).all()
+    many = Draws(1, "p", 0, 10_000)
+    for ratio, drawn in ((0.3, False), (0.25, True)):
+        got = of_eight(ratio, many, 0, 0, 10_000, drawn)
+        assert abs(got.mean() - ratio) < 0.02
+        assert got[:8].tolist() != got[8:16].tolist() or got[:8].tolist() != got[16:24].tolist()
+
+
+@pytest.mark.parametrize(
+    ("n_items", "parts", "need"), [(10_000, 40, 10), (103, 10, 10), (10, 40, 10), (12, 5, 7), (16, 3, 16)]
+)
+@pytest.mark.parametrize("theta", [0.0, 1.0, 4.0])
+def test_keys_of_an_event_are_distinct_and_near_their_partition(n_items, parts, need, theta):
+    draws, count = Draws(2, "k", 0, 400), 400
+    space = Keys(n_items, theta, parts, True)
+    partition = space.start(draws, need)
+    assert partition.min() >= 0
+    assert partition.max() < space.parts
+    columns = []
+    for lane in range(need):
+        columns.append(space.draw(draws, lane, partition, np.zeros(count, bool), (need, 1), columns))
+    keys = np.stack(columns, axis=1)
+    assert keys.min() >= 0
+    assert keys.max() < n_items
+    assert all(len(set(row)) == need for row in keys.tolist())
+    # Within the partition where that holds enough keys, else within it and the whole next ones that are needed.
+    sizes = [space.size] * (space.parts - 1) + [n_items - space.size * (space.parts - 1)]
+    for row, p in zip(keys.tolist(), partition.tolist(), strict=True):
+        allowed, q = set(), p
+        while len(allowed) < need:
+            allowed |= {q * space.size + k for k in range(sizes[q])}
+            q = (q + 1) % space.parts
+        assert set(row) <= allowed
+
+
+def test_keys_do_not_depend_on_where_a_slice_begins():
+    space = Keys(37, 0.9, 5, True)
+
+    def keys(start, stop):
+        draws, columns = Draws(2, "k", start, stop), []
+        first = space.start(draws, 9)
+        for lane in range(8):
+            columns.append(space.draw(draws, lane, first, np.arange(start, stop) % 3 == 0, (8, 3), columns))
+        return np.stack(columns, axis=1)
+
+    assert (keys(0, 300)[100:150] == keys(100, 150)).all()
+
+
+def test_tokens_make_lines():
+    tokens = Tokens(word=[b"a", b"bcd", b""], end=[b".", b"!"])
+    first, second = np.array([0, 1, 2, 0]), np.array([0, 1, 0, 1])
+    lines = tokens.lines([first + tokens.first["word"], second + tokens.first["end"]])
+    assert lines.to_pylist() == [b"a.", b"bcd!", b".", b"a!"]
+    more = tokens.plus(late=[b"?"])
+    assert more.lines([np.array([more.first["late"]])]).to_pylist() == [b"?"]
+    assert "late" not in tokens.first
