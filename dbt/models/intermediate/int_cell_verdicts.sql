@@ -8,9 +8,12 @@ with checks as (
     count_if(verdict = 'equal' and rows_compared > 0) as agreed,
     count_if(verdict = 'different') as different,
     count_if(verdict = 'failed') as failed,
+    count_if(verdict = 'not_run') as not_run,
+    -- Rows tell more than digests do.
     min_by(
-      concat(`check`, ': ', coalesce(detail, if(verdict = 'equal', 'no row was compared', verdict))), `check`
-    ) filter (where verdict <> 'equal' or rows_compared = 0) as first_objection
+      concat(`check`, ': ', finding),
+      concat(case `check` when 'outputs' then 0 when 'digest' then 2 else 1 end, `check`)
+    ) filter (where finding <> '') as first_finding
   from {{ ref('stg_verdicts') }}
   group by run_id, cell
 ),
@@ -27,12 +30,12 @@ judged as (
     cells.cell,
     cells.error,
     coalesce(checks.checks, 0) as checks,
-    checks.first_objection,
+    checks.first_finding,
     coalesce(passes.digests, 0) as digests,
     case
       when not cells.is_bound and (checks.different > 0 or passes.digests > 1) then 'different'
       when cells.status = 'failed' or checks.failed > 0 then 'failed'
-      when cells.status <> 'ok' then 'not_run'
+      when cells.status <> 'ok' or checks.checks is null or checks.not_run > 0 then 'not_run'
       when cells.is_bound then 'not_comparable'
       when checks.agreed = checks.checks then 'equal'
       else 'not_run'
@@ -47,12 +50,10 @@ select
   cell,
   verdict,
   checks,
-  case
-    when verdict = 'equal' then null
-    when verdict = 'failed' then coalesce(error, first_objection, 'no reason was given')
-    when first_objection is not null then first_objection
-    when digests > 1 then concat('repetitions: ', digests, ' different digests')
-    when verdict = 'not_comparable' then 'a bound, not a result'
-    when verdict = 'not_run' then coalesce(error, if(checks = 0, 'nothing was compared', 'it never ran'))
+  case verdict
+    when 'equal' then null
+    when 'different' then coalesce(first_finding, concat('repetitions: ', digests, ' different digests'))
+    when 'not_comparable' then coalesce(first_finding, 'a bound, not a result')
+    else coalesce(error, first_finding, 'nothing was compared')
   end as reason
 from judged

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""Removes what is large and can be made again, and keeps what is history.
+
+Removed are the outputs and final states of runs, and workloads and oracles beyond a size. Kept for ever are the raw
+results, the reports, and of every run its plan, its specs, its reports and its exit codes.
+
+- Of the last seven green runs, outputs stay. A run is green when every planned cell is equal to the oracle, or a bound
+  that did not fail.
+- Of a run that is not green they stay until a person acknowledges it: they are the evidence.
+- Of a run without verdicts (it is going on, or died) they stay as well.
+- Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
+  stays whatever the size.
+
+Exit codes: 0 done, 1 something could not be removed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[0] = str(ROOT)
+
+from infra.home_lock import hold  # noqa: E402
+from streaming_core.errors import BadInput  # noqa: E402
+from streaming_core.runspec import Home  # noqa: E402
+from streaming_core.runspec.layout import RUN_ID  # noqa: E402
+
+GREEN_RUNS_KEPT = 7
+CACHE_GB = 20.0
+ACKNOWLEDGED = "acknowledged"
+
+# What a prune may remove inside an attempt; every other file of a run folder stays.
+OUTPUTS = ("outputs", "state")
+
+
+@dataclass(frozen=True)
+class Item:
+    """A folder to remove: its size in bytes, and why it may go."""
+
+    path: Path
+    size: int
+    why: str
+
+
+def plan(home: Home, cache_bytes: int) -> list[Item]:
+    """What is to be removed, runs first, then caches, oldest first; nothing is touched."""
+    runs = sorted(path for path in _folders(home.root / "runs") if RUN_ID.fullmatch(path.name))
+    green = {run.name: _is_green(home, run.name) for run in runs}
+    kept = [run.name for run in runs if green[run.name]][-GREEN_RUNS_KEPT:]
+    items = []
+    for run in runs:
+        if green[run.name] and run.name not in kept:
+            why = f"green, and not among the last {GREEN_RUNS_KEPT}"
+        elif green[run.name] is False and (run / ACKNOWLEDGED).exists():
+            why = "red, acknowledged"
+        else:
+            continue
+        for attempt in sorted(run.glob("*/attempt-*")):
+            items += [Item(attempt / n, _size(attempt / n), why) for n in OUTPUTS if _is_folder(attempt / n)]
+    needed = {address for run in runs if green[run.name] is None for address in _addresses(run)}
+    return items + _beyond(home, cache_bytes, needed)
+
+
+def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:
+    """The oldest workloads and oracles above `cache_bytes` in all."""
+    found = [
+        entry
+        for cache in ("workloads", "oracle")
+        for app in _folders(home.root / cache)
+        for entry in _folders(app)
+        # A name that starts with a dot is being written by a process that will rename it.
+        if not entry.name.startswith(".")
+    ]
+    sizes = {entry: _size(entry) for entry in found}
+    total = sum(sizes.values())
+    items = []
+    for entry in sorted(found, key=lambda entry: (entry.stat().st_mtime_ns, entry)):
+        if total <= cache_bytes:
+            break
+        if entry.name not in needed:
+            items.append(Item(entry, sizes[entry], "oldest of the caches"))
+            total -= sizes[entry]
+    return items
+
+
+def _is_green(home: Home, run_id: str) -> bool | None:
+    """Whether every planned cell is equal or a bound; None when the run has not been judged yet."""
+    cells = _raw(home, "cells", run_id, ["cell", "status", "is_bound"])
+    verdicts = _raw(home, "verdicts", run_id, ["cell", "verdict"])
+    if cells is None or verdicts is None:
+        return None
+    checks: dict[str, set[str]] = {}
+    for row in verdicts:
+        checks.setdefault(row["cell"], set()).add(row["verdict"])
+    return all(cell["status"] == "ok" and (cell["is_bound"] or checks.get(cell["cell"]) == {"equal"}) for cell in cells)
+
+
+def _raw(home: Home, table: str, run_id: str, columns: list[str]) -> list[dict] | None:
+    files = sorted((home.raw(table) / f"run_id={run_id}").glob("*.parquet"))
+    if not files:
+        return None
+    try:
+        return [row for file in files for row in pq.ParquetFile(file).read(columns).to_pylist()]
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"{files[0].parent} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _addresses(run: Path) -> set[str]:
+    """Workloads and oracles a run refers to."""
+    found: set[str] = set()
+    for name, read in (
+        ("plan.json", lambda value: (item["address"] for item in value["workloads"])),
+        ("oracles.json", lambda value: value.values()),
+    ):
+        try:
+            found.update(read(json.loads((run / name).read_text())))
+        except FileNotFoundError:
+            continue
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise BadInput(f"{run / name} is damaged; repair or remove {run} by hand") from None
+    return found
+
+
+def acknowledge(home: Home, run_id: str) -> str:
+    """Marks a red run as seen, so that the next prune may remove its outputs."""
+    if not RUN_ID.fullmatch(run_id) or not _is_folder(home.run(run_id)):
+        raise BadInput(f"no run {run_id!r} in {home.root / 'runs'}")
+    green = _is_green(home, run_id)
+    if green is None:
+        raise BadInput(f"run {run_id} has no verdicts yet: there is nothing to acknowledge")
+    if green:
+        raise BadInput(f"run {run_id} is green: only a red run needs acknowledging")
+    (home.run(run_id) / ACKNOWLEDGED).touch()
+    return f"prune: run {run_id} is acknowledged; the next prune removes its outputs"
+
+
+def remove(item: Item) -> bool:
+    """Removes one item and says so; False, with a line on stderr, when it could not."""
+    # Out of sight first: who looks meanwhile finds a whole folder or none.
+    gone = item.path.with_name(f".pruned-{item.path.name}")
+    try:
+        if gone.exists():
+            shutil.rmtree(gone)
+        os.rename(item.path, gone)
+        shutil.rmtree(gone)
+    except OSError as error:
+        print(f"prune: cannot remove {item.path}: {error.strerror}", file=sys.stderr)
+        return False
+    print(_row(item))
+    return True
+
+
+def _row(item: Item) -> str:
+    return f"{item.size / 1e6:10.1f} MB  {item.path}  ({item.why})"
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in path.iterdir() if _is_folder(entry)] if path.is_dir() else []
+
+
+def _is_folder(path: Path) -> bool:
+    # A link may lead anywhere; what it leads to is not ours to remove.
+    return path.is_dir() and not path.is_symlink()
+
+
+def _size(path: Path) -> int:
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
+
+
+def _cache_size(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise ValueError
+    return value
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Bad usage is bad input: one line."""
+
+    def error(self, message: str):
+        raise BadInput(message)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; its exit code."""
+    parser = OneLineParser(prog="prune", description="Remove old outputs and caches; raw results stay.")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    parser.add_argument(
+        "--cache-gb",
+        type=_cache_size,
+        default=CACHE_GB,
+        metavar="GB",
+        help="size that workloads and oracles may have together (default: %(default)g)",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    command = commands.add_parser("acknowledge", help="mark a red run as seen: its outputs may go")
+    command.add_argument("run_id")
+    home = Home()
+    try:
+        options = parser.parse_args(argv)
+        if options.command == "acknowledge":
+            print(acknowledge(home, options.run_id))
+            return 0
+        cache_bytes = int(options.cache_gb * 1e9)
+        if options.dry_run:
+            return _list(plan(home, cache_bytes))
+        if not home.root.is_dir():
+            raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist")
+        # A run that is going on reads the caches and has outputs without verdicts.
+        with hold(home, "prune"):
+            return _remove(plan(home, cache_bytes))
+    except BadInput as error:
+        print(f"prune: {error}", file=sys.stderr)
+        return 2
+
+
+def _list(items: list[Item]) -> int:
+    for item in items:
+        print(_row(item))
+    print(f"prune: {_sum(items)} would go")
+    return 0
+
+
+def _remove(items: list[Item]) -> int:
+    gone = [item for item in items if remove(item)]
+    print(f"prune: {_sum(gone)} removed")
+    return 0 if len(gone) == len(items) else 1
+
+
+def _sum(items: list[Item]) -> str:
+    return f"{len(items)} folders, {sum(item.size for item in items) / 1e6:.1f} MB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Makes the warehouse's marts, and their documentation, from what the runs have left in warehouse/raw.
+
+`build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation.
+`rebuild` first removes what is disposable (the metastore, the marts, dbt's own files), then does the same. Raw results
+are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
+local session, which is then the only process that may have the metastore open.
+
+Exit codes: 0 done, 1 a model or a test failed, 2 the request cannot be carried out as it stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[0] = str(ROOT)
+
+from infra.home_lock import hold  # noqa: E402
+from streaming_core.errors import BadInput, RunFailed  # noqa: E402
+from streaming_core.runspec import Home  # noqa: E402
+from streaming_core.runspec.warehouse import RAW  # noqa: E402
+
+PROJECT = ROOT / "dbt"
+
+# Everything in warehouse/ that is remade from raw/, which is therefore not among it.
+DISPOSABLE = ("metastore", "marts", "dbt")
+
+
+def build(home: Home) -> str:
+    """Makes the marts and reports/dbt/index.html; the line that says what was done.
+
+    Raises:
+        BadInput: `home` cannot hold a warehouse.
+        RunFailed: a model or a test failed; the message is one line and names the first.
+    """
+    _check(home)
+    with _alone(home, "build"):
+        return _build(home)
+
+
+def rebuild(home: Home) -> str:
+    """Removes metastore, marts and dbt's own files, then builds; raises what `build` does."""
+    _check(home)
+    if os.environ.get("SPARK_REMOTE"):
+        raise BadInput("SPARK_REMOTE is set, and its server has the metastore open: unset it, or use build")
+    with _alone(home, "rebuild"):
+        for name in DISPOSABLE:
+            shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
+        return _build(home)
+
+
+def _build(home: Home) -> str:
+    started = time.monotonic()
+    # Unit tests are about the code, not about the data: the project's own tests run them.
+    made = dbt(home, "build", "--exclude-resource-type", "unit_test")
+    _must(home, made, even_if_red=True)
+    # A test that fails on the data leaves marts to be looked at, and so their documentation.
+    _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
+    page = home.reports / "dbt" / "index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    fresh = page.with_name(f".index.html.{os.getpid()}")
+    shutil.copyfile(home.root / "warehouse" / "dbt" / "static_index.html", fresh)
+    os.replace(fresh, page)
+    _must(home, made)
+    kinds = [str(result.node.resource_type) for result in made.result]
+    return (
+        f"warehouse: {kinds.count('model')} models made, {kinds.count('test')} tests passed "
+        f"in {time.monotonic() - started:.0f} s; documentation in {page}"
+    )
+
+
+def _check(home: Home) -> None:
+    # The path becomes part of SQL, of a JDBC address and of what Spark takes for a URI with globs in it.
+    bad = sorted(set(re.findall(r"[^A-Za-z0-9_./-]", str(home.root))))
+    if bad:
+        raise BadInput(
+            f"LOCKSTEP_HOME={home.root} holds {' '.join(map(repr, bad))}: use letters, digits and . _ - only"
+        )
+    try:
+        for table in RAW:
+            home.raw(table).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"cannot write below LOCKSTEP_HOME={home.root}: {error.strerror}") from None
+
+
+def _alone(home: Home, what: str) -> AbstractContextManager:
+    """The lock on `home`, unless the run whose Spark server this is holds it already."""
+    return nullcontext() if os.environ.get("SPARK_REMOTE") else hold(home, f"warehouse {what}")
+
+
+def dbt(home: Home, *command: str):
+    """Runs a dbt command on `home` in this process, so that all commands share one Spark session; dbt's own result."""
+    os.environ["LOCKSTEP_HOME"] = str(home.root)
+    # Importing dbt takes a second or two; bad input is said before.
+    from dbt.cli.main import dbtRunner
+
+    files = home.root / "warehouse" / "dbt"
+    paths = ["--project-dir", PROJECT, "--profiles-dir", PROJECT, "--target-path", files, "--log-path", files / "logs"]
+    plain = [] if sys.stdout.isatty() else ["--no-use-colors"]
+    return dbtRunner().invoke([*plain, *command, *map(str, paths)])
+
+
+def _must(home: Home, done, even_if_red: bool = False) -> None:
+    """Raises RunFailed unless a dbt command succeeded; `even_if_red`: or got as far as results."""
+    if done.success or (even_if_red and done.exception is None and done.result is not None):
+        return
+    raise RunFailed(f"{_first_failure(done)}; more in {home.root / 'warehouse' / 'dbt' / 'logs' / 'dbt.log'}")
+
+
+def _first_failure(done) -> str:
+    """One line about a dbt invocation that did not succeed."""
+    if done.exception is not None:
+        return f"dbt: {_line(str(done.exception))}"
+    bad = [result for result in getattr(done.result, "results", []) if str(result.status) in ("error", "fail")]
+    if not bad:
+        return "dbt did not succeed"
+    first = bad[0]
+    what = f"{first.node.resource_type} {first.node.name}"
+    if str(first.status) == "fail":
+        message = f"{what} does not hold for {first.failures} rows ({first.node.original_file_path})"
+    else:
+        message = f"{what}: {_line(first.message or 'failed')}"
+    return message + (f" (and {len(bad) - 1} more)" if len(bad) > 1 else "")
+
+
+def _line(text: str) -> str:
+    """The line of an error message that says most."""
+    if "Another instance of Derby may have already booted" in text:
+        return "another process has the metastore open; wait for it, or set SPARK_REMOTE to its server"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
+    return (said or lines or ["no message"])[0][:400]
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Bad usage is bad input: one line."""
+
+    def error(self, message: str):
+        raise BadInput(message)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; its exit code."""
+    parser = OneLineParser(prog="warehouse", description="Make the marts from the raw results of all runs.")
+    parser.add_argument("command", choices=("build", "rebuild"), help="rebuild removes metastore and marts first")
+    try:
+        options = parser.parse_args(argv)
+        print({"build": build, "rebuild": rebuild}[options.command](Home()), flush=True)
+    except BadInput as error:
+        print(f"warehouse: {error}", file=sys.stderr)
+        return 2
+    except RunFailed as error:
+        print(f"warehouse: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

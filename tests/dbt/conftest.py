@@ -1,0 +1,73 @@
+"""One warehouse over a made-up history, made once for all tests: a Spark session of its own takes half a minute."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core.runspec import Home
+from tests.dbt.history import write_history
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# `warehouse.py build`, then the project's unit tests, which it leaves out, in the same session.
+BUILD_AND_UNIT_TESTS = """
+import json, sys
+from infra.bin import warehouse
+from streaming_core.runspec import Home
+
+home = Home()
+code = warehouse.main(["build"])
+done = warehouse.dbt(home, "test", "--select", "test_type:unit")
+ran = [result for result in done.result if result.node.resource_type == "unit_test"]
+results = {result.node.name: [str(result.status), result.message] for result in ran}
+json.dump(results, open(sys.argv[1], "w"))
+sys.exit(code)
+"""
+
+
+@dataclass
+class Built:
+    """A home whose history was built, what building it said, and unit test -> (status, message)."""
+
+    home: Home
+    process: subprocess.CompletedProcess
+    unit_tests: dict[str, list]
+
+    def mart(self, name: str) -> list[dict]:
+        """All rows of a mart, read as the pages read it: without Spark."""
+        return read_mart(self.home, name)
+
+
+def read_mart(home: Home, name: str) -> list[dict]:
+    """All rows of a mart."""
+    return pq.read_table(home.root / "warehouse" / "marts" / name).to_pylist()
+
+
+def python(home: Home, *command: str) -> subprocess.CompletedProcess:
+    """Runs Python on `home` with its own Spark session, in a process of its own."""
+    environment = {**os.environ, "LOCKSTEP_HOME": str(home.root), "PYTHONPATH": str(ROOT)}
+    environment.pop("SPARK_REMOTE", None)
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True, timeout=600)
+
+
+def warehouse(home: Home, command: str) -> subprocess.CompletedProcess:
+    """Runs infra/bin/warehouse.py as the Makefile does."""
+    return python(home, str(ROOT / "infra" / "bin" / "warehouse.py"), command)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Built:
+    home = Home(tmp_path_factory.mktemp("built"))
+    write_history(home)
+    results = home.root / "unit_tests.json"
+    process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results))
+    return Built(home, process, json.loads(results.read_text()) if results.exists() else {})

@@ -1,0 +1,141 @@
+"""The marts over a known history hold what that history says, and dbt's own tests and unit tests pass on it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from streaming_core.runspec import RunSpec
+from tests.dbt.history import FASTER, GREEN, RED, RUNS, WAYS, base_speed, expected_verdict, specs
+
+MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
+
+
+def by_key(rows: list[dict], *key: str) -> dict[tuple, dict]:
+    """Rows by their grain, which they must have."""
+    found = {tuple(row[name] for name in key): row for row in rows}
+    assert len(found) == len(rows), f"more than one row per {key}"
+    return found
+
+
+def equal_cells() -> dict[tuple[str, str], RunSpec]:
+    return {
+        (run_id, spec.cell): spec for run_id in RUNS for spec in specs() if expected_verdict(run_id, spec) == "equal"
+    }
+
+
+def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
+    assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
+    said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
+    assert len(said) == 1
+    assert "11 models made" in said[0]
+
+
+def test_every_unit_test_of_the_project_ran_and_passed(built):
+    written = {
+        test["name"]
+        for path in MODELS.rglob("*.yml")
+        for test in yaml.safe_load(path.read_text()).get("unit_tests", [])
+    }
+    assert written
+    assert set(built.unit_tests) == written
+    assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
+
+
+def test_every_planned_cell_of_every_run_has_its_verdict(built):
+    cells = by_key(built.mart("cells"), "run_id", "cell")
+    wanted = {(run_id, spec.cell): expected_verdict(run_id, spec) for run_id in RUNS for spec in specs()}
+    assert {key: row["verdict"] for key, row in cells.items()} == wanted
+    assert set(wanted.values()) == {"equal", "different", "failed", "not_run", "not_comparable"}
+
+
+def test_a_cell_that_is_not_equal_says_why(built):
+    reasons = {row["verdict"]: row["reason"] for row in built.mart("cells") if row["run_id"] == RED}
+    assert reasons["equal"] is None
+    assert reasons["different"] == "outputs: 2 rows differ, first at seq 5; 2 different"
+    assert reasons["failed"] == "operator debit: event 17: division by zero"
+    assert reasons["not_run"] == "completed: it never started"
+
+
+def test_a_cell_shows_the_median_of_its_passes_at_peak_rate_whatever_its_verdict(built):
+    for row in built.mart("cells"):
+        measured = row["verdict"] not in ("failed", "not_run")
+        wanted = pytest.approx(base_speed(row["run_id"], row["threads"])) if measured else None
+        assert row["median_events_per_s"] == wanted, row["cell"]
+        assert row["processing_p99_us"] == (33.0 if measured else None)
+        assert row["end_to_end_p99_us"] == (600.0 if measured and row["app"] == "sl" else None)
+
+
+def test_times_are_instants_in_utc(built):
+    run = by_key(built.mart("runs"), "run_id")[(GREEN,)]
+    assert run["run_at"] == datetime(2025, 3, 1, 2, 0, tzinfo=UTC)
+
+
+def test_throughput_has_the_equal_cells_and_nothing_else(built):
+    rows = by_key(built.mart("throughput"), "run_id", "cell")
+    assert rows.keys() == equal_cells().keys()
+    for (run_id, _), row in rows.items():
+        speed = base_speed(run_id, row["threads"])
+        assert row["samples"] == 3
+        assert row["median_events_per_s"] == pytest.approx(speed)
+        assert (row["min_events_per_s"], row["max_events_per_s"]) == pytest.approx((0.9 * speed, 1.2 * speed))
+        assert row["speedup"] == pytest.approx(row["threads"] ** 0.5)
+
+
+def test_a_change_of_speed_is_relative_to_the_last_run_that_was_right(built):
+    change = {(row["run_id"], row["app"], row["threads"]): row["change"] for row in built.mart("throughput")}
+    assert change[GREEN, "sl", 1] is None
+    # In the red run sl was wrong, so that its next figure is compared with the one before; wc at one thread was right.
+    assert change[FASTER, "sl", 1] == pytest.approx(0.1)
+    assert change[RED, "wc", 1] == pytest.approx(0.0)
+    assert change[FASTER, "wc", 1] == pytest.approx(0.1)
+
+
+def test_latency_has_the_equal_cells_and_the_kinds_that_were_measured(built):
+    rows = by_key(built.mart("latency"), "run_id", "cell", "kind")
+    wanted = set()
+    for (run_id, cell), spec in equal_cells().items():
+        wanted.add((run_id, cell, "processing"))
+        if spec.rate:
+            wanted.add((run_id, cell, "end_to_end"))
+    assert rows.keys() == wanted
+    for (_, _, kind), row in rows.items():
+        percentiles = [row[f"{name}_us"] for name in ("p50", "p95", "p99", "p999", "max")]
+        first = 11.0 if kind == "processing" else 200.0
+        assert percentiles == [first * (i + 1) for i in range(5)]
+
+
+def test_verdicts_keep_every_check_of_bounds_and_red_cells_too(built):
+    rows = by_key(built.mart("verdicts"), "run_id", "cell", "check")
+    by_strategy = {}
+    for row in rows.values():
+        if row["run_id"] == RED and row["check"] == "outputs":
+            by_strategy[row["strategy"], row["threads"]] = row
+    wrong = by_strategy["tstream", 1]
+    assert (wrong["verdict"], wrong["different"], wrong["violations"]) == ("different", 2, 2)
+    assert (wrong["first_violation"], wrong["first_seq"], wrong["first_sub"]) == ("different", 5, 0)
+    bound = by_strategy["no_lock", 2]
+    assert (bound["verdict"], bound["is_bound"], bound["violations"]) == ("not_comparable", True, 2)
+    assert by_strategy["ct", 1]["violations"] == 0
+
+
+def test_a_run_counts_its_cells_and_is_green_with_bounds_in_it(built):
+    runs = by_key(built.mart("runs"), "run_id")
+    names = ("cells", "equal", "different", "failed", "not_run", "not_comparable", "is_green")
+    assert {run_id: tuple(row[name] for name in names) for (run_id,), row in runs.items()} == {
+        GREEN: (6, 4, 0, 0, 0, 2, True),
+        RED: (6, 1, 1, 1, 1, 2, False),
+        FASTER: (6, 4, 0, 0, 0, 2, True),
+    }
+    assert len(WAYS) * 2 == 6
+
+
+def test_the_documentation_is_one_file_that_fetches_nothing_to_show_itself(built):
+    page = (built.home.reports / "dbt" / "index.html").read_text()
+    assert "One row per run and equal cell." in page
+    head = page[: page.index("</head>")]
+    assert 'src="http' not in head
+    assert 'href="http' not in head

@@ -1,0 +1,66 @@
+"""What the project's files must say, checked without running anything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import yaml
+
+from streaming_core.runspec.warehouse import RAW
+
+PROJECT = Path(__file__).resolve().parents[2] / "dbt"
+SQL_TYPES = {
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+}
+
+
+def models() -> dict[str, dict]:
+    """Model name -> its entry in the YAML that has its name."""
+    found = {}
+    for path in sorted(PROJECT.glob("models/*/*.sql")):
+        (entry,) = yaml.safe_load(path.with_suffix(".yml").read_text())["models"]
+        assert entry["name"] == path.stem
+        found[path.stem] = entry
+    return found
+
+
+def test_sources_have_the_columns_that_are_written():
+    (raw,) = yaml.safe_load((PROJECT / "models" / "staging" / "raw.yml").read_text())["sources"]
+    stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in raw["tables"]}
+    assert stated == {name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in RAW.items()}
+
+
+def test_every_model_states_its_grain_as_a_sentence():
+    for name, entry in models().items():
+        assert re.search(
+            r"One row per [a-z, ]+\.$|One row per [a-z, ]+ that has passes\.$", entry["description"].strip()
+        ), name
+
+
+def test_every_staging_model_and_mart_tests_its_grain():
+    for name, entry in models().items():
+        tests = [key for test in entry.get("data_tests", []) for key in test]
+        if not name.startswith("int_"):
+            assert "one_row_per" in tests, name
+
+
+def test_tests_are_named_as_sentences():
+    for path in PROJECT.glob("models/*/*.yml"):
+        content = yaml.safe_load(path.read_text())
+        names = [test["name"] for test in content.get("unit_tests", [])]
+        for entry in content.get("models", []):
+            names += [body["name"] for test in entry.get("data_tests", []) for body in test.values()]
+        for name in names:
+            assert name.count("_") >= 3, f"{path.name}: {name}"
+
+
+def test_nothing_is_reported_to_anyone():
+    flags = yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["flags"]
+    assert flags["send_anonymous_usage_stats"] is False

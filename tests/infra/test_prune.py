@@ -1,0 +1,236 @@
+"""make prune removes what can be made again, and nothing that is history."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from infra.bin import prune
+from streaming_core.runspec import Home
+from tests.dbt.history import write_raw
+
+CELL = "sl.transactional.tstream.t1.0a0b0c0d"
+BOUND = "sl.transactional.no_lock.t1.0a0b0c0e"
+
+
+def run_id(day: int) -> str:
+    return f"202503{day:02d}T020000Z-{day:08x}"
+
+
+def make_run(home: Home, day: int, verdict: str | None = "equal", bound: str = "not_comparable") -> Path:
+    """A run of one cell and one bound, with every kind of file that a run leaves; verdict None: not judged yet."""
+    run = home.run(run_id(day))
+    plan = {"workloads": [{"address": f"w{day}"}]}
+    for name, value in (("plan.json", plan), ("oracles.json", {f"w{day}": f"o{day}"})):
+        run.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(json.dumps(value))
+    for cell in (CELL, BOUND):
+        attempt = home.attempt(run.name, cell, 1)
+        for folder in ("outputs", "state"):
+            (attempt / folder).mkdir(parents=True)
+            (attempt / folder / "part-00000.parquet").write_bytes(b"x" * 100)
+        for name in ("spec.json", "report.json", "exit.json"):
+            (attempt / name).write_text("{}")
+    if verdict is None:
+        return run
+    ends = {"failed": "failed", "not_run": "not_run"}
+    cells = ((CELL, verdict, False), (BOUND, bound, True))
+    key = {"run_id": run.name}
+    write_raw(
+        home,
+        "cells",
+        run.name,
+        [key | {"cell": cell, "is_bound": is_bound, "status": ends.get(v, "ok")} for cell, v, is_bound in cells],
+    )
+    checks = [key | {"cell": cell, "check": "completed", "verdict": v} for cell, v, _ in cells]
+    checks += [key | {"cell": CELL, "check": "outputs", "verdict": verdict}]
+    write_raw(home, "verdicts", run.name, checks)
+    return run
+
+
+def make_cache(home: Home, kind: str, address: str, size: int, age: int) -> Path:
+    """A workload or an oracle of `size` bytes, made `age` days before now."""
+    folder = getattr(home, kind)("sl", address)
+    folder.mkdir(parents=True)
+    (folder / "part-00000.parquet").write_bytes(b"x" * size)
+    made = 1_700_000_000 - age * 86_400
+    os.utime(folder, (made, made))
+    return folder
+
+
+def outputs_of(run: Path) -> list[Path]:
+    return sorted(path for path in run.glob("*/attempt-*/*") if path.name in ("outputs", "state"))
+
+
+def files(root: Path) -> set[Path]:
+    return {path for path in root.rglob("*") if path.is_file() and path.name != "lock.json"}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Home:
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    return Home(tmp_path)
+
+
+def test_outputs_of_the_last_seven_green_runs_stay_and_those_of_older_ones_go(home, capsys):
+    runs = [make_run(home, day) for day in range(1, 10)]
+    assert prune.main([]) == 0
+    assert [len(outputs_of(run)) for run in runs] == [0, 0] + [4] * 7
+    said = capsys.readouterr().out
+    assert said.count("green, and not among the last 7") == 8
+    assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in said
+    assert said.splitlines()[-1] == "prune: 8 folders, 0.0 MB removed"
+
+
+def test_only_outputs_and_state_go_and_everything_else_of_a_home_stays(home):
+    for day in range(1, 10):
+        make_run(home, day)
+    (home.reports / run_id(1)).mkdir(parents=True)
+    (home.reports / run_id(1) / "summary.json").write_text("{}")
+    before = files(home.root)
+    assert prune.main([]) == 0
+    gone = before - files(home.root)
+    assert gone
+    assert {path.parent.name for path in gone} == {"outputs", "state"}
+
+
+@pytest.mark.parametrize("verdict", ["different", "failed", "not_run"])
+def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, capsys):
+    red = make_run(home, 1, verdict)
+    for day in range(2, 12):
+        make_run(home, day)
+    assert prune.main([]) == 0
+    assert len(outputs_of(red)) == 4
+    assert prune.main(["acknowledge", red.name]) == 0
+    assert (red / "acknowledged").exists()
+    assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
+    assert prune.main([]) == 0
+    assert outputs_of(red) == []
+    assert "red, acknowledged" in capsys.readouterr().out
+
+
+def test_red_runs_do_not_push_green_ones_out(home):
+    green = make_run(home, 1)
+    for day in range(2, 12):
+        make_run(home, day, "different")
+    assert prune.main([]) == 0
+    assert len(outputs_of(green)) == 4
+
+
+def test_a_bound_that_crashed_makes_its_run_red(home):
+    run = make_run(home, 1, bound="failed")
+    for day in range(2, 12):
+        make_run(home, day)
+    assert prune.main([]) == 0
+    assert len(outputs_of(run)) == 4
+
+
+def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
+    going_on = make_run(home, 1, None)
+    for day in range(2, 12):
+        make_run(home, day)
+    workload = make_cache(home, "workload", "w1", 1000, age=9)
+    oracle = make_cache(home, "oracle", "o1", 1000, age=9)
+    other = make_cache(home, "workload", "w2", 1000, age=1)
+    assert prune.main(["--cache-gb", "0"]) == 0
+    assert len(outputs_of(going_on)) == 4
+    assert workload.exists()
+    assert oracle.exists()
+    assert not other.exists()
+
+
+def test_of_the_caches_the_oldest_go_until_the_rest_fits(home):
+    oldest = make_cache(home, "oracle", "o1", 400, age=3)
+    older = make_cache(home, "workload", "w2", 400, age=2)
+    newest = make_cache(home, "workload", "w3", 400, age=1)
+    being_written = make_cache(home, "workload", ".w4.tmp", 400, age=9)
+    assert prune.main(["--cache-gb", "0.0000008"]) == 0  # 800 bytes
+    assert [path.exists() for path in (oldest, older, newest, being_written)] == [False, True, True, True]
+
+
+def test_a_dry_run_lists_the_same_and_removes_nothing(home, capsys):
+    for day in range(1, 10):
+        make_run(home, day)
+    make_cache(home, "workload", "w1", 400, age=1)
+    before = files(home.root)
+    assert prune.main(["--dry-run", "--cache-gb", "0"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert files(home.root) == before
+    assert listed[-1].endswith("would go")
+    assert prune.main(["--cache-gb", "0"]) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == listed[:-1]
+
+
+def test_a_link_is_not_followed(home, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "precious").write_text("x")
+    for day in range(1, 10):
+        make_run(home, day)
+    link = home.attempt(run_id(1), CELL, 2) / "outputs"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    assert prune.main([]) == 0
+    assert (elsewhere / "precious").exists()
+    assert link.is_symlink()
+
+
+def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypatch):
+    runs = [make_run(home, day) for day in range(1, 10)]
+    stuck = home.attempt(run_id(1), CELL, 1) / "outputs"
+    rename = os.rename
+
+    def refuse(source, target):
+        if Path(source) == stuck:
+            raise PermissionError(13, "Permission denied")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", refuse)
+    assert prune.main([]) == 1
+    assert capsys.readouterr().err == f"prune: cannot remove {stuck}: Permission denied\n"
+    assert outputs_of(runs[0]) == [stuck]
+    assert outputs_of(runs[1]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["acknowledge", "../../etc"], "no run '../../etc'"),
+        (["acknowledge", run_id(28)], f"no run '{run_id(28)}'"),
+        (["acknowledge", run_id(1)], "is green"),
+        (["acknowledge", run_id(2)], "has no verdicts yet"),
+        (["--cache-gb", "many"], "many"),
+        (["--cache-gb", "-1"], "-1"),
+        (["everything"], "everything"),
+    ],
+)
+def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, said):
+    make_run(home, 1)
+    make_run(home, 2, None)
+    before = files(home.root)
+    assert prune.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert files(home.root) == before
+
+
+@pytest.mark.parametrize("name", ["plan.json", "oracles.json"])
+def test_a_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name):
+    run = make_run(home, 1, None)
+    (run / name).write_text('{"workloads": [')
+    for day in range(2, 12):
+        make_run(home, day)
+    before = files(home.root)
+    assert prune.main([]) == 2
+    assert str(run / name) in capsys.readouterr().err
+    assert files(home.root) == before
+
+
+def test_a_home_that_is_not_there_is_bad_input(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "absent"))
+    assert prune.main([]) == 2
+    assert "does not exist" in capsys.readouterr().err
+    assert not (tmp_path / "absent").exists()

@@ -1,0 +1,175 @@
+"""make rebuild-warehouse: what it refuses, whom it waits for, and that marts come from raw results alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+
+from infra.bin import warehouse
+from infra.home_lock import hold
+from streaming_core.runspec import Home
+from tests.dbt.conftest import python, read_mart
+from tests.dbt.conftest import warehouse as run_warehouse
+from tests.dbt.history import GREEN, RED, RUNS, write_history, write_raw
+
+MARTS = ("cells", "throughput", "latency", "verdicts", "runs")
+
+
+def content(home: Home) -> dict[str, list[str]]:
+    """Mart -> its rows, in an order of their own."""
+    return {name: sorted(map(repr, read_mart(home, name))) for name in MARTS}
+
+
+@pytest.mark.parametrize(
+    ("folder", "environment", "arguments", "said"),
+    [
+        ("home", {}, ["everything"], "everything"),
+        ("home", {}, [], "command"),
+        ("ho me:x", {}, ["build"], "' ' ':'"),
+        ("home", {"SPARK_REMOTE": "sc://localhost:1"}, ["rebuild"], "SPARK_REMOTE is set"),
+    ],
+)
+def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, environment, arguments, said):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / folder))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert warehouse.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_home_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "file"))
+    assert warehouse.main(["build"]) == 2
+    assert capsys.readouterr().err.startswith("warehouse: cannot write below LOCKSTEP_HOME=")
+
+
+def _wait_for_the_lock(root, said, held):
+    with hold(Home(root), "second", said.put):
+        held.set()
+
+
+def test_the_second_caller_waits_and_says_for_whom(tmp_path):
+    spawn = multiprocessing.get_context("spawn")
+    said, held = spawn.Queue(), spawn.Event()
+    second = spawn.Process(target=_wait_for_the_lock, args=(str(tmp_path), said, held))
+    with hold(Home(tmp_path), "first"):
+        second.start()
+        line = said.get(timeout=60)
+        assert line.startswith("waiting for first on ")
+        assert not held.is_set()
+    second.join(60)
+    assert second.exitcode == 0
+    assert held.is_set()
+
+
+@pytest.mark.slow
+def test_a_warehouse_that_nobody_has_written_to_has_empty_marts(tmp_path):
+    home = Home(tmp_path)
+    done = run_warehouse(home, "build")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {name: read_mart(home, name) for name in MARTS} == {name: [] for name in MARTS}
+    assert (home.reports / "dbt" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path):
+    home = Home(tmp_path)
+    write_history(home)
+    raw = {path: path.read_bytes() for path in (tmp_path / "warehouse" / "raw").rglob("*.parquet")}
+    assert run_warehouse(home, "build").returncode == 0
+    first = content(home)
+
+    # A metastore that is gone, with the marts it knew left behind: no reason not to build.
+    shutil.rmtree(tmp_path / "warehouse" / "metastore")
+    assert run_warehouse(home, "build").returncode == 0
+    assert content(home) == first
+
+    # Marts and metastore that are no such thing.
+    shutil.rmtree(tmp_path / "warehouse" / "metastore")
+    (tmp_path / "warehouse" / "metastore" / "derby").mkdir(parents=True)
+    (tmp_path / "warehouse" / "metastore" / "derby" / "service.properties").write_text("not a database")
+    broken = run_warehouse(home, "build")
+    assert broken.returncode == 1
+    assert broken.stderr.splitlines()[-1].startswith("warehouse: ")
+    done = run_warehouse(home, "rebuild")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert content(home) == first
+    assert {path: path.read_bytes() for path in raw} == raw
+
+
+@pytest.mark.slow
+def test_a_run_that_is_loaded_again_replaces_itself_and_an_old_file_lacks_columns(tmp_path):
+    home = Home(tmp_path)
+    write_history(home, (GREEN, RED))
+    assert run_warehouse(home, "build").returncode == 0
+    first = content(home)
+    write_history(home, RUNS)
+    old = home.raw("cells") / f"run_id={GREEN}" / "part-0.parquet"
+    pq.write_table(pq.ParquetFile(old).read().drop_columns(["energy_joules", "load_after"]), old)
+    assert run_warehouse(home, "build").returncode == 0
+    assert len(read_mart(home, "cells")) == 18
+    again = {row["cell"]: row for row in read_mart(home, "cells") if row["run_id"] == GREEN}
+    assert {row["load_after"] for row in again.values()} == {None}
+    assert {row for row in content(home)["throughput"] if GREEN in row} == {
+        row for row in first["throughput"] if GREEN in row
+    }
+
+
+@pytest.mark.slow
+def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_made(tmp_path):
+    home = Home(tmp_path)
+    write_history(home)
+    folder = home.raw("verdicts") / f"run_id={RED}"
+    rows = pq.ParquetFile(folder / "part-0.parquet").read().to_pylist()
+    write_raw(home, "verdicts", RED, [*rows, rows[0] | {"cell": "sl.nobody.planned.t9.00000000"}])
+    done = run_warehouse(home, "build")
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert "every_check_belongs_to_a_planned_cell does not hold for 1 rows" in last
+    assert len(read_mart(home, "throughput")) == 9
+
+
+@pytest.mark.slow
+def test_a_file_that_is_no_parquet_is_one_line(tmp_path):
+    home = Home(tmp_path)
+    write_history(home)
+    (home.raw("cells") / f"run_id={RED}" / "part-0.parquet").write_text("not parquet")
+    done = run_warehouse(home, "build")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("warehouse: ")
+
+
+@pytest.mark.slow
+def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
+    """Over Spark Connect, as in the DAG, beside the lock that the server's keeper holds."""
+    here, there = Home(tmp_path / "here"), Home(tmp_path / "there")
+    for home in (here, there):
+        write_history(home)
+    assert run_warehouse(here, "build").returncode == 0
+    done = python(there, "-c", BUILD_ON_A_SERVER)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert content(there) == content(here)
+
+
+BUILD_ON_A_SERVER = """
+import os, sys
+from infra.bin import warehouse
+from infra.spark.server import Server
+from streaming_core.runspec import Home
+
+server = Server(Home())
+server.start("test", watch=os.getpid())
+try:
+    os.environ.update(server.environment("test"))
+    code = warehouse.main(["build"])
+finally:
+    server.stop("test")
+sys.exit(code)
+"""
