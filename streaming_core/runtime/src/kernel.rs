@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use thiserror::Error;
 
-use crate::arena::ArenaHeader;
+pub use crate::arena::ArenaHeader;
 
 /// Why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

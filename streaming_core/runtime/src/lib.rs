@@ -12,8 +12,12 @@ pub mod kernel;
 pub mod key_group;
 pub mod metrics;
 pub mod program;
+#[cfg(feature = "pyo3")]
+mod python;
 pub mod scheme;
 pub mod sink;
+pub mod stage;
 pub mod state;
 pub mod sync;
 pub mod topology;
+pub mod transaction;

@@ -1,6 +1,10 @@
 //! Executors: who runs which stage on which batch. One trait, one file per executor, one registry.
 
+mod direct;
+mod flush;
+mod pooled;
 pub mod team;
+mod transactional;
 
 use crate::batch::Block;
 use crate::kernel::RunError;
@@ -53,7 +57,7 @@ pub trait Executor: Send {
 type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
 
 /// The registry: adding an executor touches its file and this table.
-const EXECUTORS: &[(&str, Make)] = &[];
+const EXECUTORS: &[(&str, Make)] = &[("pooled", pooled::make), ("transactional", transactional::make)];
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {

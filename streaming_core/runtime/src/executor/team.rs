@@ -21,6 +21,14 @@ pub struct Team {
     caller: Option<usize>,
 }
 
+/// How threads within a job wait for each other and learn that one has failed.
+#[derive(Debug)]
+pub struct Signals {
+    pub idle: Idle,
+    /// Set by any thread that fails; never reset: a failed run is over.
+    pub stopped: AtomicBool,
+}
+
 #[derive(Debug)]
 struct Inner {
     threads: usize,
@@ -30,15 +38,12 @@ struct Inner {
     running: CachePadded<AtomicUsize>,
     /// Written by the caller before `job_number` moves, read by the workers after they saw it move.
     job: UnsafeCell<Option<Job>>,
-    /// Set by any thread that fails; never reset: a failed run is over.
-    stopped: AtomicBool,
     /// Set by the caller once, with the last job number.
     leaving: AtomicBool,
     error: Mutex<Option<RunError>>,
     /// Between jobs. Blocks may be far apart (somebody reads files), so this always ends up asleep.
     between: Idle,
-    /// Within a job.
-    idle: Idle,
+    signals: Arc<Signals>,
     /// Per thread: CPU nanoseconds spent in jobs, written by that thread.
     cpu: Vec<CachePadded<AtomicU64>>,
     /// Per thread: its core + 1 if it was bound; written by that thread.
@@ -62,11 +67,10 @@ impl Team {
             job_number: CachePadded::new(AtomicUsize::new(0)),
             running: CachePadded::new(AtomicUsize::new(0)),
             job: UnsafeCell::new(None),
-            stopped: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             error: Mutex::new(None),
             between: Idle::new(between, threads, cores),
-            idle: Idle::new(strategy, threads, cores),
+            signals: Arc::new(Signals { idle: Idle::new(strategy, threads, cores), stopped: AtomicBool::new(false) }),
             cpu: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             cores: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
         });
@@ -87,14 +91,9 @@ impl Team {
         self.shared.threads
     }
 
-    /// Where threads wait for each other within a job.
-    pub fn idle(&self) -> &Idle {
-        &self.shared.idle
-    }
-
-    /// Set once a thread has failed: everybody who waits or loops looks at it and leaves with `Stopped`.
-    pub fn stopped(&self) -> &AtomicBool {
-        &self.shared.stopped
+    /// For jobs: everybody who waits or loops looks at `stopped` and leaves with `RunError::Stopped`.
+    pub fn signals(&self) -> Arc<Signals> {
+        self.shared.signals.clone()
     }
 
     /// Runs `job(thread)` on every thread and returns when all have left it. After a failure, and only then, the team
@@ -105,7 +104,7 @@ impl Team {
     pub fn run(&mut self, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) -> Result<(), RunError> {
         let shared = &*self.shared;
         // ORDERING: Relaxed; set by threads that have since counted down `running`.
-        if shared.stopped.load(Ordering::Relaxed) {
+        if shared.signals.stopped.load(Ordering::Relaxed) {
             return Err(RunError::Engine("the run has failed before".into()));
         }
         // The mask is restored after each job: the thread belongs to the caller.
@@ -131,7 +130,7 @@ impl Team {
             shared.between.notify();
             shared.attempt(0, job);
             // ORDERING: Acquire takes over everything the workers wrote before they counted down.
-            shared.idle.wait(|| shared.running.load(Ordering::Acquire) == 0);
+            shared.signals.idle.wait(|| shared.running.load(Ordering::Acquire) == 0);
         }
         match lock(&shared.error).take() {
             Some(error) => Err(error),
@@ -189,7 +188,7 @@ impl Inner {
             self.attempt(index, unsafe { &*job.get() });
             // ORDERING: Release hands everything this thread wrote to the caller.
             self.running.fetch_sub(1, Ordering::Release);
-            self.idle.notify();
+            self.signals.idle.notify();
         }
     }
 
@@ -216,8 +215,8 @@ impl Inner {
             }
             drop(first);
             // ORDERING: Release; those who leave because of it need nothing else from this thread.
-            self.stopped.store(true, Ordering::Release);
-            self.idle.notify();
+            self.signals.stopped.store(true, Ordering::Release);
+            self.signals.idle.notify();
         }
         // ORDERING: Relaxed; read between jobs.
         self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);
@@ -297,12 +296,12 @@ mod tests {
     fn a_panic_is_an_error_and_frees_those_at_the_barrier() {
         let mut team = Team::new(3, Strategy::Park, false).unwrap();
         let barrier = Barrier::new(3);
-        let shared = team.shared.clone();
+        let signals = team.signals();
         let outcome = team.run(&|index| {
             if index == 1 {
                 panic!("on purpose");
             }
-            barrier.wait(index, &shared.idle, &shared.stopped)
+            barrier.wait(index, &signals.idle, &signals.stopped)
         });
         assert_eq!(outcome, Err(RunError::Engine("thread 1 panicked: on purpose".into())));
         assert!(team.run(&|_| Ok(())).is_err());
@@ -313,9 +312,9 @@ mod tests {
         let mut team = Team::new(4, Strategy::Yield, false).unwrap();
         let failure = |seq| RunError::Kernel { operator: "op".into(), seq, exception: Vec::new() };
         let barrier = Barrier::new(4);
-        let shared = team.shared.clone();
+        let signals = team.signals();
         let outcome = team.run(&|index| {
-            barrier.wait(index, &shared.idle, &shared.stopped)?;
+            barrier.wait(index, &signals.idle, &signals.stopped)?;
             Err(failure(10 - index as i64))
         });
         assert_eq!(outcome, Err(failure(7)));

@@ -1,3 +1,4 @@
 //! State: shared tables and keyed state.
 
 pub mod keyed;
+pub mod table;

@@ -1,0 +1,246 @@
+//! The Python face of the runtime; the only file that knows Python. README.md lists what it offers.
+
+use pyo3::buffer::PyBuffer;
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::batch::{Block, TEXT_PADDING, Text};
+use crate::digest::{Column, Digest, Hasher};
+use crate::executor::{Executor, Keys, make};
+use crate::kernel::RunError;
+use crate::program::{Options, Program};
+use crate::topology::Topology;
+
+create_exception!(
+    streaming_core._runtime,
+    KernelFailed,
+    PyException,
+    "An operator raised: args are its name, the event's seq and the pickled exception."
+);
+
+fn python_error(error: RunError) -> PyErr {
+    Python::attach(|py| match error {
+        RunError::Kernel { operator, seq, exception } => {
+            KernelFailed::new_err((operator, seq, PyBytes::new(py, &exception).unbind()))
+        }
+        RunError::Invalid(message) => PyValueError::new_err(message),
+        other => PyRuntimeError::new_err(other.to_string()),
+    })
+}
+
+/// A panic anywhere below becomes an error: neither a hang nor an abort.
+fn guarded<R>(work: impl FnOnce() -> Result<R, RunError>) -> PyResult<R> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(python_error),
+        Err(payload) => {
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_string());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(PyRuntimeError::new_err(format!("the runtime panicked: {text}")))
+        }
+    }
+}
+
+/// A contiguous buffer of bytes, kept alive and in place while it is held.
+struct Bytes(PyBuffer<u8>);
+
+impl Bytes {
+    fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
+        let refused = |_| PyValueError::new_err(format!("{what} is no buffer of bytes"));
+        let buffer = PyBuffer::<u8>::get(object).map_err(refused)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyValueError::new_err(format!("{what} is not contiguous")));
+        }
+        Ok(Self(buffer))
+    }
+
+    fn pointer(&self) -> *const u8 {
+        self.0.buf_ptr().cast::<u8>().cast_const()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len_bytes()
+    }
+}
+
+/// `n` rows of `stride` bytes and the text beside them; whatever does not fit is refused.
+fn rows(rows: &Bytes, n: usize, stride: usize, text: &Bytes) -> PyResult<Block> {
+    let bytes = n.checked_mul(stride).ok_or_else(|| PyValueError::new_err("too many rows"))?;
+    if rows.len() != bytes {
+        let message = format!("{n} rows of {stride} bytes make {bytes}, got {}", rows.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let text = if text.len() == 0 {
+        Text::empty()
+    } else if text.len() < TEXT_PADDING {
+        return Err(PyValueError::new_err(format!("text ends with {TEXT_PADDING} bytes of padding")));
+    } else {
+        // SAFETY: the buffer is held by the caller of this function for as long as the block is used.
+        unsafe { Text::new(text.pointer(), text.len() - TEXT_PADDING) }
+    };
+    // SAFETY: as above; the length was checked.
+    Ok(unsafe { Block::new(rows.pointer(), n, stride, text) })
+}
+
+/// One run of a program. With `threads` = T, the thread that calls `process` is one of the T.
+#[pyclass(module = "streaming_core._runtime")]
+struct Engine {
+    /// None once stopped.
+    executor: Option<Box<dyn Executor>>,
+    event_stride: usize,
+    /// The first failure: after it the run is over, but its figures can still be read.
+    failed: bool,
+}
+
+// SAFETY: pyo3 lends an Engine to one thread at a time (`&mut self`), or to several for methods that only read.
+unsafe impl Sync for Engine {}
+
+impl Engine {
+    fn running(&mut self) -> PyResult<&mut Box<dyn Executor>> {
+        if self.failed {
+            return Err(PyRuntimeError::new_err("the run has failed"));
+        }
+        self.executor.as_mut().ok_or_else(|| PyRuntimeError::new_err("the engine was stopped"))
+    }
+
+    fn attempt<R: Send>(
+        &mut self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut dyn Executor) -> Result<R, RunError> + Send,
+    ) -> PyResult<R> {
+        let executor = self.running()?;
+        let outcome = py.detach(|| guarded(|| work(&mut **executor)));
+        self.failed |= outcome.is_err();
+        outcome
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    fn new(program: &str, options: &str) -> PyResult<Self> {
+        let program = Program::parse(program).map_err(python_error)?;
+        let options = Options::parse(options).map_err(python_error)?;
+        let event_stride = program.event.stride;
+        let executor = guarded(|| make(program, options))?;
+        Ok(Self { executor: Some(executor), event_stride, failed: false })
+    }
+
+    /// Replaces all rows of a table.
+    fn load_table(&mut self, index: usize, rows: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = Bytes::of(rows, "rows")?;
+        // SAFETY: the buffer is held, and Python does not run meanwhile: the GIL is not released.
+        let rows = unsafe { std::slice::from_raw_parts(bytes.pointer(), bytes.len()) };
+        let executor = self.running()?;
+        guarded(|| executor.load_table(index, rows))
+    }
+
+    /// Processes one block without the GIL; returns when all its outputs are delivered.
+    ///
+    /// `rows`: n event rows; `text`: the block's text followed by 64 bytes of padding, or empty.
+    fn process(&mut self, py: Python<'_>, rows: &Bound<'_, PyAny>, n: usize, text: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (row_bytes, text_bytes) = (Bytes::of(rows, "rows")?, Bytes::of(text, "text")?);
+        let block = self::rows(&row_bytes, n, self.event_stride, &text_bytes)?;
+        self.attempt(py, move |executor| executor.process(&block))
+    }
+
+    /// The end of the stream: flushes, with `seq` = number of its events.
+    fn finish(&mut self, py: Python<'_>, seq: i64) -> PyResult<()> {
+        self.attempt(py, move |executor| executor.finish(seq))
+    }
+
+    /// `(rows, subs, n)`: outputs since the last call, in delivered order; empty unless the sink is `parquet`.
+    fn take_outputs<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize)> {
+        let (rows, subs) = self.running()?.take_outputs();
+        let n = subs.len();
+        // SAFETY: `n` numbers of four bytes, read as bytes.
+        let subs = unsafe { std::slice::from_raw_parts(subs.as_ptr().cast::<u8>(), n * 4) };
+        Ok((PyBytes::new(py, &rows), PyBytes::new(py, subs), n))
+    }
+
+    /// All rows of a table as they are now.
+    fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let executor = self.running()?;
+        Ok(PyBytes::new(py, &guarded(|| executor.table(index))?))
+    }
+
+    /// `(keys, states)` of operator number `operator`, ascending by key: keys are a list of bytes (text), the bytes of
+    /// i64s, or None for a stateful operator.
+    fn states<'py>(&mut self, py: Python<'py>, operator: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
+        let executor = self.running()?;
+        let states = guarded(|| executor.states(operator))?;
+        let keys = match &states.keys {
+            Keys::None => py.None().into_bound(py),
+            Keys::Integers(keys) => {
+                let bytes: Vec<u8> = keys.iter().flat_map(|key| key.to_le_bytes()).collect();
+                PyBytes::new(py, &bytes).into_any()
+            }
+            Keys::Texts(keys) => PyList::new(py, keys.iter().map(|key| PyBytes::new(py, key)))?.into_any(),
+        };
+        Ok((keys, PyBytes::new(py, &states.states)))
+    }
+
+    /// The run's figures as JSON, with the names of the run report's samples.
+    fn metrics(&self) -> PyResult<String> {
+        match &self.executor {
+            Some(executor) => Ok(executor.metrics().to_json().to_string()),
+            None => Err(PyRuntimeError::new_err("the engine was stopped")),
+        }
+    }
+
+    /// Joins the threads and gives the memory back.
+    fn stop(&mut self, py: Python<'_>) {
+        let executor = self.executor.take();
+        py.detach(|| drop(executor));
+    }
+}
+
+/// The machine's topology as JSON.
+#[pyfunction]
+fn probe() -> PyResult<String> {
+    serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+}
+
+/// `(rows, sum)`: the digest of output rows in delivered order; `columns` as in a program.
+///
+/// A row's `sub` is its rank among adjacent rows of the same seq.
+#[pyfunction]
+fn digest_rows(
+    py: Python<'_>,
+    rows: &Bound<'_, PyAny>,
+    n: usize,
+    text: &Bound<'_, PyAny>,
+    columns: &str,
+    stride: usize,
+) -> PyResult<(u64, u64)> {
+    let columns: Vec<Column> =
+        serde_json::from_str(columns).map_err(|error| PyValueError::new_err(format!("columns: {error}")))?;
+    let hasher = Hasher::new(&columns, stride).map_err(python_error)?;
+    let (row_bytes, text_bytes) = (Bytes::of(rows, "rows")?, Bytes::of(text, "text")?);
+    let block = self::rows(&row_bytes, n, stride, &text_bytes)?;
+    let digest = py.detach(|| guarded(|| digest(&hasher, &block)))?;
+    Ok((digest.rows, digest.sum))
+}
+
+fn digest(hasher: &Hasher, block: &Block) -> Result<Digest, RunError> {
+    let mut digest = Digest { rows: block.n as u64, sum: 0 };
+    let mut sub = 0;
+    for index in 0..block.n {
+        sub = if index > 0 && block.seq(index) == block.seq(index - 1) { sub + 1 } else { 0 };
+        // SAFETY: the row exists and has the hasher's stride.
+        let hash = unsafe { hasher.row(block.row(index), sub, block.text) }
+            .ok_or_else(|| RunError::Invalid(format!("row {index} refers to text outside of its block")))?;
+        digest.sum = digest.sum.wrapping_add(hash);
+    }
+    Ok(digest)
+}
+
+#[pymodule]
+fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Engine>()?;
+    module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;
+    module.add_function(wrap_pyfunction!(probe, module)?)?;
+    module.add_function(wrap_pyfunction!(digest_rows, module)?)
+}

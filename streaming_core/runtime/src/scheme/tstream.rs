@@ -1,0 +1,414 @@
+//! `tstream`: dual-mode scheduling (TStream, section IV). Per batch of a punctuated stream:
+//!
+//! 1. compute mode: each thread plans a slice of the events and sorts their accesses by the owners of their rows;
+//! 2. state access mode: each thread applies all accesses of its rows, in event order, whoever planned them;
+//! 3. post-processing: each thread on its slice again, delivered slice by slice in event order.
+//!
+//! Rows belong to threads, so that nothing of a row is ever locked. Threads depend on each other only where an event's
+//! writes and reads must wait for conditions that other threads evaluate. Then the row is *blocked*: this access and all
+//! later ones of the row form a chain, and the thread goes on with other rows, looking at the chains now and then.
+//!
+//! **No deadlock.** Take the earliest event that is not decided while no thread can apply anything. Every access that
+//! stands before one of its conditions in the row's order belongs to an earlier event (within an event conditions stand
+//! first), which is decided; so nothing before the condition has to wait, and its owner applies everything up to and
+//! including the condition: contradiction. That needs an owner to get to every access: it takes in its whole share
+//! without waiting (blocked rows are put aside), then looks at its chains until none is left.
+//!
+//! **Exactness.** A row's accesses are applied in event order by one thread; a condition therefore reads the state that
+//! all earlier events left; a write or read waits for its event's decision. That is the sequential meaning.
+
+use std::cell::UnsafeCell;
+
+use super::{Lane, PerThread, Run, Scheme, Timing, alone, batches};
+use crate::executor::team::Barrier;
+use crate::kernel::{Access, ApplyContext, RunError};
+use crate::key_group::{OwnerMap, group, hash_i64};
+use crate::metrics::{Counters, Stopwatch};
+use crate::program::{Options, Program};
+use crate::sync::Shared;
+use crate::transaction::{Batch, Outcome};
+
+/// Events per batch at most: longer punctuation intervals are cut (results never depend on it), so that a batch's
+/// accesses and results stay in the cache between the modes.
+const PART: usize = 2048;
+/// Rows per unit of ownership: neighbours on one cache line have one owner, or owners would steal it from each other.
+const UNIT: u32 = 16;
+/// Accesses between two looks at the blocked rows.
+const LOOK: usize = 64;
+/// Accesses scanned ahead for blocked rows before a kernel call.
+const RUN: usize = 64;
+
+struct Tstream {
+    punctuation: usize,
+    owners: OwnerMap,
+    barrier: Barrier,
+    threads: PerThread<Thread>,
+    /// Two sets, used in turn: a thread may plan the next batch while another post-processes the last one. Shared by all
+    /// threads: in compute mode and post-processing each is at its slice's entries, in between decisions are atomic.
+    outcomes: [Outcome; 2],
+    /// Per row of all tables: number of the owner's chain + 1, 0 = not blocked. Each entry is used by the row's owner.
+    #[expect(dead_code, reason = "keeps the memory that `Deferred` points into")]
+    chains: ChainNumbers,
+}
+
+// SAFETY: see the fields; each says which thread uses it when.
+unsafe impl Sync for Tstream {}
+
+/// One thread's part. `lane` and `deferred` are its own; `outbox` is written by it in compute mode and read by the
+/// owners in state access mode, with a barrier between.
+struct Thread {
+    lane: Lane,
+    outbox: Vec<Vec<Access>>,
+    deferred: Deferred,
+}
+
+pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
+    let threads = options.threads;
+    let stride = program.output_stride();
+    let chains = ChainNumbers::new(program);
+    Ok(Box::new(Tstream {
+        punctuation: options.punctuation,
+        owners: OwnerMap::even(threads),
+        barrier: Barrier::new(threads),
+        threads: PerThread::new(threads, || Thread {
+            lane: Lane::new(stride),
+            outbox: (0..threads).map(|_| Vec::new()).collect(),
+            deferred: Deferred::new(&chains),
+        }),
+        outcomes: [Outcome::new(PART), Outcome::new(PART)],
+        chains,
+    }))
+}
+
+impl Scheme for Tstream {
+    fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
+        let threads = self.threads.len();
+        let mut ticket = run.first_ticket + thread as u64;
+        for (number, (batch, interval)) in batches(run.block, self.punctuation, PART).enumerate() {
+            run.await_arrival(interval);
+            let outcome = &self.outcomes[number % 2];
+            if threads == 1 {
+                // SAFETY: the only thread there is.
+                unsafe { alone(&mut (*self.threads.get(0)).lane, 0, run, &batch, outcome, ticket)? };
+            } else {
+                self.batch(thread, run, &batch, outcome, ticket)?;
+            }
+            ticket += threads as u64;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for thread in 0..self.threads.len() {
+            // SAFETY: no thread is in `block`.
+            sum += unsafe { (*self.threads.get(thread)).lane.counters };
+        }
+        sum
+    }
+}
+
+impl Tstream {
+    fn batch(&self, thread: usize, run: &Run, batch: &Batch, outcome: &Outcome, ticket: u64) -> Result<(), RunError> {
+        let threads = self.threads.len();
+        let slice = batch.slice(thread, threads);
+        let started = run.clock.now();
+        let mut watch = Stopwatch::start();
+
+        // Compute mode.
+        {
+            // SAFETY: in compute mode a thread is alone with its part: the others have passed the barrier behind the
+            // last state access mode, in which they read its outbox.
+            let own = unsafe { &mut *self.threads.get(thread) };
+            own.lane.plan(run, batch, slice.clone(), outcome)?;
+            watch.lap(&mut own.lane.counters.time.useful);
+            self.distribute(own);
+            watch.lap(&mut own.lane.counters.time.other);
+        }
+        self.barrier.wait(thread, run.idle, run.stopped)?;
+
+        // State access mode. Outboxes are only read; of its own part a thread writes `deferred`, which nobody else
+        // looks at, so references are made to the fields and never to the whole.
+        // SAFETY: a thread is alone with its counters and chains at all times.
+        let own = unsafe { self.threads.get(thread) };
+        // SAFETY: as above.
+        let (counters, deferred) = unsafe { (&mut (*own).lane.counters, &mut (*own).deferred) };
+        watch.lap(&mut counters.time.sync);
+        let waited = counters.time.sync;
+        self.access(thread, run, batch, outcome, deferred, &mut counters.time.sync)?;
+        let mut accessed = 0;
+        watch.lap(&mut accessed);
+        counters.time.useful += accessed.saturating_sub(counters.time.sync - waited);
+        self.barrier.wait(thread, run.idle, run.stopped)?;
+        watch.lap(&mut counters.time.sync);
+
+        // Post-processing.
+        // SAFETY: a thread is alone with its lane at all times.
+        let lane = unsafe { &mut (*own).lane };
+        let prepared = lane.post(run, batch, slice, outcome)?;
+        watch.lap(&mut lane.counters.time.useful);
+        let timing = (thread + 1 == threads).then(|| Timing { started, arrival: run.arrival(batch) });
+        run.delivery.deliver(ticket, &lane.outputs, &prepared, timing, run)?;
+        watch.lap(&mut lane.counters.time.sync);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn owner(&self, access: &Access) -> usize {
+        let unit = u64::from(access.table) << 32 | u64::from(access.row / UNIT);
+        self.owners.owner(group(hash_i64(unit as i64)))
+    }
+
+    /// Copies the planned accesses to one buffer per owner, each in event order.
+    fn distribute(&self, own: &mut Thread) {
+        let accesses = own.lane.planner.accesses();
+        for buffer in &mut own.outbox {
+            buffer.clear();
+            buffer.reserve(accesses.len());
+        }
+        if let [first, second] = &mut own.outbox[..] {
+            // Two owners, the common case on small machines: written to both, kept by one; no branch to mispredict.
+            let (to, mut lens) = ([first.as_mut_ptr(), second.as_mut_ptr()], [0_usize; 2]);
+            for access in accesses {
+                let owner = self.owner(access);
+                // SAFETY: both buffers have room for all accesses.
+                unsafe {
+                    to[0].add(lens[0]).write(*access);
+                    to[1].add(lens[1]).write(*access);
+                }
+                lens[0] += 1 - owner;
+                lens[1] += owner;
+            }
+            // SAFETY: that many were written.
+            unsafe {
+                first.set_len(lens[0]);
+                second.set_len(lens[1]);
+            }
+            return;
+        }
+        for access in accesses {
+            let buffer = &mut own.outbox[self.owner(access)];
+            let len = buffer.len();
+            // SAFETY: room for all accesses was reserved in every buffer.
+            unsafe {
+                buffer.as_mut_ptr().add(len).write(*access);
+                buffer.set_len(len + 1);
+            }
+        }
+    }
+
+    /// Applies all accesses of the thread's rows.
+    fn access(
+        &self,
+        thread: usize,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        deferred: &mut Deferred,
+        waiting: &mut u64,
+    ) -> Result<(), RunError> {
+        // SAFETY: the thread's own arena.
+        let arena = unsafe { run.tables.arena(thread) };
+        let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
+        let mut since_look = 0;
+        for planner in 0..self.threads.len() {
+            // SAFETY: outboxes are only read between the two barriers.
+            let inbox: &[Access] = unsafe { &(&(*self.threads.get(planner)).outbox)[thread] };
+            let mut at = 0;
+            while at < inbox.len() {
+                let end = if deferred.is_empty() {
+                    inbox.len()
+                } else {
+                    if deferred.follow(&inbox[at]) {
+                        at += 1;
+                        continue;
+                    }
+                    let limit = inbox.len().min(at + RUN);
+                    (at + 1..limit).find(|&next| deferred.is_blocked(&inbox[next])).unwrap_or(limit)
+                };
+                // SAFETY: these rows are this thread's, and no earlier access of them is put aside.
+                let done = unsafe { run.transaction.apply(batch, &mut context, inbox.as_ptr().add(at), end - at)? };
+                at += done;
+                since_look += done;
+                if at < end {
+                    deferred.block(&inbox[at]);
+                    at += 1;
+                }
+                if since_look >= LOOK && !deferred.is_empty() {
+                    since_look = 0;
+                    deferred.look(run, batch, outcome, &mut context)?;
+                }
+            }
+        }
+        if deferred.is_empty() {
+            return Ok(());
+        }
+        let mut watch = Stopwatch::start();
+        let mut patience = run.idle.patience();
+        while !deferred.is_empty() {
+            if deferred.look(run, batch, outcome, &mut context)? {
+                patience = run.idle.patience();
+            } else {
+                run.check()?;
+                // Kernels decide events without ringing a bell, so nobody sleeps here.
+                patience.pass();
+            }
+        }
+        watch.lap(waiting);
+        Ok(())
+    }
+}
+
+/// Chain numbers of all rows of all tables.
+struct ChainNumbers {
+    numbers: Box<[UnsafeCell<u32>]>,
+    /// Number of the first row of each table.
+    starts: Vec<usize>,
+}
+
+impl ChainNumbers {
+    fn new(program: &Program) -> Self {
+        let mut starts = Vec::new();
+        let mut rows = 0;
+        for table in &program.tables {
+            starts.push(rows);
+            // Tables begin at a unit, for the same reason that rows are owned by units.
+            rows += table.rows.next_multiple_of(UNIT as usize);
+        }
+        Self { numbers: (0..rows).map(|_| UnsafeCell::default()).collect(), starts }
+    }
+}
+
+/// An access that waits, and the next one of its row.
+#[derive(Debug, Clone, Copy)]
+struct Node {
+    access: Access,
+    next: u32,
+}
+
+const END: u32 = u32::MAX;
+
+/// A blocked row: its accesses that wait, in event order. The first waits for its event's decision.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    head: u32,
+    tail: u32,
+    row: usize,
+}
+
+/// The blocked rows of one thread.
+struct Deferred {
+    /// `ChainNumbers`, of which this thread uses its own rows' entries. All zero when `chains` is empty.
+    numbers: Shared<u32>,
+    starts: Vec<usize>,
+    nodes: Vec<Node>,
+    chains: Vec<Chain>,
+    /// Accesses that have become ready, gathered from their chains for one kernel call.
+    ready: Vec<Access>,
+}
+
+impl Deferred {
+    fn new(chains: &ChainNumbers) -> Self {
+        // SAFETY: the entries live as long as the scheme, at a fixed address; each is used by
+        // the thread that owns the row.
+        let numbers = unsafe { Shared::new(UnsafeCell::raw_get(chains.numbers.as_ptr())) };
+        Self { numbers, starts: chains.starts.clone(), nodes: Vec::new(), chains: Vec::new(), ready: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.chains.is_empty()
+    }
+
+    #[inline(always)]
+    fn row(&self, access: &Access) -> usize {
+        self.starts[usize::from(access.table)] + access.row as usize
+    }
+
+    #[inline(always)]
+    fn number(&self, row: usize) -> u32 {
+        // SAFETY: the row's entry, which only this thread uses.
+        unsafe { self.numbers.get().add(row).read() }
+    }
+
+    #[inline(always)]
+    fn set_number(&mut self, row: usize, number: u32) {
+        // SAFETY: the row's entry, which only this thread uses.
+        unsafe { self.numbers.get().add(row).write(number) };
+    }
+
+    #[inline(always)]
+    fn is_blocked(&self, access: &Access) -> bool {
+        self.number(self.row(access)) != 0
+    }
+
+    /// Puts the access behind its row's chain, if the row is blocked.
+    #[inline(always)]
+    fn follow(&mut self, access: &Access) -> bool {
+        let number = self.number(self.row(access));
+        if number == 0 {
+            return false;
+        }
+        let node = self.nodes.len() as u32;
+        self.nodes.push(Node { access: *access, next: END });
+        let chain = &mut self.chains[number as usize - 1];
+        self.nodes[chain.tail as usize].next = node;
+        chain.tail = node;
+        true
+    }
+
+    /// Blocks the access's row, which is not blocked yet.
+    fn block(&mut self, access: &Access) {
+        let row = self.row(access);
+        let node = self.nodes.len() as u32;
+        self.nodes.push(Node { access: *access, next: END });
+        self.chains.push(Chain { head: node, tail: node, row });
+        self.set_number(row, self.chains.len() as u32);
+    }
+
+    /// Applies what has become ready. Returns whether anything had.
+    fn look(
+        &mut self,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        context: &mut ApplyContext,
+    ) -> Result<bool, RunError> {
+        self.ready.clear();
+        let mut index = 0;
+        while index < self.chains.len() {
+            let Chain { mut head, row, .. } = self.chains[index];
+            while head != END {
+                let node = self.nodes[head as usize];
+                if node.access.waits() && !outcome.is_decided(node.access.event) {
+                    break;
+                }
+                self.ready.push(node.access);
+                head = node.next;
+            }
+            if head != END {
+                self.chains[index].head = head;
+                index += 1;
+                continue;
+            }
+            self.set_number(row, 0);
+            self.chains.swap_remove(index);
+            if let Some(moved) = self.chains.get(index) {
+                let moved = moved.row;
+                self.set_number(moved, index as u32 + 1);
+            }
+        }
+        if self.chains.is_empty() {
+            self.nodes.clear();
+        }
+        if self.ready.is_empty() {
+            return Ok(false);
+        }
+        // SAFETY: the rows are this thread's, and what stood before these accesses was applied.
+        let done = unsafe { run.transaction.apply(batch, context, self.ready.as_ptr(), self.ready.len())? };
+        if done != self.ready.len() {
+            return Err(RunError::Engine("a decision was taken back".into()));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,114 @@
+//! Shared tables: fixed rows that state transactions access by number.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use crate::arena::Arena;
+use crate::kernel::{ArenaHeader, RunError};
+use crate::program;
+use crate::sync::{CachePadded, UnsafeCell};
+
+/// Rows start on a page, so that those of one cache line are the same in every table and run.
+const ALIGN: usize = 4096;
+
+/// The tables of a run and, per thread, the memory that containers in their rows grow into.
+///
+/// Which thread may touch which row when is the scheme's business; this only keeps the memory.
+#[derive(Debug)]
+pub struct Tables {
+    layouts: Vec<program::Table>,
+    memory: Vec<Layout>,
+    /// Base address per table; never written after `new`.
+    bases: Vec<*mut u8>,
+    /// One per thread, used by that thread only.
+    arenas: Vec<CachePadded<UnsafeCell<Arena>>>,
+}
+
+// SAFETY: bases never change; what lies behind them is accessed by kernels under a scheme's protocol; an arena is
+// used by its own thread only.
+unsafe impl Sync for Tables {}
+// SAFETY: nothing refers to the thread that made it.
+unsafe impl Send for Tables {}
+
+impl Tables {
+    /// Zeroed rows.
+    pub fn new(tables: &[program::Table], threads: usize) -> Result<Self, RunError> {
+        let mut memory = Vec::new();
+        let mut bases = Vec::new();
+        for table in tables {
+            let bytes = table.rows.saturating_mul(table.stride).max(1);
+            let layout = Layout::from_size_align(bytes, ALIGN)
+                .map_err(|_| RunError::Invalid(format!("table {} is too large", table.name)))?;
+            memory.push(layout);
+        }
+        for layout in &memory {
+            // SAFETY: the size is not zero.
+            let base = unsafe { alloc_zeroed(*layout) };
+            if base.is_null() {
+                handle_alloc_error(*layout);
+            }
+            bases.push(base);
+        }
+        let arenas = (0..threads).map(|_| CachePadded::new(UnsafeCell::new(Arena::new()))).collect();
+        Ok(Self { layouts: tables.to_vec(), memory, bases, arenas })
+    }
+
+    pub fn len(&self) -> usize {
+        self.layouts.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.layouts.is_empty()
+    }
+
+    /// Number of rows of each table.
+    pub fn rows(&self) -> impl Iterator<Item = usize> {
+        self.layouts.iter().map(|table| table.rows)
+    }
+
+    /// What goes into an apply context.
+    pub fn bases(&self) -> *const *mut u8 {
+        self.bases.as_ptr()
+    }
+
+    /// The arena of a thread.
+    ///
+    /// # Safety
+    /// Only thread `thread` uses the result, and only while no other call for this thread is in use.
+    pub unsafe fn arena(&self, thread: usize) -> *mut ArenaHeader {
+        // SAFETY: only this thread is at its arena.
+        self.arenas[thread].with_mut(|arena| unsafe { (*arena).header() })
+    }
+
+    /// Replaces all rows of a table.
+    pub fn load(&mut self, index: usize, rows: &[u8]) -> Result<(), RunError> {
+        let table = self.layout(index)?;
+        let bytes = table.rows * table.stride;
+        if rows.len() != bytes {
+            let message = format!("table {} has {bytes} bytes of rows, got {}", table.name, rows.len());
+            return Err(RunError::Invalid(message));
+        }
+        // SAFETY: `bytes` bytes are there, and `&mut self` means that no thread runs.
+        unsafe { std::ptr::copy_nonoverlapping(rows.as_ptr(), self.bases[index], bytes) };
+        Ok(())
+    }
+
+    /// All rows of a table; the caller sees to it that no thread runs.
+    pub fn copy(&self, index: usize) -> Result<Vec<u8>, RunError> {
+        let table = self.layout(index)?;
+        // SAFETY: that many bytes are there, initialised.
+        Ok(unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) }.to_vec())
+    }
+
+    fn layout(&self, index: usize) -> Result<&program::Table, RunError> {
+        self.layouts.get(index).ok_or_else(|| RunError::Invalid(format!("there is no table {index}")))
+    }
+}
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        for (&base, &layout) in self.bases.iter().zip(&self.memory) {
+            // SAFETY: allocated with this layout, freed once.
+            unsafe { dealloc(base, layout) };
+        }
+    }
+}
