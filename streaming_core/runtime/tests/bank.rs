@@ -1,0 +1,477 @@
+//! The transactional executor against a sequential loop: a small bank with conditions on one row and over two rows,
+//! in kernels written by hand against the ABI of README.md.
+#![cfg(not(loom))]
+
+use _runtime::batch::{Block, TEXT_PADDING, Text};
+use _runtime::executor::{Executor, make};
+use _runtime::kernel::{
+    Access, ApplyContext, Emitter, PlanContext, PostContext, RunError,
+    decision::{self, DROPPED},
+    kind,
+};
+use _runtime::program::{Options, Program};
+use _runtime::sink::SinkKind;
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// An event moves `amount` from account `from` to account `to` if `from` holds more than that, and, for `kind` 1, if
+/// `from` and stock `item` together hold more than 100; then the stock gains one. It reads all rows it named.
+/// Kind 2 is invalid. Amount 666 makes the condition raise, 667 the plan, 668 the post-processing.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Event {
+    seq: i64,
+    kind: u32,
+    from: u32,
+    to: u32,
+    item: u32,
+    amount: i64,
+}
+
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Verdict {
+    seq: i64,
+    ok: i64,
+    from: i64,
+    to: i64,
+    item: i64,
+}
+
+const EVENT: usize = size_of::<Event>();
+const VERDICT: usize = size_of::<Verdict>();
+const RESULT: usize = 8;
+
+/// What a READ brings back for an event that names the row.
+fn sequential(events: &[Event], accounts: &mut [i64], stocks: &mut [i64]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for event in events {
+        let (from, to, item) = (event.from as usize, event.to as usize, event.item as usize);
+        if event.kind == 2 {
+            continue;
+        }
+        let mut ok = accounts[from] > event.amount;
+        if event.kind == 1 {
+            ok &= accounts[from] + stocks[item] > 100;
+        }
+        if ok {
+            accounts[from] -= event.amount;
+            accounts[to] += event.amount;
+            if event.kind == 1 {
+                stocks[item] += 1;
+            }
+        }
+        let stock = if event.kind == 1 { stocks[item] } else { 0 };
+        let (from, to) = (accounts[from], accounts[to]);
+        verdicts.push(Verdict { seq: event.seq, ok: i64::from(ok), from, to, item: stock });
+    }
+    verdicts
+}
+
+static RAISED: &[u8] = b"raised";
+
+// The kernels below follow README.md: pointers are those of a context that the runtime filled in.
+
+extern "C" fn plan(context: *mut PlanContext) -> i64 {
+    // SAFETY: see above.
+    unsafe {
+        let c = &mut *context;
+        for i in c.begin as usize..c.end as usize {
+            let event = c.rows.cast::<Event>().add(i).read();
+            c.first.add(i).write(c.len as u32);
+            c.captures.add(i).write(0);
+            if event.amount == 667 {
+                (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
+                return 1;
+            }
+            if event.kind == 2 {
+                c.decisions.add(i).write(DROPPED);
+                c.dropped += 1;
+                continue;
+            }
+            let slots = 3 * RESULT;
+            let group = 8 + 2 * RESULT;
+            if (c.limit as usize) - (c.next as usize) < slots + group && (c.more)(c, (slots + group) as i64) != 0 {
+                return 1;
+            }
+            c.results.add(i).write(c.next as u64);
+            c.next = c.next.add(slots);
+            let both = event.kind == 1;
+            if both {
+                c.captures.add(i).write(c.next as u64);
+                c.next.cast::<u64>().write(2);
+                c.next = c.next.add(group);
+            }
+            c.decisions.add(i).write(if both { 2 } else { 1 });
+            let mut put = |row, table, function, slot, kind| {
+                if c.len == c.cap {
+                    assert_eq!((c.grow)(c), 0);
+                }
+                let access = Access { event: i as u32, row, slot, function, table, kind };
+                c.accesses.add(c.len as usize).write(access);
+                c.len += 1;
+            };
+            put(event.from, 0, 0, 0, kind::CONDITION);
+            if both {
+                put(event.from, 0, 1, 0, kind::CAPTURE);
+                put(event.item, 1, 1, 0, kind::CAPTURE + 1);
+            }
+            put(event.from, 0, 0, 0, kind::MODIFY);
+            put(event.to, 0, 1, 0, kind::MODIFY);
+            if both {
+                put(event.item, 1, 2, 0, kind::MODIFY);
+            }
+            put(event.from, 0, 0, 0, kind::READ);
+            put(event.to, 0, 0, 1, kind::READ);
+            if both {
+                put(event.item, 1, 0, 2, kind::READ);
+            }
+        }
+        0
+    }
+}
+
+extern "C" fn apply(context: *mut ApplyContext) -> i64 {
+    // SAFETY: see above.
+    unsafe {
+        let c = &mut *context;
+        for n in 0..c.n as usize {
+            let access = c.accesses.add(n).read();
+            let event = &*c.rows.cast::<Event>().add(access.event as usize);
+            let row = (*c.tables.add(usize::from(access.table))).cast::<i64>().add(access.row as usize);
+            let word = AtomicU32::from_ptr(c.decisions.add(access.event as usize));
+            let decide = |holds: bool| {
+                // One condition fewer to evaluate; one more that failed.
+                let change = if holds { 0_u32 } else { 1 << 16 }.wrapping_sub(1);
+                if c.shared == 1 {
+                    word.fetch_add(change, Ordering::AcqRel);
+                } else {
+                    word.store(word.load(Ordering::Relaxed).wrapping_add(change), Ordering::Relaxed);
+                }
+            };
+            match access.kind {
+                kind::CONDITION => {
+                    if event.amount == 666 {
+                        (c.error_at, c.error, c.error_len) =
+                            (i64::from(access.event), RAISED.as_ptr(), RAISED.len() as i64);
+                        return 1;
+                    }
+                    decide(*row > event.amount);
+                }
+                kind::MODIFY | kind::READ => {
+                    let decision = word.load(Ordering::Acquire);
+                    if !decision::is_decided(decision) {
+                        c.done = n as i64;
+                        return 0;
+                    }
+                    if access.kind == kind::READ {
+                        let slot = (*c.results.add(access.event as usize) as *mut i64).add(access.slot as usize);
+                        slot.write(*row);
+                    } else if decision & decision::FAILED == 0 {
+                        match access.function {
+                            0 => *row -= event.amount,
+                            1 => *row += event.amount,
+                            _ => *row += 1,
+                        }
+                    }
+                }
+                capture => {
+                    let group = *c.captures.add(access.event as usize) as *mut u64;
+                    let j = usize::from(capture - kind::CAPTURE);
+                    group.add(1 + j).write(*row as u64);
+                    if AtomicU64::from_ptr(group).fetch_sub(1, Ordering::AcqRel) == 1 {
+                        decide(group.add(1).read() as i64 + group.add(2).read() as i64 > 100);
+                    }
+                }
+            }
+        }
+        c.done = c.n;
+        0
+    }
+}
+
+extern "C" fn post(context: *mut PostContext) -> i64 {
+    // SAFETY: see above.
+    unsafe {
+        let c = &mut *context;
+        for i in c.begin as usize..c.end as usize {
+            let event = c.rows.cast::<Event>().add(i).read();
+            let word = c.decisions.add(i).read();
+            if word & DROPPED != 0 {
+                continue;
+            }
+            if event.amount == 668 {
+                (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
+                return 1;
+            }
+            let ok = word & decision::FAILED == 0;
+            c.rejected += i64::from(!ok);
+            let results = *c.results.add(i) as *const i64;
+            let item = if event.kind == 1 { results.add(2).read() } else { 0 };
+            let verdict =
+                Verdict { seq: event.seq, ok: i64::from(ok), from: results.read(), to: results.add(1).read(), item };
+            let emitter: &mut Emitter = &mut *c.emitter;
+            if emitter.len == emitter.cap && (emitter.grow)(emitter) != 0 {
+                return 1;
+            }
+            emitter.rows.cast::<Verdict>().add(emitter.len as usize).write(verdict);
+            emitter.len += 1;
+        }
+        0
+    }
+}
+
+fn program(accounts: usize, stocks: usize) -> Program {
+    let kernels = [
+        plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
+        apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
+        post as extern "C" fn(*mut PostContext) -> i64 as usize,
+    ];
+    Program::parse(&format!(
+        r#"{{"kind": "transaction", "event": {{"stride": {EVENT}}},
+            "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false}},
+                       {{"name": "stocks", "rows": {stocks}, "stride": 8}}],
+            "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "stride": {VERDICT},
+                             "result_stride": {RESULT}}},
+            "columns": [{{"kind": "i64", "offset": 8, "count": 1}}, {{"kind": "i64", "offset": 16, "count": 3}}]}}"#,
+        kernels[0], kernels[1], kernels[2]
+    ))
+    .unwrap()
+}
+
+fn options(scheme: &str, threads: usize, punctuation: usize, more: &str) -> Options {
+    Options::parse(&format!(
+        r#"{{"executor": "transactional", "scheme": "{scheme}", "threads": {threads}, "punctuation": {punctuation},
+            "sink": "parquet" {more}}}"#
+    ))
+    .unwrap()
+}
+
+fn bytes<T: Copy>(values: &[T]) -> &[u8] {
+    // SAFETY: plain integers without padding, read as bytes.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+fn process(engine: &mut dyn Executor, events: &[Event]) -> Result<(), RunError> {
+    let padding = [0_u8; TEXT_PADDING];
+    // SAFETY: both outlive the call.
+    let block = unsafe {
+        let text = Text::new(padding.as_ptr(), 0);
+        Block::new(events.as_ptr().cast(), events.len(), EVENT, text)
+    };
+    engine.process(&block)
+}
+
+fn verdicts(rows: &[u8]) -> Vec<Verdict> {
+    assert_eq!(rows.len() % VERDICT, 0);
+    let number = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().unwrap());
+    rows.chunks(VERDICT)
+        .map(|row| {
+            let field = |i: usize| number(&row[i * 8..i * 8 + 8]);
+            Verdict { seq: field(0), ok: field(1), from: field(2), to: field(3), item: field(4) }
+        })
+        .collect()
+}
+
+/// Runs events in blocks of `block` and compares everything with the sequential loop.
+fn check(events: &[Event], accounts: usize, stocks: usize, options: Options, block: usize) {
+    let (mut a, mut s) = (vec![50_i64; accounts], vec![60_i64; stocks]);
+    let what = format!("{options:?}");
+    let mut engine = make(program(accounts, stocks), options).unwrap();
+    engine.load_table(0, bytes(&a)).unwrap();
+    engine.load_table(1, bytes(&s)).unwrap();
+    let mut rows = Vec::new();
+    for block in events.chunks(block) {
+        process(&mut *engine, block).unwrap();
+        let (more, subs) = engine.take_outputs();
+        assert!(subs.iter().all(|&sub| sub == 0));
+        rows.extend(more);
+    }
+    engine.finish(events.len() as i64).unwrap();
+    let wanted = sequential(events, &mut a, &mut s);
+    let got = verdicts(&rows);
+    if let Some(i) = (0..wanted.len().min(got.len())).find(|&i| wanted[i] != got[i]) {
+        panic!("{what}: output {i} of {events} events: {:?}, not {:?}", got[i], wanted[i], events = events.len());
+    }
+    assert_eq!(got.len(), wanted.len(), "{what}");
+    assert_eq!(engine.table(0).unwrap(), bytes(&a), "{what}");
+    assert_eq!(engine.table(1).unwrap(), bytes(&s), "{what}");
+    let metrics = engine.metrics();
+    assert!(metrics.in_order);
+    assert_eq!(metrics.events, events.len() as u64);
+    assert_eq!(metrics.counters.dropped, events.iter().filter(|event| event.kind == 2).count() as u64);
+    assert_eq!(metrics.counters.rejected, wanted.iter().filter(|verdict| verdict.ok == 0).count() as u64);
+    assert_eq!(metrics.digest.rows, wanted.len() as u64);
+}
+
+/// Events by a fixed pseudo-random sequence; `skew` maps uniform draws to low numbers.
+fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) -> Vec<Event> {
+    let mut state = seed;
+    let mut draw = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = state;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    };
+    (0..n)
+        .map(|seq| {
+            let mut pick = |rows: usize| {
+                let unit = (draw() >> 11) as f64 / (1_u64 << 53) as f64;
+                (unit.powi(skew) * rows as f64) as u32
+            };
+            let (from, to, item) = (pick(accounts), pick(accounts), pick(stocks));
+            let kind = match draw() % 20 {
+                0 => 2,
+                n if n < 12 => 1,
+                _ => 0,
+            };
+            Event { seq: seq as i64, kind, from, to, item, amount: (draw() % 40) as i64 }
+        })
+        .collect()
+}
+
+#[test]
+fn every_scheme_and_shape_equals_the_sequential_loop() {
+    for (accounts, stocks, skew) in [(1, 1, 1), (2, 1, 1), (7, 3, 1), (1000, 500, 1), (1000, 500, 4)] {
+        let events = events(6000, accounts, stocks, skew, 7);
+        for threads in [1, 2, 3, 8] {
+            for punctuation in [1, 7, 500, 100_000] {
+                let n = if punctuation == 1 { 600 } else { events.len() };
+                check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, ""), 2500);
+            }
+            for batch in [1, 64, 4096] {
+                let more = format!(r#", "batch": {batch}"#);
+                let n = if batch == 1 { 600 } else { events.len() };
+                check(&events[..n], accounts, stocks, options("serial", threads, 500, &more), 2500);
+            }
+        }
+        check(&events, accounts, stocks, options("no_lock", 1, 500, ""), 2500);
+    }
+}
+
+#[test]
+fn every_idle_strategy_ends() {
+    let events = events(5000, 100, 50, 2, 3);
+    for idle in ["spin", "yield", "park"] {
+        for threads in [2, 5] {
+            for scheme in ["tstream", "serial"] {
+                let more = format!(r#", "idle": "{idle}", "batch": 100"#);
+                check(&events, 100, 50, options(scheme, threads, 100, &more), 5000);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digest_sink_agrees_with_the_kept_rows() {
+    let events = events(3000, 100, 50, 1, 5);
+    let digest = |scheme: &str, threads: usize, sink: SinkKind| {
+        let options = Options { sink, ..options(scheme, threads, 500, "") };
+        let mut engine = make(program(100, 50), options).unwrap();
+        process(&mut *engine, &events).unwrap();
+        engine.metrics().digest
+    };
+    let wanted = digest("serial", 1, SinkKind::Parquet);
+    assert_ne!(wanted.sum, 0);
+    for (scheme, threads) in [("serial", 3), ("tstream", 1), ("tstream", 3)] {
+        assert_eq!(digest(scheme, threads, SinkKind::Digest), wanted);
+    }
+}
+
+#[test]
+fn an_open_loop_run_waits_for_its_events() {
+    let events = events(2000, 100, 50, 1, 5);
+    for (scheme, threads) in [("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2), ("no_lock", 2)] {
+        let mut engine = make(program(100, 50), options(scheme, threads, 100, r#", "rate": 100000"#)).unwrap();
+        process(&mut *engine, &events).unwrap();
+        let metrics = engine.metrics();
+        // The last event arrives 20 ms after the first: nothing may be done before.
+        assert!(metrics.seconds >= 0.019_99, "{scheme} {threads}: {}", metrics.seconds);
+        // A batch's first event waits for its last one.
+        assert!(!metrics.end_to_end.is_empty());
+        assert_eq!(metrics.digest.rows, events.iter().filter(|event| event.kind != 2).count() as u64);
+    }
+}
+
+#[test]
+fn a_failing_kernel_stops_the_run_with_operator_and_event() {
+    for amount in [666, 667, 668] {
+        for (scheme, threads) in [("serial", 1), ("serial", 3), ("tstream", 1), ("tstream", 2), ("tstream", 8)] {
+            let mut events = events(4000, 10, 5, 1, 11);
+            events[2345] = Event { kind: 0, amount, ..events[2345] };
+            let mut engine = make(program(10, 5), options(scheme, threads, 500, "")).unwrap();
+            engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
+            let outcome = process(&mut *engine, &events);
+            let exception = RAISED.to_vec();
+            assert_eq!(outcome, Err(RunError::Kernel { operator: "transfer".into(), seq: 2345, exception }));
+            assert!(matches!(process(&mut *engine, &events), Err(RunError::Engine(_))));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_run_is_refused() {
+    let refused = |program: Program, options: Options| match make(program, options) {
+        Err(RunError::Invalid(message)) => message,
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("accepted"),
+    };
+    let message = refused(program(1, 1), options("pessimistic", 1, 500, ""));
+    assert_eq!(message, "unknown scheme \"pessimistic\"; known: tstream, serial, no_lock");
+    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "pool": "shared_everything""#));
+    assert!(message.contains("shared_nothing"));
+    let mut containers = program(1, 1);
+    containers.tables[1].containers = true;
+    assert_eq!(
+        refused(containers, options("no_lock", 1, 500, "")),
+        "no_lock cannot run table stocks: its rows hold containers"
+    );
+    let mut engine = make(program(4, 1), options("tstream", 1, 500, "")).unwrap();
+    assert!(engine.load_table(0, &[0; 31]).is_err());
+    assert!(engine.load_table(2, &[]).is_err());
+    assert!(engine.table(2).is_err());
+    assert!(engine.states(0).is_err());
+}
+
+#[test]
+fn racing_without_locks_delivers_everything_in_order() {
+    let events = events(20_000, 50, 20, 2, 1);
+    let mut engine = make(program(50, 20), options("no_lock", 4, 500, "")).unwrap();
+    process(&mut *engine, &events).unwrap();
+    let seqs: Vec<i64> = verdicts(&engine.take_outputs().0).iter().map(|verdict| verdict.seq).collect();
+    let wanted: Vec<i64> = events.iter().filter(|event| event.kind != 2).map(|event| event.seq).collect();
+    assert_eq!(seqs, wanted);
+}
+
+fn any_events() -> impl Strategy<Value = Vec<Event>> {
+    let event = (0_u32..3, 0_u32..6, 0_u32..6, 0_u32..3, 0_i64..60);
+    proptest::collection::vec(event, 1..120).prop_map(|events| {
+        let event = |(seq, (kind, from, to, item, amount)): (usize, _)| Event {
+            seq: seq as i64 * 3,
+            kind,
+            from,
+            to,
+            item,
+            amount,
+        };
+        events.into_iter().enumerate().map(event).collect()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_transactions_equal_the_sequential_loop(
+        events in any_events(),
+        threads in 1_usize..5,
+        punctuation in 1_usize..50,
+        block in 1_usize..100,
+        serial: bool,
+    ) {
+        let scheme = if serial { "serial" } else { "tstream" };
+        let more = format!(r#", "batch": {punctuation}"#);
+        check(&events, 6, 3, options(scheme, threads, punctuation, &more), block);
+    }
+}
