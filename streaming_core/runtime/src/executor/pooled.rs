@@ -992,3 +992,6 @@ impl Executor for Pooled {
         Ok(States { keys, states })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -63,7 +63,6 @@ impl KeyedRows {
     /// The hash of each row's key, as `key_group` defines it.
     pub fn hash(&self, key: Key, hashes: &mut [u64]) -> Result<(), RunError> {
         let hashes = &mut hashes[..self.n];
-        // SAFETY (of the loads): the key lies inside of the row, as `new` demands.
         match key.kind {
             ColumnKind::Text => {
                 for (i, hash) in hashes.iter_mut().enumerate() {
@@ -72,11 +71,13 @@ impl KeyedRows {
             }
             ColumnKind::I64 => {
                 for (i, hash) in hashes.iter_mut().enumerate() {
+                    // SAFETY: the key lies inside of the row, as `new` demands.
                     *hash = hash_i64(unsafe { self.field(i, key.offset).cast::<i64>().read_unaligned() });
                 }
             }
             kind => {
                 for (i, hash) in hashes.iter_mut().enumerate() {
+                    // SAFETY: as above.
                     *hash = hash_i64(unsafe { kind.load(self.field(i, key.offset)) } as i64);
                 }
             }
