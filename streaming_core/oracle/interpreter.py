@@ -415,11 +415,11 @@ class _Transaction(_Step):
             for condition, *places in requires:  # every one is evaluated, also after one has failed
                 if not condition(*places, request):
                     accepted = False
-            for change, row, table in operations:
+            for change, row, extra in operations:
                 if change is None:
-                    results.append((table, copiers[table](row)))
+                    results.append((extra, copiers[extra](row)))
                 elif accepted:
-                    change(row, request)
+                    change(row, request, *extra)
             if not accepted:
                 owner.rejected += 1
             post(request, accepted, None)
@@ -538,7 +538,8 @@ class _Source(Printer):
 
     def s_modify(self, node: Node) -> None:
         self.make(node.data)
-        self.add(f"_operate(({self.names[node.data]}, {self.expression(node.args[0])}, 0))", node.line)
+        row, *extra = self.operands(node)
+        self.add(f"_operate(({self.names[node.data]}, {row}, ({''.join(f'{e},' for e in extra)})))", node.line)
 
     def s_read(self, node: Node) -> None:
         [row] = node.args

@@ -73,6 +73,30 @@ class Loop:
             memory.release(memory_word(self.ctx + memory.SUBS))
             memory.release(memory_word(self.ctx + memory.RESULTS))
 
+    def reset(self) -> None:
+        """Back to the initial state, without compiling again."""
+        for table, rows in self.tables.items():
+            rows[:] = self._rows(table)
+        for operator, table in self._maps:
+            if operator.key is None:
+                view(table, 8 * (self.program.resolved(operator.state).state[1] // 8))[:] = 0
+            else:
+                memory.release(memory_word(table + memory.ENTRIES))
+                view(table, memory.MAP_BYTES)[:] = 0
+                self._open(operator, table)
+        memory.release_arena(self.ctx)
+        for word in (memory.REJECTED, memory.ARENA, memory.ARENA_LIMIT):
+            self._context[word // 8] = 0
+        for i in range(len(self.operators)):
+            view(self.emitter(i) + memory.DROPPED, 8)[:] = 0
+        self.events, self.seconds, self.digest = 0, 0.0, (0, 0)
+
+    def _open(self, operator: Operator, table: int) -> None:
+        """Makes an operator's empty map."""
+        slot = self.program.resolved(operator.input).event[0][operator.key]
+        state = self.program.resolved(operator.state).state[1]
+        memory.map_open(table, state, 3 if isinstance(slot.type, Text) else 2)
+
     # --- running -----------------------------------------------------------------------------------------------------
 
     def process(self, events: pa.Table) -> pa.Table:
@@ -460,9 +484,8 @@ class _Source(Printer):
                 loop._keep.append(block)
                 table = block.ctypes.data
                 slot = program.resolved(operator.input).event[0][operator.key]
-                is_text = isinstance(slot.type, Text)
-                memory.map_open(table, state, 3 if is_text else 2)
-                if is_text:
+                loop._open(operator, table)
+                if isinstance(slot.type, Text):
                     find = f"_text_state(_ctx, {table}, {self.text_at('_row', slot.offset)})"
                 else:
                     key = self.load(slot.type, f"_row + {slot.offset}")
@@ -718,12 +741,14 @@ class _Source(Printer):
 
     def s_modify(self, node: Node) -> None:
         self.refuse_helpers()
-        if self.phase == "conditions":
-            self.add(f"_place = {self.expression(node.args[0])}")
-            return
-        self.add(f"_place = {self.expression(node.args[0])}")
-        self.add("if _ok:")
-        self.add(f"    {self.function_name(node.data)}(_ctx, _place, {self.request()})")
+        row, *extra = self.operands(node)
+        self.add(f"_place = {row}")
+        for value in extra:
+            self.add(f"_argument = {value}")
+        if self.phase != "conditions":
+            self.add("if _ok:")
+            given = ", ".join(["_ctx", "_place", self.request(), *(["_argument"] if extra else [])])
+            self.add(f"    {self.function_name(node.data)}({given})")
 
     def s_read(self, node: Node) -> None:
         self.refuse_helpers()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.api.app import App, Constant, Operator, ParamRef, Params, Table, Transaction
-from streaming_core.api.record import Array, Counter, Map, Record, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.api.record import Array, Counter, Map, Record, Resolved, Ring, Scalar, Set, Slot, Text, TopK, u32
 from streaming_core.errors import BadInput
 
 # --- types -----------------------------------------------------------------------------------------------------------
@@ -444,12 +444,15 @@ class _Reader:
                 if function.kind not in NUMBERS:
                     raise self.fail(call, f"condition {function.name} returns {function.kind}, not a truth value")
                 return Node("require", NONE, rows, function)
-            case "modify", [where, change]:
+            case "modify", [where, change, *extra] if len(extra) <= 1:
                 row = place(where)
-                if row.kind is None:
+                given = [self.integer(call, self.expression(e)) for e in extra]
+                if row.kind is None or any(g.kind is None for g in given):
                     return Node("pass", NONE)
                 kind = RowKind(row.kind.resolved, "table", True, row.kind.table)
-                return Node("modify", NONE, [row], self.program.function(self.named(change, "modify"), [kind, request]))
+                given = [Node("fit", INT, [g], (u32, "the argument of txn.modify"), call.lineno) for g in given]
+                kinds = [kind, request, *(g.kind for g in given)]
+                return Node("modify", NONE, [row, *given], self.program.function(self.named(change, "modify"), kinds))
             case "read", [where]:
                 return Node("read", NONE, [place(where)])
         raise self.fail(call, f"txn.{name} is not known, or its arguments are not")
