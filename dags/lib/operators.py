@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
 from dags.lib.process import Process
 from infra.spark.server import Server, ServerLost
+from jobs.run_folder import read_oracles
 from streaming_core.runspec import RunSpec
 from streaming_core.runspec.layout import write_json
 
@@ -155,6 +156,9 @@ class CoreRun(BaseOperator):
 
     def execute(self, context) -> None:
         where = home()
+        # No result without its oracle: a cell whose workload has none is not run, the others are.
+        if self.workload not in read_oracles(where, self.run):
+            raise AirflowFailException(f"{self.cell} is not run: its workload {self.workload} has no oracle")
         attempt = next_attempt(where.run(self.run) / self.cell)
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", RunSpec.parse(self.spec).model_dump(mode="json"))

@@ -84,7 +84,7 @@ class Server:
         master: str = "local[*]",
         remote: tuple[str, str | None] | None = None,
         watch: int | None = None,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = lambda line: print(line, flush=True),
         patience: float = 6 * 3600,
     ) -> str:
         """Takes the lock and starts the server; returns its url. Does nothing when `owner` has one already.
@@ -106,6 +106,7 @@ class Server:
         log_path.parent.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
         command = [sys.executable, "-m", "infra.spark.server", "keep", owner, "--master", master]
+        command += ["--starter", str(os.getpid())]
         if remote:
             command += ["--remote", remote[0]]
             environment["LOCKSTEP_SPARK_TOKEN"] = remote[1] or ""
@@ -175,7 +176,7 @@ class Server:
         return True
 
 
-def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None) -> int:
+def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None, starter: int) -> int:
     """The keeper's life: lock, start, wait, stop. Runs in a process group of its own with the server inside."""
     server = Server(home)
     stopping = []
@@ -185,7 +186,7 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
     if watch and watched is None:
         return 1
 
-    starter, served = os.getppid(), False
+    served = False
 
     def wanted() -> bool:
         # Until the state is written, the keeper is of use only to the process that started it.
@@ -307,10 +308,11 @@ def _end_group(leader: int) -> None:
 
 
 def _last_line(path: Path) -> str:
+    """The last thing a log says, past Java's stack frames and its chatter."""
     with suppress(OSError):
-        lines = path.read_text(errors="replace").strip().splitlines()
-        if lines:
-            return lines[-1][:300]
+        for line in reversed(path.read_text(errors="replace").splitlines()):
+            if line.strip() and not line[0].isspace() and " INFO " not in line:
+                return line[:300]
     return "it said nothing"
 
 
@@ -334,6 +336,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--master", default="local[*]")
     parser.add_argument("--remote")
     parser.add_argument("--watch", type=int)
+    parser.add_argument("--starter", type=int, default=os.getppid(), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     home = Home()
     server = Server(home)
@@ -344,7 +347,7 @@ def main(argv: list[str] | None = None) -> int:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", options.owner or ""):
         parser.error("say for whom: a name of letters, digits and . _ -")
     if options.action == "keep":
-        return keep(home, options.owner, options.master, options.remote, options.watch)
+        return keep(home, options.owner, options.master, options.remote, options.watch, options.starter)
     try:
         if options.action == "start":
             print(server.start(options.owner, options.master, watch=options.watch))

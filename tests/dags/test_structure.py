@@ -1,0 +1,159 @@
+"""The shape of the DAGs: what must hold whatever the tasks do."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from datetime import timedelta
+from pathlib import Path
+
+import jsonschema
+import pytest
+from airflow.sdk import TriggerRule
+from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
+
+from dags.lib.form import regression_of, regression_params
+from streaming_core.errors import BadInput
+from streaming_core.runspec import RegressionSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = [
+    "plan_matrix", "spark_server", "prepare_workloads", "run_oracle", "run_core", "validate_outputs", "load_metrics",
+    "expectations", "dbt_build", "publish_reports", "stop_spark", "verdict",
+]  # fmt: skip
+AFTER_CORE = STAGES[STAGES.index("run_core") + 1 :]
+
+
+@pytest.fixture
+def dag(dags):
+    return dags["streaming_regression"]
+
+
+def test_the_stages_are_all_there_and_one_after_the_other(dag):
+    assert set(dag.task_ids) == set(STAGES)
+    for before, after in itertools.pairwise(STAGES):
+        assert before in dag.get_task(after).get_flat_relative_ids(upstream=True), f"{after} overlaps with {before}"
+
+
+def test_verdict_is_the_only_leaf_and_alone_emits_the_asset(dag):
+    assert [task.task_id for task in dag.leaves] == ["verdict"]
+    emits = {task.task_id: [asset.name for asset in task.outlets] for task in dag.tasks if task.outlets}
+    assert emits == {"verdict": ["lockstep/validated"]}
+
+
+@pytest.mark.parametrize("stage", AFTER_CORE)
+def test_what_comes_after_the_core_runs_waits_for_all_of_them_and_runs_on_red(dag, stage):
+    task = dag.get_task(stage)
+    assert "run_core" in task.upstream_task_ids
+    wanted = TriggerRule.ALL_DONE_SETUP_SUCCESS if stage == "stop_spark" else TriggerRule.ALL_DONE
+    assert task.trigger_rule == wanted
+
+
+def test_the_server_is_a_setup_and_stopping_it_its_teardown(dag):
+    assert dag.get_task("spark_server").is_setup
+    stop = dag.get_task("stop_spark")
+    assert stop.is_teardown
+    assert "spark_server" in stop.upstream_task_ids
+    for stage in STAGES[STAGES.index("prepare_workloads") : STAGES.index("stop_spark")]:
+        assert stage in stop.get_flat_relative_ids(upstream=True), f"{stage} may outlive the server"
+
+
+def test_core_runs_are_mapped_serial_and_named_by_their_cell(dag):
+    task = dag.get_task("run_core")
+    assert task.is_mapped
+    assert task.partial_kwargs["pool"] == "core_runs"
+    assert task.partial_kwargs["max_active_tis_per_dagrun"] == 1
+    assert task.partial_kwargs["map_index_template"] == "{{ task.cell }}"
+
+
+def test_only_lost_connections_are_tried_again(dag):
+    for task in dag.tasks:
+        arguments = task.partial_kwargs if task.is_mapped else vars(task)
+        if not arguments["retries"]:
+            continue
+        policy = arguments["retry_policy"]
+        assert policy.evaluate(ConnectionResetError(), 1, 3).action.value == "retry", task.task_id
+        for error in (RuntimeError("exit code 1"), ValueError("bad input"), TimeoutError("hung")):
+            assert policy.evaluate(error, 1, 3).action.value == "fail", task.task_id
+
+
+def test_every_task_has_a_timeout(dags):
+    for dag in dags.values():
+        for task in dag.tasks:
+            timeout = task.partial_kwargs["execution_timeout"] if task.is_mapped else task.execution_timeout
+            assert timedelta(0) < timeout <= timedelta(hours=12), f"{dag.dag_id}.{task.task_id}"
+
+
+def test_one_run_at_a_time(dags):
+    assert {dag.max_active_runs for dag in dags.values()} == {1}
+
+
+def test_the_night_starts_the_same_graph_with_its_defaults(dags):
+    night = dags["streaming_regression_nightly"]
+    (task,) = night.tasks
+    assert task.trigger_dag_id == "streaming_regression"
+    assert not task.conf
+    assert task.wait_for_completion
+    assert night.timetable.expression == "0 2 * * *"
+    assert str(night.timetable.timezone) == "UTC"
+    assert not night.catchup
+
+
+def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
+    params = dag.params
+    assert set(params) == {*RegressionSpec.model_fields, "host", "spark"}
+    sent = params.validate()  # every default against its own JSON schema
+    assert RegressionSpec.parse(regression_of(sent)) == RegressionSpec()
+    for name in params:
+        schema = params.get_param(name).schema
+        assert schema["title"], name
+        assert params.get_param(name).description, name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("threads", [0, "two"]),
+        ("threads", []),
+        ("executors", ["telepathic"]),
+        ("schemes", ["hope"]),
+        ("events", 0),
+        ("events", "many"),
+        ("repetitions", 0),
+        ("rate", -1),
+        ("host", "local; rm -rf /"),
+    ],
+)
+def test_the_form_refuses_what_the_model_refuses(name, value):
+    param = regression_params()[name]
+    with pytest.raises((ParamValidationError, jsonschema.ValidationError)):
+        param.resolve(value)
+    if name != "host":
+        with pytest.raises(BadInput, match=name):
+            RegressionSpec.parse({name: value})
+
+
+def test_the_dags_survive_serialization(dags):
+    for dag in dags.values():
+        again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        assert set(again.task_ids) == set(dag.task_ids)
+
+
+def test_dag_files_import_airflow_from_its_public_face_only():
+    for path in (ROOT / "dags").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("airflow"):
+                assert node.module == "airflow.sdk" or node.module.startswith("airflow.providers."), path.name
+            assert not isinstance(node, ast.Import), f"{path.name} is wiring only"
+
+
+def test_airflow_stays_in_dags_and_infra_airflow():
+    for folder in ("streaming_core", "jobs", "expectations", "infra"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if path.is_relative_to(ROOT / "infra" / "airflow"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                assert not [name for name in names if name.split(".")[0] == "airflow"], path

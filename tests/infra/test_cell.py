@@ -1,0 +1,196 @@
+"""infra/hosts/cell.py with small programs in the engine's place: what it does with a process, whatever that is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+DRIVER = Path(__file__).resolve().parents[2] / "infra" / "hosts" / "cell.py"
+PATIENCE = 30
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    folder = tmp_path / "attempt-1"
+    folder.mkdir()
+    (folder / "spec.json").write_text("{}")
+    return folder
+
+
+def engine(tmp_path: Path, text: str, name: str = "engine") -> list[str]:
+    """A program that is called as the engine is: run SPEC --input DIR --out DIR."""
+    path = tmp_path / f"{name}.py"
+    path.write_text(f"import os, sys, time, signal\nout = sys.argv[sys.argv.index('--out') + 1]\n{text}\n")
+    return [sys.executable, str(path)]
+
+
+def arguments(attempt: Path, command: list[str], *more: str) -> list[str]:
+    return [sys.executable, str(DRIVER), "run", str(attempt), "--input", "w", "--command", json.dumps(command), *more]
+
+
+def run(attempt: Path, command: list[str], *more: str) -> subprocess.CompletedProcess:
+    return subprocess.run(arguments(attempt, command, *more), capture_output=True, text=True, timeout=PATIENCE)
+
+
+def start(attempt: Path, command: list[str], *more: str, **kwargs) -> subprocess.Popen:
+    return subprocess.Popen(arguments(attempt, command, *more), stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def left(attempt: Path) -> dict:
+    return json.loads((attempt / "exit.json").read_text())
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.01)
+    return value
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def pid_in(path: Path) -> int:
+    return int(wait_for(lambda: path.exists() and path.read_text().strip()))
+
+
+# Tells its own id and that of a child of its own, then never ends by itself.
+HANGS = """
+child = os.fork()
+if child == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+open(out + "/child", "w").write(str(child))
+open(out + "/pid", "w").write(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def test_a_run_that_ends_well_leaves_its_exit_code_and_host(attempt, tmp_path):
+    done = run(attempt, engine(tmp_path, "print('hello')"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert left(attempt)["exit_code"] == 0
+    assert left(attempt)["error"] is None
+    assert left(attempt)["host"]
+    assert (attempt / "stdout.log").read_text() == "hello\n"
+
+
+def test_a_failed_run_is_told_by_its_last_line(attempt, tmp_path):
+    done = run(attempt, engine(tmp_path, "sys.stderr.write('first\\noperator debit, event 7: boom\\n'); sys.exit(1)"))
+    assert done.returncode == 1
+    assert done.stderr.strip() == "operator debit, event 7: boom"
+    assert left(attempt)["error"] == "operator debit, event 7: boom"
+
+
+def test_a_killed_run_names_the_signal(attempt, tmp_path):
+    done = run(attempt, engine(tmp_path, "os.kill(os.getpid(), signal.SIGSEGV)"))
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert left(attempt)["error"] == "killed by SIGSEGV"
+
+
+def test_a_command_that_cannot_start_is_a_failed_run(attempt):
+    done = run(attempt, ["/no/such/engine"])
+    assert done.returncode == 1
+    assert left(attempt)["error"] == "cannot start /no/such/engine: No such file or directory"
+
+
+def test_a_hung_run_is_ended_with_its_children(attempt, tmp_path):
+    done = run(attempt, engine(tmp_path, HANGS), "--timeout", "1")
+    assert done.returncode == 124
+    assert left(attempt)["error"] == "hung: no end within 1 s"
+    assert gone(pid_in(attempt / "pid"))
+    assert wait_for(lambda: gone(pid_in(attempt / "child")))
+
+
+def test_stopping_the_driver_ends_the_whole_group(attempt, tmp_path):
+    driver = start(attempt, engine(tmp_path, HANGS))
+    pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
+    driver.send_signal(signal.SIGTERM)
+    driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 137
+    assert left(attempt)["error"] == "stopped"
+    assert gone(pid)
+    assert wait_for(lambda: gone(child))
+
+
+def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp_path):
+    driver = start(attempt, engine(tmp_path, HANGS), "--tether", stdin=subprocess.PIPE)
+    pid = pid_in(attempt / "pid")
+    driver.stdin.close()
+    driver.wait(PATIENCE)
+    assert left(attempt)["error"] == "stopped"
+    assert gone(pid)
+
+
+def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(attempt, tmp_path):
+    driver = start(attempt, engine(tmp_path, HANGS))
+    pid = pid_in(attempt / "pid")
+    wait_for(lambda: (attempt / "process.json").exists())
+    driver.kill()
+    driver.communicate()
+    wait_for(lambda: gone(pid))
+    assert not (attempt / "exit.json").exists()
+    assert run(attempt, engine(tmp_path, "print('a second copy')", "other")).returncode == 75
+    assert (attempt / "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
+
+
+def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
+    waits = (
+        "while not os.path.exists(out + '/go'):\n    time.sleep(0.01)\nopen(out + '/ran', 'a').write('x')\nsys.exit(3)"
+    )
+    first = start(attempt, engine(tmp_path, waits))
+    wait_for(lambda: (attempt / "process.json").exists())
+    second = start(attempt, engine(tmp_path, waits))
+    (attempt / "go").touch()
+    for driver in (first, second):
+        driver.communicate(timeout=PATIENCE)
+    assert (first.returncode, second.returncode) == (3, 3)
+    assert (attempt / "ran").read_text() == "x"
+
+
+def test_a_run_that_has_ended_is_answered_from_its_record(attempt, tmp_path):
+    assert run(attempt, engine(tmp_path, "sys.exit(1)")).returncode == 1
+    assert run(attempt, engine(tmp_path, "pass")).returncode == 1
+
+
+def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
+    first = start(attempt, engine(tmp_path, HANGS))
+    pid_in(attempt / "pid")
+    other = tmp_path / "attempt-2"
+    other.mkdir()
+    second = start(other, engine(tmp_path, "pass", "quick"))
+    assert second.stderr.readline().strip() == f"waiting for the host: {attempt} is running"
+    assert not (other / "process.json").exists()
+    first.send_signal(signal.SIGTERM)
+    first.communicate(timeout=PATIENCE)
+    second.communicate(timeout=PATIENCE)
+    assert second.returncode == 0
+
+
+def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
+    driver = start(attempt, engine(tmp_path, HANGS))
+    pid = pid_in(attempt / "pid")
+    wait_for(lambda: (attempt / "process.json").exists())
+    subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], check=True, timeout=PATIENCE)
+    assert gone(pid)
+    driver.communicate(timeout=PATIENCE)
+    assert left(attempt)["exit_code"] == 137
+
+
+def test_nothing_of_a_run_reaches_a_shell(attempt, tmp_path):
+    marker = tmp_path / "marker"
+    run(attempt, [*engine(tmp_path, "open(out + '/seen', 'w').write(repr(sys.argv[1]))"), f"; touch {marker}"])
+    assert (attempt / "seen").read_text() == repr(f"; touch {marker}")
+    assert not marker.exists()
+    assert os.listdir(tmp_path / "attempt-1")

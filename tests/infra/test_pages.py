@@ -1,0 +1,179 @@
+"""The pages, read as a person would: what they say, where they lead, and that rows of data stay data."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from infra.reports.history import History
+from infra.reports.pages import Pages
+from infra.reports.publish import publish
+from streaming_core.runspec import Home
+from streaming_core.runspec.layout import write_json
+from tests.infra import past_runs
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Home:
+    home = Home(tmp_path_factory.mktemp("home"))
+    past_runs.make(home)
+    for run_id in past_runs.RUN_IDS:
+        publish(home, run_id)
+    return home
+
+
+class Outline(HTMLParser):
+    """Links, sources and tags of a page, and its text."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.links, self.tags, self.text, self.first_heading = [], [], "", ""
+        self._in_heading = False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("href", "src")]
+        assert not [name for name, _ in attrs if name.startswith("on")], "no inline handlers: the policy forbids them"
+        assert "style" not in dict(attrs), "no inline styles: the policy forbids them"
+        self._in_heading = tag == "h1"
+
+    def handle_data(self, data):
+        self.text += data
+        if self._in_heading:
+            self.first_heading += data
+
+    def handle_endtag(self, tag):
+        self._in_heading = False
+
+
+def pages_of(home: Home) -> list[Path]:
+    return sorted(home.reports.rglob("*.html"))
+
+
+def test_the_first_line_is_the_sentence_a_person_needs(home):
+    page = Outline((home.reports / "index.html").read_text())
+    assert page.first_heading == (
+        "7 of 10 cells equal the oracle; gs/tstream/t2 failed; sl/tstream/t2 differs since build abc423def; "
+        "wc/ct/t2 did not run"
+    )
+    green = Outline((home.reports / past_runs.RUN_IDS[0] / "index.html").read_text())
+    assert green.first_heading == "All 10 cells equal the oracle (4 bounds beside them)"
+
+
+def test_every_cell_of_the_grid_leads_to_its_evidence(home):
+    run = History(home).run(past_runs.LAST)
+    page = Outline((home.reports / "index.html").read_text())
+    for cell in run.cells:
+        assert f"{past_runs.LAST}/{cell.name}.html" in page.links
+
+
+def test_every_link_leads_to_a_page_and_none_leaves_the_reports(home):
+    checked = 0
+    for path in pages_of(home):
+        for link in Outline(path.read_text()).links:
+            assert not re.match(r"[a-z]+:|//|/", link), f"{path.name} links to {link}"
+            assert (path.parent / link).resolve().is_relative_to(home.reports.resolve())
+            assert (path.parent / link).exists(), f"{path.name} links to {link}, which is not there"
+            checked += 1
+    assert checked > 100
+
+
+def test_rows_of_data_are_escaped_everywhere(home):
+    seen = 0
+    for path in pages_of(home):
+        text = path.read_text()
+        assert "script" not in Outline(text).tags
+        seen += "&lt;script&gt;" in text
+    assert seen == 2, "the hostile row and the hostile last words are shown, as text"
+
+
+def test_a_run_with_hostile_names_is_escaped(home, tmp_path):
+    other = Home(tmp_path)
+    past_runs.make(other, nights=1)
+    plan_path = other.run(past_runs.RUN_IDS[0]) / "plan.json"
+    history = History(other)
+    run = history.run(past_runs.RUN_IDS[0])
+    write_json(plan_path, run.plan | {"origin": past_runs.HOSTILE})
+    page = Pages(history).overview(history.run(past_runs.RUN_IDS[0]))
+    assert "script" not in Outline(page).tags
+    assert "alert" in Outline(page).text
+
+
+def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
+    run = History(home).run(past_runs.LAST)
+    cell = next(cell for cell in run.cells if cell.verdict == "different")
+    text = (home.reports / past_runs.LAST / f"{cell.name}.html").read_text()
+    page = Outline(text)
+    assert page.first_heading == "sl/tstream/t2 differs from the oracle"
+    assert "accepted: <mark>true</mark>" in text, "what differs is marked"
+    assert "accepted: <mark>false</mark>" in text
+    assert '{"amount":250,"source":812,"target":17}' in page.text, "the event that caused it"
+    assert "the first 3 of 3 differing rows" in page.text
+    for needed in ("100000:0123456789abcdef", "node1", "load before, after", "abc423def"):
+        assert needed in page.text
+    for line in (
+        "streaming-core generate sl --events 100000 --seed 1 --out again/workload",
+        "streaming-core oracle sl --input again/workload --out again/oracle",
+        "--executor transactional --threads 2 --scheme tstream --pool shared_nothing",
+        "streaming-core diff again/run again/oracle",
+    ):
+        assert line in page.text
+
+
+def test_a_failed_cell_shows_its_last_words(home):
+    run = History(home).run(past_runs.LAST)
+    cell = next(cell for cell in run.cells if cell.verdict == "failed")
+    page = Outline((home.reports / past_runs.LAST / f"{cell.name}.html").read_text())
+    assert page.first_heading == "gs/tstream/t2 failed"
+    assert f"error: {past_runs.HOSTILE}" in page.text
+
+
+def test_charts_are_static_and_load_nothing(home):
+    charts = sorted((home.reports / "charts").glob("*.svg"))
+    assert {"throughput-gs.svg", "throughput-sl.svg", "history-gs.svg", "latency-processing-gs.svg"} <= {
+        chart.name for chart in charts
+    }
+    for chart in charts:
+        root = ElementTree.fromstring(chart.read_text())
+        tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+        assert not tags & {"script", "image", "foreignObject", "use"}
+        assert "url(http" not in chart.read_text()
+        assert "path" in tags
+
+
+def test_the_performance_page_counts_equal_cells_only(home):
+    text = Outline((home.reports / "performance.html").read_text()).text
+    assert "no_lock" not in text
+    assert past_runs.LAST in text
+    rows = [row for row in History(home).mart("throughput") if row["run_id"] == past_runs.LAST]
+    assert text.count("transactional") + text.count("pooled") == len(rows) == 7
+
+
+def test_pages_exist_before_the_first_run(tmp_path):
+    pages = Pages(History(Home(tmp_path)))
+    assert Outline(pages.index()).first_heading == "No runs yet"
+    assert Outline(pages.performance()[0]).first_heading == "No run has been measured yet."
+
+
+def test_pages_exist_when_only_the_plan_does(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    for table in ("cells", "samples", "verdicts", "violations"):
+        for path in home.raw(table).rglob("*.parquet"):
+            path.unlink()
+    for path in (tmp_path / "warehouse" / "marts").rglob("*.parquet"):
+        path.unlink()
+    sentence = publish(home, past_runs.RUN_IDS[0])
+    assert sentence.startswith("0 of 10 cells equal the oracle; gs/tstream/t1 did not run; ")
+    assert sentence.endswith("; and 11 more")
+    assert "The marts have not been built yet." in (home.reports / "performance.html").read_text()
+
+
+def test_publishing_an_unknown_run_says_so(tmp_path):
+    with pytest.raises(LookupError, match="no run 20260101T000000Z-00000000"):
+        publish(Home(tmp_path), "20260101T000000Z-00000000")

@@ -1,0 +1,146 @@
+"""The run's Spark server and the lock it carries. A `sc://` url that is there already shows the lock without a JVM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from infra.home_lock import hold
+from infra.spark.server import Server, ServerLost
+from streaming_core.runspec import Home
+
+REMOTE = ("sc://spark.example:15002", "secret-token")
+PATIENCE = 60
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(Home(tmp_path / "home"))
+    yield server
+    for owner in ("a", "b"):
+        server.stop(owner)
+
+
+def alive(process: psutil.Process) -> bool:
+    """Not gone, and not merely waiting to be reaped by whoever inherited it."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+    return value
+
+
+def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, monkeypatch):
+    url = server.start("a", master="local[1]")
+    environment = server.environment("a")
+    assert environment["SPARK_REMOTE"] == url
+    assert stat.S_IMODE(os.stat(server.state_path).st_mode) == 0o600
+    ask = "from pyspark.sql import SparkSession; print(SparkSession.builder.getOrCreate().range(3).count())"
+    with_token = {**os.environ, **environment}
+    done = subprocess.run([sys.executable, "-c", ask], env=with_token, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.strip() == "3", done.stderr
+    wrong = {**with_token, "SPARK_CONNECT_AUTHENTICATE_TOKEN": "guess"}
+    done = subprocess.run([sys.executable, "-c", ask], env=wrong, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode != 0
+    assert "token" in done.stderr.lower()
+
+    keeper = psutil.Process(json.loads(server.state_path.read_text())["pid"])
+    family = [process for process in (keeper, *keeper.children(recursive=True)) if alive(process)]
+    said = " ".join(word for process in family for word in process.cmdline())
+    assert environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] not in said
+    assert environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"] not in server.log_path("a").read_text()
+    listening = [c.laddr.ip for process in family for c in process.net_connections("tcp") if c.status == "LISTEN"]
+    assert listening
+    assert {ip.removeprefix("::ffff:") for ip in listening} == {"127.0.0.1"}
+
+    assert server.stop("a")
+    assert not server.state_path.exists()
+    assert not [process for process in family if alive(process)]
+
+
+def test_a_server_that_cannot_start_says_why(server):
+    with pytest.raises(ServerLost, match=r"did not start: .*[Mm]aster"):
+        server.start("a", master="nonsense")
+    assert server.holder() is None
+
+
+def test_starting_twice_is_starting_once(server):
+    assert server.start("a", remote=REMOTE) == REMOTE[0]
+    keeper = server.holder()["pid"]
+    assert server.start("a", remote=REMOTE) == REMOTE[0]
+    assert server.holder()["pid"] == keeper
+
+
+def test_the_second_run_waits_and_says_for_whom(server):
+    server.start("a", remote=REMOTE)
+    said, started = [], threading.Event()
+
+    def second() -> None:
+        server.start("b", remote=REMOTE, say=said.append)
+        started.set()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    wait_for(lambda: said)
+    assert said[0].startswith("waiting for a on ")
+    assert str(server.home.root) in said[0]
+    assert not started.is_set()
+    server.stop("a")
+    thread.join(PATIENCE)
+    assert server.holder()["owner"] == "b"
+
+
+def test_work_outside_a_run_holds_the_same_lock(server):
+    with hold(server.home, "rebuild"):
+        assert server.holder()["owner"] == "rebuild"
+        with pytest.raises(Exception, match="still locked by rebuild"):
+            server.start("a", remote=REMOTE, patience=0.5)
+    server.start("a", remote=REMOTE)
+
+
+def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
+    server.start("a", remote=REMOTE)
+    environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
+    waiting = subprocess.Popen(
+        [sys.executable, "-m", "infra.spark.server", "start", "b"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert waiting.stdout.readline().startswith("waiting for a")
+    keepers = psutil.Process(waiting.pid).children()
+    waiting.kill()
+    waiting.communicate()
+    assert keepers
+    wait_for(lambda: not any(alive(keeper) for keeper in keepers))
+    server.stop("a")
+    assert server.holder() is None
+
+
+def test_the_server_ends_with_the_process_it_belongs_to(server):
+    belongs_to = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    server.start("a", remote=REMOTE, watch=belongs_to.pid)
+    assert server.environment("a")["SPARK_REMOTE"] == REMOTE[0]
+    belongs_to.kill()
+    belongs_to.communicate()
+    wait_for(lambda: server.holder() is None)
+    with pytest.raises(ServerLost, match="is gone"):
+        server.environment("a")
+
+
+def test_a_killed_keeper_frees_the_lock(server):
+    server.start("a", remote=REMOTE)
+    os.kill(server.holder()["pid"], signal.SIGKILL)
+    wait_for(lambda: server.holder() is None)
+    assert server.state("a") is None
+    server.start("b", remote=REMOTE)
