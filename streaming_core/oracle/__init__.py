@@ -82,7 +82,9 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
         manifest = read_manifest(out_dir)
         if manifest["address"] != wanted:
-            raise BadInput(f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): give a new folder")
+            raise BadInput(
+                f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): give a new folder"
+            )
         return manifest
     try:
         with atomic_directory(out_dir) as folder:
@@ -105,7 +107,12 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
         raise BadInput(f"no oracle result at {directory}: make it with `streaming-core oracle`") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"oracle result {directory}: manifest.json cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not manifest.keys() >= {"address", "workload", "output_digest", "state_digest"}:
+    if not isinstance(manifest, dict) or not manifest.keys() >= {
+        "address",
+        "workload",
+        "output_digest",
+        "state_digest",
+    }:
         raise BadInput(f"oracle result {directory}: manifest.json is none of an oracle's")
     return manifest
 
@@ -119,7 +126,7 @@ def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, An
     blocks: Iterator[pa.Table] = source.blocks(_BLOCK)
     writer = _Outputs(folder / "outputs", machine.output_schema)
     try:
-        if mode == "compiled" or mode == "auto" and source.rows > INTERPRETED:
+        if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
             machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
         for events in blocks:
             writer.write(machine.process(events))
@@ -242,7 +249,9 @@ def yardstick(workload_dir: Path | str, repetitions: int = 5) -> dict[str, Any]:
         seconds.append(loop.seconds)
         digests.add(format_digest(*loop.digest))
     if len(digests) != 1:
-        raise RunFailed(f"app {source.app.name}: repetitions of the compiled loop disagree: {', '.join(sorted(digests))}")
+        raise RunFailed(
+            f"app {source.app.name}: repetitions of the compiled loop disagree: {', '.join(sorted(digests))}"
+        )
     return {
         "app": source.app.name,
         "events": source.rows,

@@ -216,7 +216,9 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
             case Text():
                 raise BadInput(f"record {resolved.name}.{name}: states and tables hold no text")
             case _:
-                makers[f"_new_{name}"] = lambda slot=slot: twins.twin(slot.type, slot.count, f"{resolved.name}.{slot.name}")
+                makers[f"_new_{name}"] = lambda slot=slot: twins.twin(
+                    slot.type, slot.count, f"{resolved.name}.{slot.name}"
+                )
                 values.append(f"_new_{name}()")
     return eval(f"lambda: _Row({', '.join(values)})", {"_Row": cls, **makers})
 
@@ -372,7 +374,9 @@ class _Stateful(_Step):
         keys = sorted(self.states)
         kind = pa.binary() if isinstance(slot.type, Text) else pa.int64()
         rows = [self.states[k] for k in keys]
-        return {self.operator.name: export(self.resolved, rows, [k if kind == pa.binary() else int(k) for k in keys], kind)}
+        return {
+            self.operator.name: export(self.resolved, rows, [k if kind == pa.binary() else int(k) for k in keys], kind)
+        }
 
 
 _TAKE = """

@@ -20,7 +20,7 @@ from numba.core.errors import NumbaError
 
 from streaming_core.api.app import App, Operator, Table
 from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Text, TopK
-from streaming_core.digest import SEED, K1, K2
+from streaming_core.digest import K1, K2, SEED
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import memory
 from streaming_core.oracle.interpreter import checked_column
@@ -195,7 +195,9 @@ class Loop:
         arrays = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
         for name, slot in self.output.event[0].items():
             arrays.append(column_of(rows[name], slot, text))
-        return pa.Table.from_arrays([a.cast(f.type) for a, f in zip(arrays, self.output_schema, strict=True)], schema=self.output_schema)
+        return pa.Table.from_arrays(
+            [a.cast(f.type) for a, f in zip(arrays, self.output_schema, strict=True)], schema=self.output_schema
+        )
 
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
@@ -233,7 +235,9 @@ class Loop:
         total = memory.copy_text_keys(addresses, offsets, 0)
         data = np.empty(total + 1, np.uint8)
         memory.copy_text_keys(addresses, offsets, data.ctypes.data)
-        large = pa.Array.from_buffers(pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        large = pa.Array.from_buffers(
+            pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
         return large.cast(pa.binary())
 
     def _ascending(self, operator: Operator, table: int) -> np.ndarray:
@@ -272,7 +276,9 @@ class Loop:
             if operator.kind == "windowed":
                 raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
             if operator.inputs != [previous]:
-                raise BadInput(f"operator {operator.name}: the compiled loop runs chains of operators for now, not DAGs")
+                raise BadInput(
+                    f"operator {operator.name}: the compiled loop runs chains of operators for now, not DAGs"
+                )
             previous = operator
         source = _Source(self)
         calls, flushes = [], []
@@ -359,13 +365,21 @@ def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
 def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:
     heads = raw[:, :16].copy().view(np.int64)
     lengths = heads[:, 1] & 0xFFFFFFFF
-    pairs = [view(int(a), 16 * int(n)).view(np.int64).reshape(-1, 2) for a, n in zip(heads[:, 0], lengths, strict=True) if n]
+    pairs = [
+        view(int(a), 16 * int(n)).view(np.int64).reshape(-1, 2) for a, n in zip(heads[:, 0], lengths, strict=True) if n
+    ]
     keys, values = np.concatenate([*pairs, np.empty((0, 2), np.int64)]).T.copy()
     match kind:
         case Set(item):
             return _lists(lengths, pa.array(keys.astype(item.dtype) if item.name != "boolean" else keys != 0))
         case Map(key, value):
-            held = values.view(np.float64) if value.is_float else values != 0 if value.name == "boolean" else values.astype(value.dtype)
+            held = (
+                values.view(np.float64)
+                if value.is_float
+                else values != 0
+                if value.name == "boolean"
+                else values.astype(value.dtype)
+            )
             fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": held}
         case Counter(key):
             fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": values}
@@ -522,7 +536,11 @@ class _Source(Printer):
             self.phase = "operations"
             second = self.operations(plan)
             self.phase = "both"
-            lines = [f"_status = {first}(_ctx, _row, 0)", "if _status != 2:", f"    _status = {second}(_ctx, _row, 0, _status == 1)"]
+            lines = [
+                f"_status = {first}(_ctx, _row, 0)",
+                "if _status != 2:",
+                f"    _status = {second}(_ctx, _row, 0, _status == 1)",
+            ]
         else:
             lines = [f"_status = {self.function_name(plan)}(_ctx, _row, 0)"]
         return [
@@ -537,7 +555,15 @@ class _Source(Printer):
 
     def operations(self, plan: Function) -> str:
         """The plan without its conditions; takes as one more argument whether they held."""
-        widened = Function(plan.name, plan.file, plan.line, [*plan.parameters, ("txn_ok", None)], plan.body, plan.kind, {**plan.variables, "txn_ok": None})
+        widened = Function(
+            plan.name,
+            plan.file,
+            plan.line,
+            [*plan.parameters, ("txn_ok", None)],
+            plan.body,
+            plan.kind,
+            {**plan.variables, "txn_ok": None},
+        )
         return self.function_name(widened, "operations")
 
     def unordered(self, body: list[Node], seen: bool) -> tuple[bool, bool]:
@@ -549,11 +575,14 @@ class _Source(Printer):
             elif node.op in ("require", "drop"):
                 late = late or seen
             elif node.op == "if":
-                (one, late_one), (other, late_other) = self.unordered(node.args[1], seen), self.unordered(node.args[2], seen)
+                (one, late_one), (other, late_other) = (
+                    self.unordered(node.args[1], seen),
+                    self.unordered(node.args[2], seen),
+                )
                 seen, late = one or other, late or late_one or late_other
             elif node.op in ("for", "while"):
                 seen, inside = self.unordered(node.args[1], seen)
-                late = late or inside or seen and self.unordered(node.args[1], seen)[1]
+                late = late or inside or (seen and self.unordered(node.args[1], seen)[1])
         return seen, late
 
     def sink(self, output: Resolved) -> None:
@@ -618,7 +647,11 @@ class _Source(Printer):
                 (indent, f"m = {n}", 0),
                 (indent, f"if 4 * (total + m) > _get(_ctx + {memory.SUBS_CAPACITY}):", 0),
                 (indent + 1, "_more_subs(_ctx, total + m)", 0),
-                (indent, f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {memory.SUBS}) + 4 * (total if keep else 0))", 0),
+                (
+                    indent,
+                    f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {memory.SUBS}) + 4 * (total if keep else 0))",
+                    0,
+                ),
                 (indent, "total += m", 0),
             ]
 
@@ -635,7 +668,7 @@ class _Source(Printer):
                     (2, "else:", 0),
                     (3, reset(i), 0),
                 ]
-            begin, n = ("rows + first * %d" % event.event[1], "n") if i == 0 else made(i - 1)
+            begin, n = (f"rows + first * {event.event[1]}", "n") if i == 0 else made(i - 1)
             body.append((2, f"{call}(_ctx, {begin}, {n})", 0))
         closing = [
             (1, f"_put(_ctx + {memory.ROWS}, _get({last + memory.BEGIN}))", 0),
@@ -670,7 +703,9 @@ class _Source(Printer):
             operator = self.loop.operators[i]
             if operator.kind in ("stateful", "partitioned"):
                 if flushes[i]:
-                    lines.append((1, f"{flushes[i]}(_ctx, _get(orders + {8 * stateful}), _get(counts + {8 * stateful}))", 0))
+                    lines.append(
+                        (1, f"{flushes[i]}(_ctx, _get(orders + {8 * stateful}), _get(counts + {8 * stateful}))", 0)
+                    )
                 stateful += 1
         self.finished += [*lines, *end(1), *closing]
 
@@ -762,7 +797,9 @@ class _Source(Printer):
         for name in sorted(self.read_fields[table.index]):
             slot = resolved.state[0][name]
             if isinstance(slot.type, Scalar):
-                self.add(self.store(slot.type, f"_slot + {slot.offset}", self.load(slot.type, f"_place + {slot.offset}")))
+                self.add(
+                    self.store(slot.type, f"_slot + {slot.offset}", self.load(slot.type, f"_place + {slot.offset}"))
+                )
             else:
                 self.add(f"_copy_bytes(_slot + {slot.offset}, _place + {slot.offset}, {slot.size})")
         self.add("_reads += 1")
@@ -771,7 +808,9 @@ class _Source(Printer):
         """Operations of a transaction are printed into the plan itself."""
         assert self.function is not None
         if not any(kind == PLAN for _, kind in self.function.parameters) or self.function.parameters[1][1] != PLAN:
-            raise BadInput(f"operator {self.operator_name}: the compiled loop takes txn operations in the plan itself only")
+            raise BadInput(
+                f"operator {self.operator_name}: the compiled loop takes txn operations in the plan itself only"
+            )
 
     def s_for(self, node: Node) -> None:
         assert self.function is not None
@@ -948,7 +987,7 @@ class _Source(Printer):
 
     def fitted(self, scalar: Scalar, value: str, node: Node, site: int) -> str:
         """A value checked against the type a container holds."""
-        if scalar.is_float or scalar.name == "boolean" and node.kind != INT:
+        if scalar.is_float or (scalar.name == "boolean" and node.kind != INT):
             return value
         checked = f"_fit(_ctx, {value}, {scalar.low}, {scalar.high}, {site})"
         return f"({checked} != 0)" if scalar.name == "boolean" else checked

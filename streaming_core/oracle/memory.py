@@ -15,7 +15,9 @@ from numba.extending import intrinsic
 from streaming_core.api.record import Scalar
 
 # The context's words.
-SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY = range(0, 104, 8)
+SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY = range(
+    0, 104, 8
+)
 HEAD_BYTES = 128
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
@@ -397,7 +399,7 @@ def text_equal(one, other):
     return one[1] == other[1] and same_bytes(one[0], other[0], one[1])
 
 
-# --- maps from keys to states: open addressing, linear probing, at most half full, fixed seed --------------------------
+# --- maps from keys to states: open addressing, linear probing, at most half full, fixed seed ------------------------
 
 
 @compiled
@@ -502,10 +504,8 @@ def text_state(ctx, table, text):
     entries = get(table + ENTRIES)
     first = text_word(address, length)
     second = text_word(address + 8, length - 8)
-    if length <= 16:
-        place = types.int64(short_hash(first, second, length)) & mask
-    else:
-        place = text_hash(address, length) & mask
+    h = types.int64(short_hash(first, second, length)) if length <= 16 else text_hash(address, length)
+    place = h & mask
     while True:
         entry = entries + place * size
         marked = get(entry)

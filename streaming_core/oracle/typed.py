@@ -138,11 +138,22 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 _METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
     Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
-    Map: {"get": ("iv", "v"), "put": ("iv", "none"), "key_at": ("i", "int"), "value_at": ("i", "v"), "clear": ("", "none")},
-    Counter: {"add": ("ii", "int"), "get": ("i", "int"), "key_at": ("i", "int"), "value_at": ("i", "int"),
-              "clear": ("", "none")},
+    Map: {
+        "get": ("iv", "v"),
+        "put": ("iv", "none"),
+        "key_at": ("i", "int"),
+        "value_at": ("i", "v"),
+        "clear": ("", "none"),
+    },
+    Counter: {
+        "add": ("ii", "int"),
+        "get": ("i", "int"),
+        "key_at": ("i", "int"),
+        "value_at": ("i", "int"),
+        "clear": ("", "none"),
+    },
     TopK: {"offer": ("ii", "none"), "key_at": ("i", "int"), "score_at": ("i", "int"), "clear": ("", "none")},
-}  # fmt: skip
+}
 _READING = frozenset({"get", "at", "key_at", "value_at", "score_at"})
 
 
@@ -193,7 +204,9 @@ class Program:
         for name, column in (given or {}).items():
             slot = self.resolved(table.row).state[0].get(name)
             if slot is None or not isinstance(slot.type, Scalar | Array):
-                raise BadInput(f"app {self.app.name}: table {table.name}: init gives {name!r}, which cannot be initialised")
+                raise BadInput(
+                    f"app {self.app.name}: table {table.name}: init gives {name!r}, which cannot be initialised"
+                )
             item = slot.type.item if isinstance(slot.type, Array) else slot.type
             wide = np.asarray(column)
             if wide.ndim < (1 if isinstance(slot.type, Scalar) else 2):
@@ -272,7 +285,9 @@ class _Reader:
         self.parameters = list(zip(names, arguments, strict=True))
         self.scope = dict(function.__globals__)
         if function.__closure__:
-            self.scope |= {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, function.__closure__, strict=True)}
+            self.scope |= {
+                n: c.cell_contents for n, c in zip(function.__code__.co_freevars, function.__closure__, strict=True)
+            }
         self.variables: dict[str, Any] = dict(self.parameters)
         self.locals = set(function.__code__.co_varnames)
         self.returned: Any = None
@@ -291,7 +306,7 @@ class _Reader:
             if self.variables == before and self.returned == returned:
                 break
         for name, kind in self.variables.items():
-            if kind is None or kind.__class__ is Kind and kind.name == "conflict":
+            if kind is None or (kind.__class__ is Kind and kind.name == "conflict"):
                 raise self.fail(self.definition, f"variable {name!r} holds values of types that do not go together")
         value = self.returned
         if value is not None and value.__class__ is Kind and value.name == "conflict":
@@ -299,7 +314,13 @@ class _Reader:
         if value not in (None, NONE) and not _ends(body):
             raise self.fail(self.definition, "returns a value on some ways through it and nothing on others")
         return Function(
-            self.function.__name__, self.file, self.definition.lineno, self.parameters, body, value or NONE, self.variables
+            self.function.__name__,
+            self.file,
+            self.definition.lineno,
+            self.parameters,
+            body,
+            value or NONE,
+            self.variables,
         )
 
     # --- statements --------------------------------------------------------------------------------------------------
@@ -654,7 +675,11 @@ class _Reader:
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
                 raise self.fail(node, "slices have no step")
-            low = self.integer(node, self.expression(node.slice.lower)) if node.slice.lower else Node("const", INT, data=0)
+            low = (
+                self.integer(node, self.expression(node.slice.lower))
+                if node.slice.lower
+                else Node("const", INT, data=0)
+            )
             high = self.integer(node, self.expression(node.slice.upper)) if node.slice.upper else None
             if owner.kind not in (TEXT, None):
                 raise self.fail(node, "only text can be sliced")
@@ -708,7 +733,7 @@ class _Reader:
                         return Node("method", INT, [value], "length")
                     case kind if kind == TEXT:
                         return Node("textlength", INT, [value])
-            case ("min" | "max"), [_, _, *_]:
+            case (("min" | "max"), [_, _, *_]):
                 joined = self.joined(node, [self.number(node, a) for a in args])
                 return Node(name, joined, [self.cast(node, a, joined) for a in args])
             case "abs", [value]:
@@ -786,7 +811,7 @@ class _Reader:
         return value
 
     def integer(self, node: ast.AST, value: Node) -> Node:
-        if value.kind == FLOAT or value.kind is not None and value.kind not in NUMBERS:
+        if value.kind == FLOAT or (value.kind is not None and value.kind not in NUMBERS):
             raise self.fail(node, f"a {value.kind} is not an integer")
         return self.cast(node, value, INT)
 
@@ -799,7 +824,7 @@ class _Reader:
 
     def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` with the type that the field loads as; its range is not checked here."""
-        if value.kind is not None and (value.kind not in NUMBERS or value.kind == FLOAT and not scalar.is_float):
+        if value.kind is not None and (value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float)):
             raise self.fail(node, f"{where}: a {value.kind} cannot be stored there")
         if scalar.name == "boolean":
             return value
@@ -808,7 +833,12 @@ class _Reader:
     def fit(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` as the field can hold it: a value that does not fit is an error when it happens."""
         value = self.accepted(node, value, scalar, where)
-        if value.kind is None or scalar.is_float or scalar.width == 8 or scalar.name == "boolean" and value.kind == BOOL:
+        if (
+            value.kind is None
+            or scalar.is_float
+            or scalar.width == 8
+            or (scalar.name == "boolean" and value.kind == BOOL)
+        ):
             return value
         return Node("fit", loaded(scalar), [value], (scalar, where), line=value.line)
 
@@ -829,4 +859,4 @@ def _ends(body: list[Node]) -> bool:
 
 
 def _breaks(body: list[Node]) -> bool:
-    return any(n.op == "break" or n.op == "if" and (_breaks(n.args[1]) or _breaks(n.args[2])) for n in body)
+    return any(n.op == "break" or (n.op == "if" and (_breaks(n.args[1]) or _breaks(n.args[2]))) for n in body)
