@@ -1,0 +1,166 @@
+"""Every application's invariants hold on a right result, and each of them finds a wrong one."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.validate_outputs import invariant_query
+from streaming_core import workload
+from streaming_core.apps import registry
+from tests.unit import by_hand
+
+PARAMS = {
+    "gs": {"n_items": 50, "invalid_ratio": 0.05},
+    "sl": {"n_items": 20, "invalid_ratio": 0.05},
+    "wc": {"vocabulary": 30, "words": 4, "invalid_ratio": 0.05},
+    "fd": {"entities": 20, "window": 3, "threshold_e4": 9300, "invalid_ratio": 0.05},
+    "sd": {"devices": 3, "window": 20, "spike_ratio": 0.05, "invalid_ratio": 0.05},
+}
+EVENTS = 400
+
+
+def first(rows, which):
+    return next(row for row in rows if which(row))
+
+
+def set_first(rows, which, **fields):
+    first(rows, which).update(fields)
+
+
+def lose(rows, which=lambda row: True):
+    rows.remove(first(rows, which))
+
+
+def move_money(state):
+    """One account gains what no other loses."""
+    state[3]["balance"] += 1
+
+
+# (application, invariant that must speak up, what is done to outputs and states)
+WRONG = [
+    ("gs", "one output for each valid event, none for others", lambda o, s: lose(o)),
+    ("gs", "a record ends with its newest write, or as it began", lambda o, s: s["state_items"][7].update(value=-1)),
+    ("gs", "a read sums up the newest earlier writes", lambda o, s: set_first(o, lambda r: r["is_read"], total=5)),
+    (
+        "gs",
+        "a write sums up nothing and an output is of its event's kind",
+        lambda o, s: set_first(o, lambda r: not r["is_read"], is_read=True),
+    ),
+    ("sl", "one output for each valid event, none for others", lambda o, s: o.append(dict(o[0], sub=1))),
+    ("sl", "accounts conserve money", lambda o, s: move_money(s["state_accounts"])),
+    ("sl", "assets conserve money", lambda o, s: move_money(s["state_assets"])),
+    ("sl", "no balance is ever negative", lambda o, s: set_first(o, lambda r: r["kind"] == 1, dst_acct=-1)),
+    ("sl", "no balance is ever negative", lambda o, s: s["state_assets"][2].update(balance=-1)),
+    ("sl", "a deposit is always accepted", lambda o, s: set_first(o, lambda r: r["kind"] == 0, ok=False)),
+    (
+        "sl",
+        "a transfer is accepted just when its sources had enough",
+        lambda o, s: set_first(o, lambda r: r["kind"] == 1 and r["ok"], ok=False),
+    ),
+    (
+        "sl",
+        "a transfer is accepted just when its sources had enough",
+        lambda o, s: set_first(o, lambda r: r["kind"] == 1 and not r["ok"], ok=True),
+    ),
+    ("sl", "an output is of its event's kind", lambda o, s: set_first(o, lambda r: r["kind"] == 1, kind=0)),
+    ("wc", "the n-th sighting of a word is counted n", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),
+    ("wc", "a sentence gives one output per word", lambda o, s: lose(o, lambda r: r["sub"] == 3)),
+    ("wc", "a word's final count is its number of outputs", lambda o, s: s["state_count"][4].update(n=1)),
+    ("wc", "a word's final count is its number of outputs", lambda o, s: lose(s["state_count"])),
+    ("fd", "one signal for each valid transaction, none for others", lambda o, s: lose(o)),
+    ("fd", "a signal names the entity of its transaction", lambda o, s: o[5].update(entity=b"E999999999")),
+    ("fd", "no score before an entity's window is full", lambda o, s: o[0].update(score=1)),
+    ("fd", "a score lies between 0 and 1", lambda o, s: o[9].update(score=(1 << 32) + 1)),
+    (
+        "fd",
+        "every outlier scores at least what any other does",
+        lambda o, s: set_first(o, lambda r: r["outlier"], outlier=False),
+    ),
+    ("sd", "one output for each valid reading, none for others", lambda o, s: lose(o)),
+    ("sd", "an output names the device of its reading", lambda o, s: o[5].update(device=99)),
+    (
+        "sd",
+        "an average lies between the least and the greatest value of its device so far",
+        lambda o, s: o[50].update(average=3_000_000),
+    ),
+    (
+        "sd",
+        "every spike is relatively further from its average than anything else",
+        lambda o, s: max(o, key=lambda r: abs(r["value"] - r["average"]) / r["average"]).update(spike=False),
+    ),
+    ("sd", "a device's final sum is the sum of its window", lambda o, s: s["state_moving_average"][0].update(total=1)),
+]
+
+
+@pytest.fixture(scope="module")
+def right():
+    """Application -> its events and a right result."""
+    found = {}
+    for name, params in PARAMS.items():
+        app = registry.load(name)
+        events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
+        found[name] = (app, events, by_hand.run(app, params, events))
+    return found
+
+
+def write(folder, events, outputs, states):
+    """The files an invariant reads; view -> path."""
+    folder.mkdir()
+    views = {}
+    for name, table in {"events": events, "outputs": outputs, **states}.items():
+        views[name] = folder / f"{name}.parquet"
+        pq.write_table(table, views[name])
+    return views
+
+
+def violations(spark, queries):
+    """Subject -> number of violating rows, in one Spark job."""
+    found = {}
+    for row in spark.sql(" UNION ALL ".join(queries)).toArrow().to_pylist():
+        found[row["subject"], row["invariant"]] = int(row["value"])
+    return found
+
+
+def test_invariants_hold_on_right_results(spark, right, tmp_path):
+    queries = []
+    for index, (name, (app, events, result)) in enumerate(right.items()):
+        views = write(tmp_path / name, events, result.output_table(), result.state_tables())
+        assert result.outputs
+        assert result.dropped
+        queries += [invariant_query(sql, label, index, views, None) for label, sql in app.invariants.items()]
+    found = violations(spark, queries)
+    assert len(found) == len(queries)
+    assert {key: count for key, count in found.items() if count} == {}
+
+
+def test_each_invariant_finds_what_it_is_for(spark, right, tmp_path):
+    assert {(name, label) for name, label, _ in WRONG} == {
+        (name, label) for name, (app, _, _) in right.items() for label in app.invariants
+    }
+    queries = []
+    for index, (name, label, damage) in enumerate(WRONG):
+        app, events, result = right[name]
+        outputs, states = result.output_table(), result.state_tables()
+        rows, state_rows = outputs.to_pylist(), {key: table.to_pylist() for key, table in states.items()}
+        damage(rows, state_rows)
+        outputs = pa.Table.from_pylist(rows, outputs.schema)
+        states = {key: pa.Table.from_pylist(state_rows[key], table.schema) for key, table in states.items()}
+        views = write(tmp_path / str(index), events, outputs, states)
+        queries.append(invariant_query(app.invariants[label], label, index, views, None))
+    found = violations(spark, queries)
+    silent = [WRONG[index][:2] for (index, _), count in found.items() if not count]
+    assert len(found) == len(WRONG)
+    assert silent == []
+
+
+def test_violating_rows_can_be_shown(spark, right, tmp_path):
+    app, events, result = right["sl"]
+    rows = result.output_table().to_pylist()
+    rows[0]["ok"] = False
+    outputs = pa.Table.from_pylist(rows, result.output_table().schema)
+    views = write(tmp_path / "x", events, outputs, result.state_tables())
+    label = "a deposit is always accepted"
+    [row] = spark.sql(invariant_query(app.invariants[label], label, 0, views, 10)).toArrow().to_pylist()
+    assert json.loads(row["value"])["seq"] == 0
