@@ -116,26 +116,32 @@ pub fn word(bytes: &[u8]) -> u64 {
     }
 }
 
+/// The first 16 bytes as two little-endian words, zero-padded, without a branch on the length.
+///
+/// # Safety
+/// `len` bytes, and at least 16, can be read at `bytes`.
+#[inline(always)]
+pub unsafe fn first_words(bytes: *const u8, len: usize) -> (u64, u64) {
+    // SAFETY: 16 bytes are there.
+    let (low, high) = unsafe { (bytes.cast::<u64>().read_unaligned(), bytes.add(8).cast::<u64>().read_unaligned()) };
+    let mask = |n: usize| if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 };
+    (low.to_le() & mask(len), high.to_le() & mask(len.saturating_sub(8)))
+}
+
 #[inline(always)]
 fn step(h: u64, word: u64) -> u64 {
     let h = (h ^ word).wrapping_mul(K1);
     h ^ (h >> 32)
 }
 
+/// How many rows are hashed together.
+pub const CHUNK: usize = 64;
+
 /// Hashes rows of one layout.
 #[derive(Debug, Clone)]
 pub struct Hasher {
     stride: usize,
     columns: Vec<Column>,
-    shape: Shape,
-}
-
-/// Layouts that need no look at each column's kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    /// Scalars only: (offset, kind) per word.
-    Scalars,
-    General,
 }
 
 impl Hasher {
@@ -150,9 +156,7 @@ impl Hasher {
                 return Err(RunError::Invalid(format!("column {column:?} lies outside of a row of {stride} bytes")));
             }
         }
-        let scalar = |column: &Column| column.kind != ColumnKind::Text && column.count == 1;
-        let shape = if columns.iter().all(scalar) { Shape::Scalars } else { Shape::General };
-        Ok(Self { stride, columns: columns.to_vec(), shape })
+        Ok(Self { stride, columns: columns.to_vec() })
     }
 
     pub fn stride(&self) -> usize {
@@ -165,28 +169,57 @@ impl Hasher {
     /// `row` has `stride` readable bytes.
     #[inline(always)]
     pub unsafe fn row(&self, row: *const u8, sub: u64, text: Text) -> Option<u64> {
-        // SAFETY: a row starts with its seq; the columns lie inside of the row.
+        // SAFETY: one row is there.
+        unsafe { self.rows(row, [sub], text) }
+    }
+
+    /// Sum of the hashes of `N` adjacent rows, whose `sub`s are given; None if some text lies outside of the block's.
+    ///
+    /// Column by column: the kind is looked at once, and the rows' chains of multiplications overlap.
+    ///
+    /// # Safety
+    /// `rows` has `N * stride` readable bytes.
+    #[inline(always)]
+    pub unsafe fn rows<const N: usize>(&self, rows: *const u8, subs: [u64; N], text: Text) -> Option<u64> {
+        let mut h = [SEED; N];
+        // SAFETY: rows start with their seq, and the columns lie inside of a row.
         unsafe {
-            let mut h = step(step(SEED, row.cast::<u64>().read_unaligned()), sub);
-            if self.shape == Shape::Scalars {
-                for column in &self.columns {
-                    h = step(h, column.kind.load(row.add(column.offset)));
-                }
-            } else {
-                for column in &self.columns {
-                    for i in 0..column.count {
-                        let field = row.add(column.offset + i * column.kind.bytes());
-                        if column.kind == ColumnKind::Text {
-                            h = hash_text(h, text.field(field)?);
-                        } else {
-                            h = step(h, column.kind.load(field));
+            for i in 0..N {
+                h[i] = step(step(h[i], rows.add(i * self.stride).cast::<u64>().read_unaligned()), subs[i]);
+            }
+            for column in &self.columns {
+                let size = column.kind.bytes();
+                for element in 0..column.count {
+                    let first = rows.add(column.offset + element * size);
+                    macro_rules! each {
+                        ($kind:expr) => {
+                            for i in 0..N {
+                                h[i] = step(h[i], $kind.load(first.add(i * self.stride)));
+                            }
+                        };
+                    }
+                    match column.kind {
+                        ColumnKind::Text => {
+                            for i in 0..N {
+                                h[i] = hash_text(h[i], text.field(first.add(i * self.stride))?);
+                            }
                         }
+                        ColumnKind::Boolean | ColumnKind::U8 => each!(ColumnKind::U8),
+                        ColumnKind::I8 => each!(ColumnKind::I8),
+                        ColumnKind::I16 => each!(ColumnKind::I16),
+                        ColumnKind::I32 => each!(ColumnKind::I32),
+                        ColumnKind::U16 => each!(ColumnKind::U16),
+                        ColumnKind::U32 => each!(ColumnKind::U32),
+                        ColumnKind::I64 | ColumnKind::F64 => each!(ColumnKind::I64),
                     }
                 }
             }
-            h = h.wrapping_mul(K2);
-            Some(h ^ (h >> 29))
         }
+        let finish = |h: u64| {
+            let h = h.wrapping_mul(K2);
+            h ^ (h >> 29)
+        };
+        Some(h.iter().fold(0, |sum: u64, &h| sum.wrapping_add(finish(h))))
     }
 }
 
@@ -280,6 +313,38 @@ mod tests {
             let mut words = vec![seq as u64, u64::from(sub)];
             words.extend(slow_text(&bytes));
             prop_assert_eq!(hash, Some(slow(&words)));
+        }
+
+        #[test]
+        fn rows_hash_together_as_they_do_alone(
+            lengths in proptest::collection::vec(0_usize..40, 0..=CHUNK), extra: [i64; 3], narrow: i16,
+        ) {
+            let text: Vec<u8> = (0..lengths.iter().sum::<usize>()).map(|i| (i * 7) as u8 ^ 0x80).collect();
+            let (mut rows, mut start) = (Vec::new(), 0);
+            for (i, &length) in lengths.iter().enumerate() {
+                rows.extend((i as i64 / 3).to_le_bytes());
+                rows.extend((start as u32).to_le_bytes());
+                rows.extend((length as u32).to_le_bytes());
+                rows.extend(extra.map(|word| word ^ i as i64).iter().flat_map(|word| word.to_le_bytes()));
+                rows.extend((narrow ^ i as i16).to_le_bytes());
+                start += length;
+            }
+            let column = |kind, offset, count| Column { kind, offset, count };
+            let columns = [
+                column(ColumnKind::Text, 8, 1), column(ColumnKind::I64, 16, 2), column(ColumnKind::F64, 32, 1),
+                column(ColumnKind::I16, 40, 1),
+            ];
+            let hasher = Hasher::new(&columns, 42).unwrap();
+            let subs: Vec<u64> = (0..lengths.len() as u64).map(|i| i % 3).collect();
+            let mut hashes = [0; CHUNK];
+            // SAFETY: rows and text outlive the calls.
+            unsafe {
+                let text = Text::new(text.as_ptr(), text.len());
+                hasher.rows(rows.as_ptr(), &subs, text, &mut hashes).unwrap();
+                for (i, &sub) in subs.iter().enumerate() {
+                    prop_assert_eq!(Some(hashes[i]), hasher.row(rows[i * 42..].as_ptr(), sub, text));
+                }
+            }
         }
 
         #[test]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::batch::{RowBuffer, Text};
-use crate::digest::{Digest, Hasher};
+use crate::digest::{CHUNK, Digest, Hasher};
 use crate::kernel::RunError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -15,6 +15,9 @@ pub enum SinkKind {
     /// Number and order only.
     Count,
 }
+
+/// Rows hashed together.
+const TILE: usize = 8;
 
 /// What can be found out about a batch of outputs before its turn comes; made by any thread.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,17 +51,28 @@ impl Preparer {
         let mut prepared = Prepared { rows: n, first: rows.seq(0), ordered: true, ..Prepared::default() };
         let (mut seq, mut sub, mut leading) = (prepared.first, 0_u64, None);
         let mut sum = 0_u64;
-        for i in 0..n {
+        let mut number = |i: usize| {
             let this = rows.seq(i);
             if this != seq {
                 prepared.ordered &= this > seq;
                 leading.get_or_insert(i);
                 (seq, sub) = (this, 0);
             }
-            if self.kind != SinkKind::Count {
-                sum = sum.wrapping_add(self.hash(rows, i, sub, text)?);
-            }
             sub += 1;
+            sub - 1
+        };
+        let whole = n / TILE * TILE;
+        for i in (0..whole).step_by(TILE) {
+            let subs = std::array::from_fn(|j| number(i + j));
+            if self.kind != SinkKind::Count {
+                sum = sum.wrapping_add(self.hash::<TILE>(rows, i, subs, text)?);
+            }
+        }
+        for i in whole..n {
+            let subs = [number(i)];
+            if self.kind != SinkKind::Count {
+                sum = sum.wrapping_add(self.hash(rows, i, subs, text)?);
+            }
         }
         prepared.digest = Digest { rows: n as u64, sum };
         prepared.last = seq;
@@ -67,12 +81,21 @@ impl Preparer {
         Ok(prepared)
     }
 
+    /// Sum of the hashes of rows `index..index + N`.
     #[inline(always)]
-    fn hash(&self, rows: &RowBuffer, index: usize, sub: u64, text: Text) -> Result<u64, RunError> {
-        // SAFETY: the row exists and has the hasher's stride.
-        let hash = unsafe { self.hasher.row(rows.row(index), sub, text) };
+    fn hash<const N: usize>(
+        &self,
+        rows: &RowBuffer,
+        index: usize,
+        subs: [u64; N],
+        text: Text,
+    ) -> Result<u64, RunError> {
+        assert!(index + N <= rows.len());
+        // SAFETY: the rows exist and have the hasher's stride.
+        let hash = unsafe { self.hasher.rows(rows.row(index), subs, text) };
         hash.ok_or_else(|| {
-            RunError::Invalid(format!("an output of event {} refers to text outside of its block", rows.seq(index)))
+            let seq = rows.seq(index);
+            RunError::Invalid(format!("an output at or soon after event {seq} refers to text outside of its block"))
         })
     }
 }
@@ -120,8 +143,8 @@ impl Sink {
         if offset > 0 && self.preparer.kind != SinkKind::Count {
             // The batch goes on with the seq the last one ended with: its first rows get other numbers.
             for i in 0..prepared.leading {
-                let assumed = self.preparer.hash(rows, i, i as u64, text)?;
-                let real = self.preparer.hash(rows, i, offset + i as u64, text)?;
+                let assumed = self.preparer.hash(rows, i, [i as u64], text)?;
+                let real = self.preparer.hash(rows, i, [offset + i as u64], text)?;
                 self.digest.sum = self.digest.sum.wrapping_sub(assumed).wrapping_add(real);
             }
         }

@@ -8,7 +8,7 @@ use std::collections::TryReserveError;
 
 use crate::arena::Arena;
 use crate::batch::Text;
-use crate::digest::ColumnKind;
+use crate::digest::{ColumnKind, first_words};
 use crate::kernel::RunError;
 use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
 use crate::program::Key;
@@ -107,12 +107,9 @@ impl TextKey {
     /// `len` and at least 16 bytes at `bytes` are readable while this is used.
     #[inline(always)]
     unsafe fn load(bytes: *const u8, len: usize) -> Self {
-        // SAFETY: 16 bytes are there.
-        let (low, high) =
-            unsafe { (bytes.cast::<u64>().read_unaligned(), bytes.add(8).cast::<u64>().read_unaligned()) };
-        // Bytes behind the end are masked away without a branch on the length.
-        let mask = |n: usize| if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 };
-        Self { bytes, len, low: low.to_le() & mask(len), high: high.to_le() & mask(len.saturating_sub(8)) }
+        // SAFETY: as the caller says.
+        let (low, high) = unsafe { first_words(bytes, len) };
+        Self { bytes, len, low, high }
     }
 
     /// `key_group::hash_bytes` of the key.
@@ -180,8 +177,8 @@ impl KeyedState {
     /// An empty table for keys read as `key` says and states of `state_size` bytes.
     pub fn new(key: Key, state_size: usize) -> Self {
         let bytes = Self::head(key) + state_size;
-        // An entry lies in one cache line, or starts one.
-        let entry = if bytes <= 64 { bytes.next_power_of_two() } else { bytes.next_multiple_of(64) };
+        // No entry lies in more cache lines than it must.
+        let entry = if bytes <= 64 { bytes.next_power_of_two() } else { bytes.next_multiple_of(32) };
         Self {
             key,
             entry,
