@@ -146,17 +146,22 @@ class SshHost(Host):
 
 def next_attempt(folder: Path) -> Path:
     """The attempt to run now: the last one while nothing says that it is over, else a new one."""
-    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in folder.glob("attempt-[0-9]*"))
+    found = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
+    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in found)
     if numbers:
         last = folder / f"attempt-{numbers[-1]}"
-        if not (last / "exit.json").exists() and not (last / "lost").exists():
+        if not (last / "exit.json").exists() and not _lost(last).exists():
             return last
     return folder / f"attempt-{(numbers[-1] if numbers else 0) + 1}"
 
 
 def abandon(attempt: Path) -> None:
     """Notes that an attempt was lost, so that the next try makes a new one."""
-    (attempt / "lost").write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+    _lost(attempt).write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+
+
+def _lost(attempt: Path) -> Path:
+    return attempt.with_name(f"{attempt.name}.lost")
 
 
 def home() -> Home:

@@ -38,7 +38,9 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
             console.print(Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red"), soft_wrap=True)
     if stages:
         said = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
-        console.print(Text("\nseconds  " + ", ".join(said) + f"; in all {stages['seconds']:.0f}", "dim"))
+        console.print(
+            Text("\nseconds  " + ", ".join(said) + f"; in all {stages['seconds']:.0f}", "dim"), soft_wrap=True
+        )
     places = [("run", home.run(run_id)), ("reports", home.reports / "index.html")]
     if stages:
         places.append(("log", Path(stages["log"])))

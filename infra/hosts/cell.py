@@ -5,7 +5,7 @@
     cell.py stop ATTEMPT
 
 It waits for the host's lock (one core run at a time, whoever asks), starts the engine in a process group of its own,
-keeps its output in ATTEMPT/stdout.log and stderr.log, and writes ATTEMPT/exit.json last. It can be called again with
+keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last. It can be called again with
 the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost connection
 costs nothing, and never starts a second copy.
 
@@ -37,7 +37,7 @@ def run(attempt, workload, command, timeout, tethered):
     """Runs, awaits or reports one attempt; returns the exit code."""
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
-    if (process := read_json(os.path.join(attempt, "process.json"))) is not None:
+    if (process := read_json(attempt + ".process.json")) is not None:
         return follow(attempt, process)
 
     stop = threading.Event()
@@ -72,8 +72,8 @@ def run(attempt, workload, command, timeout, tethered):
 def measure(attempt, command, workload, timeout, stop):
     """The engine from start to end, under the host's lock."""
     started = now()
-    errors = os.path.join(attempt, "stderr.log")
-    with open(os.path.join(attempt, "stdout.log"), "wb") as out, open(errors, "wb") as err:
+    errors = attempt + ".stderr.log"
+    with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             engine = subprocess.Popen(
                 [*command, "--input", workload, "--out", attempt],
@@ -85,7 +85,7 @@ def measure(attempt, command, workload, timeout, stop):
             )
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
-        write_json(os.path.join(attempt, "process.json"), identity(engine.pid))
+        write_json(attempt + ".process.json", identity(engine.pid))
         deadline = time.monotonic() + timeout
         reason = None
         while engine.poll() is None:
@@ -138,7 +138,7 @@ def follow(attempt, process):
 
 def stop(attempt):
     """Ends an attempt that runs on this host; 0 when none is left."""
-    process = read_json(os.path.join(attempt, "process.json"))
+    process = read_json(attempt + ".process.json")
     if process is None or not alive(process["watcher"]):
         return 0
     os.kill(process["watcher"]["pid"], signal.SIGTERM)

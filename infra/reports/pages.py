@@ -87,7 +87,9 @@ class Pages:
             cell=cell,
             headline=f"{cell.label} {verdict}",
             evidence=list(_evidence(cell)),
-            words=lines(attempt / "stderr.log", 12) if attempt and cell.verdict == "failed" else [],
+            words=lines(attempt.with_name(f"{attempt.name}.stderr.log"), 12)
+            if attempt and cell.verdict == "failed"
+            else [],
             commands=_commands(run, cell),
             facts=list(_facts(run, cell, report, ended)),
         )
@@ -156,7 +158,8 @@ class Pages:
         """Folder, report.json and exit.json of the attempt that was loaded, else of the last one."""
         folder = self.history.home.run(run.run_id) / cell.name
         number = cell.facts.get("attempt")
-        found = sorted(folder.glob("attempt-[0-9]*"), key=lambda path: int(path.name.removeprefix("attempt-")))
+        folders = (path for path in folder.glob("attempt-[0-9]*") if path.is_dir())
+        found = sorted(folders, key=lambda path: int(path.name.removeprefix("attempt-")))
         attempt = folder / f"attempt-{number}" if number else found[-1] if found else None
         if attempt is None or not attempt.is_dir():
             return None, {}, {}

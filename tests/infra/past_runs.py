@@ -100,7 +100,7 @@ def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict],
         )
         if status == "failed":
             write_json(home.attempt(run_id, spec.cell, 1) / "exit.json", {"exit_code": 1, "host": "node1"})
-            (home.attempt(run_id, spec.cell, 1) / "stderr.log").write_text(f"error: {HOSTILE}\n")
+            (home.run(run_id) / spec.cell / "attempt-1.stderr.log").write_text(f"error: {HOSTILE}\n")
         if status != "ok":
             verdicts.append(
                 {

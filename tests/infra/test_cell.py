@@ -45,6 +45,11 @@ def start(attempt: Path, command: list[str], *more: str, **kwargs) -> subprocess
     return subprocess.Popen(arguments(attempt, command, *more), stderr=subprocess.PIPE, text=True, **kwargs)
 
 
+def beside(attempt: Path, name: str) -> Path:
+    """What the driver keeps, outside the folder that is the engine's."""
+    return attempt.with_name(f"{attempt.name}.{name}")
+
+
 def left(attempt: Path) -> dict:
     return json.loads((attempt / "exit.json").read_text())
 
@@ -83,7 +88,7 @@ def test_a_run_that_ends_well_leaves_its_exit_code_and_host(attempt, tmp_path):
     assert left(attempt)["exit_code"] == 0
     assert left(attempt)["error"] is None
     assert left(attempt)["host"]
-    assert (attempt / "stdout.log").read_text() == "hello\n"
+    assert beside(attempt, "stdout.log").read_text() == "hello\n"
 
 
 def test_a_failed_run_is_told_by_its_last_line(attempt, tmp_path):
@@ -136,13 +141,13 @@ def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp
 def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid = pid_in(attempt / "pid")
-    wait_for(lambda: (attempt / "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists())
     driver.kill()
     driver.communicate()
     wait_for(lambda: gone(pid))
     assert not (attempt / "exit.json").exists()
     assert run(attempt, engine(tmp_path, "print('a second copy')", "other")).returncode == 75
-    assert (attempt / "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
+    assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
 
 
 def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
@@ -150,7 +155,7 @@ def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
         "while not os.path.exists(out + '/go'):\n    time.sleep(0.01)\nopen(out + '/ran', 'a').write('x')\nsys.exit(3)"
     )
     first = start(attempt, engine(tmp_path, waits))
-    wait_for(lambda: (attempt / "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists())
     second = start(attempt, engine(tmp_path, waits))
     (attempt / "go").touch()
     for driver in (first, second):
@@ -171,7 +176,7 @@ def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
     other.mkdir()
     second = start(other, engine(tmp_path, "pass", "quick"))
     assert second.stderr.readline().strip() == f"waiting for the host: {attempt} is running"
-    assert not (other / "process.json").exists()
+    assert not beside(other, "process.json").exists()
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE)
     second.communicate(timeout=PATIENCE)
@@ -181,7 +186,7 @@ def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
 def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid = pid_in(attempt / "pid")
-    wait_for(lambda: (attempt / "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists())
     subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], check=True, timeout=PATIENCE)
     assert gone(pid)
     driver.communicate(timeout=PATIENCE)
