@@ -42,10 +42,10 @@ Progress = Callable[[str, int, int], None]
 
 
 class Blocks:
-    """The workload as (rows, text, events) blocks, decoded once if it is short, else on every pass."""
+    """The workload as (rows, text) blocks, decoded once if it has at most `keep` of them, else on every pass."""
 
-    def __init__(self, source: workload.Workload, program: Program, size: int):
-        self._source, self._record, self._size = source, program.event, size
+    def __init__(self, source: workload.Workload, program: Program, size: int, keep: int = KEPT_BLOCKS):
+        self._source, self._record, self._size, self._keep = source, program.event, size, keep
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
         self.events = source.rows
 
@@ -58,7 +58,7 @@ class Blocks:
             block = row_format.encode(table, self._record)
             if kept is not None:
                 kept.append(block)
-                if len(kept) > KEPT_BLOCKS:
+                if len(kept) > self._keep:
                     kept = None
             yield block
         self._kept = kept
@@ -125,7 +125,7 @@ def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None
         _check_folder(out, spec)
     load_before = os.getloadavg()[0]
     program = compile_app(app, params)
-    blocks = Blocks(opened, program, _block_size(spec))
+    blocks = Blocks(opened, program, block_size(spec))
     if out is None:
         return _passes(spec, program, blocks, opened, None, load_before, progress)
     try:
@@ -179,8 +179,8 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress) -> Run
     samples, digest, binding = [], "", None
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
-        sample, state, binding = _one_pass(
-            spec, program, blocks, folder if first else None, kind, number, sink, rate, progress
+        sample, state, binding = one_pass(
+            spec, program, blocks, kind, number, sink, rate, folder if first else None, progress
         )
         samples.append(sample)
         if first:
@@ -211,8 +211,21 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress) -> Run
     )
 
 
-def _one_pass(spec, program, blocks, folder, kind, number, sink, rate, progress):
-    """One pass from fresh state; returns its sample, the final state and the binding of threads."""
+def one_pass(
+    spec: RunSpec,
+    program: Program,
+    blocks: Blocks,
+    kind: str = "peak",
+    number: int = 0,
+    sink: str = "digest",
+    rate: float = 0.0,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[Sample, dict[str, pa.Table], list[int] | None]:
+    """One pass from fresh state: its sample, the final state by table, the binding of threads to cores.
+
+    `folder` receives outputs (parquet sink) and state. Raises RunFailed when an operator fails.
+    """
     from streaming_core import _runtime
 
     options = {

@@ -340,6 +340,36 @@ def diff(
 
 
 @app.command()
+def bench(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
+    events: Annotated[int | None, typer.Option(help="Events per workload. Default: by application.")] = None,
+    threads: Annotated[
+        str | None, typer.Option(help="Thread counts, such as 1,2. Default: 1, 2, 4, ... cores.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option(help="Rounds; figures are medians over them.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="JSON file. Default: in LOCKSTEP_HOME/reports/bench.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure every way of executing beside the compiled sequential loop; results are checked."""
+    from streaming_core import bench as benchmark
+
+    try:
+        counts = [int(part) for part in threads.split(",")] if threads else None
+    except ValueError:
+        raise BadInput(f"--threads {threads!r}: write numbers separated by commas") from None
+    with Bar(as_json) as bar:
+        found = benchmark.run(names, events, counts, repetitions, bar)
+    path = benchmark.save(found, out)
+    if as_json:
+        show(found)
+    else:
+        benchmark.render(found, Console())
+        print(f"written to {path}")
+    if wrong := [r for r in found["results"] if r["result"] == "different"]:
+        raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
+
+
+@app.command()
 def probe(as_json: Json = False) -> None:
     """Show the host's topology as the runtime sees it."""
     from streaming_core.engine import topology
