@@ -161,7 +161,8 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
         raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
 
 
-def _block_size(spec: RunSpec) -> int:
+def block_size(spec: RunSpec) -> int:
+    """Events in a block: whole punctuation intervals."""
     if spec.executor != "transactional":
         return BLOCK
     return -(-BLOCK // spec.punctuation) * spec.punctuation

@@ -344,7 +344,7 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
     events: Annotated[int | None, typer.Option(help="Events per workload. Default: by application.")] = None,
     threads: Annotated[
-        str | None, typer.Option(help="Thread counts, such as 1,2. Default: 1, 2, 4, ... cores.")
+        str | None, typer.Option(help="Thread counts, such as 1,2. Default: powers of two up to the cores.")
     ] = None,
     repetitions: Annotated[int, typer.Option(help="Rounds; figures are medians over them.")] = 5,
     out: Annotated[Path | None, typer.Option(help="JSON file. Default: in LOCKSTEP_HOME/reports/bench.")] = None,
