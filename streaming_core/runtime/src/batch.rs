@@ -25,7 +25,8 @@ unsafe impl Sync for Text {}
 
 impl Text {
     /// # Safety
-    /// `bytes` bytes at `start` stay readable and unchanged as long as this and its copies are used.
+    /// `bytes` bytes at `start` stay readable and unchanged as long as this and its copies are used, and
+    /// `TEXT_PADDING` bytes behind them readable.
     pub unsafe fn new(start: *const u8, bytes: usize) -> Self {
         Self { start, bytes }
     }

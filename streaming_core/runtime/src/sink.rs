@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::batch::{RowBuffer, Text};
-use crate::digest::{CHUNK, Digest, Hasher};
+use crate::digest::{Digest, Hasher};
 use crate::kernel::RunError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

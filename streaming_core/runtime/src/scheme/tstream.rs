@@ -7,6 +7,8 @@
 //! Rows belong to threads, so that nothing of a row is ever locked. Threads depend on each other only where an event's
 //! writes and reads must wait for conditions that other threads evaluate. Then the row is *blocked*: this access and all
 //! later ones of the row form a chain, and the thread goes on with other rows, looking at the chains now and then.
+//! To make that rare, conditions on rows that the batch has not written before are evaluated ahead of everything else:
+//! then most events are decided when the first write comes.
 //!
 //! **No deadlock.** Take the earliest event that is not decided while no thread can apply anything. Every access that
 //! stands before one of its conditions in the row's order belongs to an earlier event (within an event conditions stand
@@ -14,14 +16,15 @@
 //! including the condition: contradiction. That needs an owner to get to every access: it takes in its whole share
 //! without waiting (blocked rows are put aside), then looks at its chains until none is left.
 //!
-//! **Exactness.** A row's accesses are applied in event order by one thread; a condition therefore reads the state that
-//! all earlier events left; a write or read waits for its event's decision. That is the sequential meaning.
+//! **Exactness.** A row's accesses are applied by one thread, in event order but for conditions evaluated ahead, and those
+//! stand before the batch's first write of the row. So a condition reads the state that all earlier events left, and a
+//! write or read waits for its event's decision. That is the sequential meaning.
 
 use std::cell::UnsafeCell;
 
 use super::{Lane, PerThread, Run, Scheme, Timing, alone, batches};
 use crate::executor::team::Barrier;
-use crate::kernel::{Access, ApplyContext, RunError};
+use crate::kernel::{Access, ApplyContext, RunError, kind};
 use crate::key_group::{OwnerMap, group, hash_i64};
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::{Options, Program};
@@ -46,9 +49,9 @@ struct Tstream {
     /// Two sets, used in turn: a thread may plan the next batch while another post-processes the last one. Shared by all
     /// threads: in compute mode and post-processing each is at its slice's entries, in between decisions are atomic.
     outcomes: [Outcome; 2],
-    /// Per row of all tables: number of the owner's chain + 1, 0 = not blocked. Each entry is used by the row's owner.
+    /// Each entry is used by the row's owner.
     #[expect(dead_code, reason = "keeps the memory that `Deferred` points into")]
-    chains: ChainNumbers,
+    marks: Marks,
 }
 
 // SAFETY: see the fields; each says which thread uses it when.
@@ -58,25 +61,32 @@ unsafe impl Sync for Tstream {}
 /// owners in state access mode, with a barrier between.
 struct Thread {
     lane: Lane,
-    outbox: Vec<Vec<Access>>,
+    outbox: Vec<Outbox>,
     deferred: Deferred,
+}
+
+/// Accesses of one planner for one owner, in event order, and how many of them are conditions or captures.
+#[derive(Default)]
+struct Outbox {
+    accesses: Vec<Access>,
+    conditions: usize,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     let threads = options.threads;
     let stride = program.output_stride();
-    let chains = ChainNumbers::new(program);
+    let marks = Marks::new(program);
     Ok(Box::new(Tstream {
         punctuation: options.punctuation,
         owners: OwnerMap::even(threads),
         barrier: Barrier::new(threads),
         threads: PerThread::new(threads, || Thread {
             lane: Lane::new(stride),
-            outbox: (0..threads).map(|_| Vec::new()).collect(),
-            deferred: Deferred::new(&chains),
+            outbox: (0..threads).map(|_| Outbox::default()).collect(),
+            deferred: Deferred::new(&marks),
         }),
         outcomes: [Outcome::new(PART), Outcome::new(PART)],
-        chains,
+        marks,
     }))
 }
 
@@ -162,13 +172,15 @@ impl Tstream {
     /// Copies the planned accesses to one buffer per owner, each in event order.
     fn distribute(&self, own: &mut Thread) {
         let accesses = own.lane.planner.accesses();
-        for buffer in &mut own.outbox {
-            buffer.clear();
-            buffer.reserve(accesses.len());
+        for outbox in &mut own.outbox {
+            outbox.accesses.clear();
+            outbox.accesses.reserve(accesses.len());
+            outbox.conditions = 0;
         }
         if let [first, second] = &mut own.outbox[..] {
             // Two owners, the common case on small machines: written to both, kept by one; no branch to mispredict.
-            let (to, mut lens) = ([first.as_mut_ptr(), second.as_mut_ptr()], [0_usize; 2]);
+            let to = [first.accesses.as_mut_ptr(), second.accesses.as_mut_ptr()];
+            let (mut lens, mut conditions) = ([0_usize; 2], [0_usize; 2]);
             for access in accesses {
                 let owner = self.owner(access);
                 // SAFETY: both buffers have room for all accesses.
@@ -176,25 +188,36 @@ impl Tstream {
                     to[0].add(lens[0]).write(*access);
                     to[1].add(lens[1]).write(*access);
                 }
+                let condition = usize::from(!access.waits());
                 lens[0] += 1 - owner;
                 lens[1] += owner;
+                conditions[0] += condition & (1 - owner);
+                conditions[1] += condition & owner;
             }
             // SAFETY: that many were written.
             unsafe {
-                first.set_len(lens[0]);
-                second.set_len(lens[1]);
+                first.accesses.set_len(lens[0]);
+                second.accesses.set_len(lens[1]);
             }
+            (first.conditions, second.conditions) = (conditions[0], conditions[1]);
             return;
         }
         for access in accesses {
-            let buffer = &mut own.outbox[self.owner(access)];
-            let len = buffer.len();
+            let outbox = &mut own.outbox[self.owner(access)];
+            let len = outbox.accesses.len();
             // SAFETY: room for all accesses was reserved in every buffer.
             unsafe {
-                buffer.as_mut_ptr().add(len).write(*access);
-                buffer.set_len(len + 1);
+                outbox.accesses.as_mut_ptr().add(len).write(*access);
+                outbox.accesses.set_len(len + 1);
             }
+            outbox.conditions += usize::from(!access.waits());
         }
+    }
+
+    /// What planner `planner` has for owner `thread`; in state access mode.
+    fn inbox(&self, planner: usize, thread: usize) -> &Outbox {
+        // SAFETY: outboxes are only read between the two barriers.
+        unsafe { &(&(*self.threads.get(planner)).outbox)[thread] }
     }
 
     /// Applies all accesses of the thread's rows.
@@ -210,35 +233,26 @@ impl Tstream {
         // SAFETY: the thread's own arena.
         let arena = unsafe { run.tables.arena(thread) };
         let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
-        let mut since_look = 0;
-        for planner in 0..self.threads.len() {
-            // SAFETY: outboxes are only read between the two barriers.
-            let inbox: &[Access] = unsafe { &(&(*self.threads.get(planner)).outbox)[thread] };
-            let mut at = 0;
-            while at < inbox.len() {
-                let end = if deferred.is_empty() {
-                    inbox.len()
-                } else {
-                    if deferred.follow(&inbox[at]) {
-                        at += 1;
-                        continue;
-                    }
-                    let limit = inbox.len().min(at + RUN);
-                    (at + 1..limit).find(|&next| deferred.is_blocked(&inbox[next])).unwrap_or(limit)
-                };
-                // SAFETY: these rows are this thread's, and no earlier access of them is put aside.
-                let done = unsafe { run.transaction.apply(batch, &mut context, inbox.as_ptr().add(at), end - at)? };
-                at += done;
-                since_look += done;
-                if at < end {
-                    deferred.block(&inbox[at]);
-                    at += 1;
-                }
-                if since_look >= LOOK && !deferred.is_empty() {
-                    since_look = 0;
-                    deferred.look(run, batch, outcome, &mut context)?;
+        let threads = self.threads.len();
+        if (0..threads).all(|planner| self.inbox(planner, thread).conditions == 0) {
+            for planner in 0..threads {
+                deferred.apply(run, batch, outcome, &mut context, &self.inbox(planner, thread).accesses)?;
+            }
+        } else {
+            let mut later = std::mem::take(&mut deferred.later);
+            deferred.split((0..threads).map(|planner| self.inbox(planner, thread)), &mut later);
+            // Each thread begins elsewhere, so that the threads do not write the same events' decisions at once.
+            let ahead = &deferred.ready;
+            let (second, first) = ahead.split_at(ahead.len() * thread / threads);
+            for part in [first, second] {
+                // SAFETY: these rows are this thread's, and nothing in the batch writes them before.
+                let done = unsafe { run.transaction.apply(batch, &mut context, part.as_ptr(), part.len())? };
+                if done != part.len() {
+                    return Err(RunError::Engine("a condition had to wait".into()));
                 }
             }
+            deferred.apply(run, batch, outcome, &mut context, &later)?;
+            deferred.later = later;
         }
         if deferred.is_empty() {
             return Ok(());
@@ -259,14 +273,23 @@ impl Tstream {
     }
 }
 
-/// Chain numbers of all rows of all tables.
-struct ChainNumbers {
-    numbers: Box<[UnsafeCell<u32>]>,
+/// What an owner remembers of a row during a batch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    /// Number of the row's chain + 1; 0: not blocked.
+    chain: u32,
+    /// The last batch that writes the row.
+    written: u32,
+}
+
+/// Marks of all rows of all tables.
+struct Marks {
+    marks: Box<[UnsafeCell<Mark>]>,
     /// Number of the first row of each table.
     starts: Vec<usize>,
 }
 
-impl ChainNumbers {
+impl Marks {
     fn new(program: &Program) -> Self {
         let mut starts = Vec::new();
         let mut rows = 0;
@@ -275,7 +298,7 @@ impl ChainNumbers {
             // Tables begin at a unit, for the same reason that rows are owned by units.
             rows += table.rows.next_multiple_of(UNIT as usize);
         }
-        Self { numbers: (0..rows).map(|_| UnsafeCell::default()).collect(), starts }
+        Self { marks: (0..rows).map(|_| UnsafeCell::default()).collect(), starts }
     }
 }
 
@@ -298,21 +321,33 @@ struct Chain {
 
 /// The blocked rows of one thread.
 struct Deferred {
-    /// `ChainNumbers`, of which this thread uses its own rows' entries. All zero when `chains` is empty.
-    numbers: Shared<u32>,
+    /// `Marks`, of which this thread uses its own rows'. No row is blocked when `chains` is empty.
+    marks: Shared<Mark>,
     starts: Vec<usize>,
     nodes: Vec<Node>,
     chains: Vec<Chain>,
-    /// Accesses that have become ready, gathered from their chains for one kernel call.
+    /// Accesses for one kernel call: conditions evaluated ahead, then those that have become ready.
     ready: Vec<Access>,
+    /// What is left when conditions are evaluated ahead.
+    later: Vec<Access>,
+    /// Number of the batch, never 0.
+    batch: u32,
 }
 
 impl Deferred {
-    fn new(chains: &ChainNumbers) -> Self {
-        // SAFETY: the entries live as long as the scheme, at a fixed address; each is used by
-        // the thread that owns the row.
-        let numbers = unsafe { Shared::new(UnsafeCell::raw_get(chains.numbers.as_ptr())) };
-        Self { numbers, starts: chains.starts.clone(), nodes: Vec::new(), chains: Vec::new(), ready: Vec::new() }
+    fn new(marks: &Marks) -> Self {
+        // SAFETY: the entries live as long as the scheme, at a fixed address; each is used by the thread that owns the
+        // row.
+        let shared = unsafe { Shared::new(UnsafeCell::raw_get(marks.marks.as_ptr())) };
+        Self {
+            marks: shared,
+            starts: marks.starts.clone(),
+            nodes: Vec::new(),
+            chains: Vec::new(),
+            ready: Vec::new(),
+            later: Vec::new(),
+            batch: 0,
+        }
     }
 
     #[inline(always)]
@@ -326,15 +361,93 @@ impl Deferred {
     }
 
     #[inline(always)]
+    fn mark(&self, row: usize) -> *mut Mark {
+        self.marks.get().wrapping_add(row)
+    }
+
+    #[inline(always)]
     fn number(&self, row: usize) -> u32 {
         // SAFETY: the row's entry, which only this thread uses.
-        unsafe { self.numbers.get().add(row).read() }
+        unsafe { (*self.mark(row)).chain }
     }
 
     #[inline(always)]
     fn set_number(&mut self, row: usize, number: u32) {
         // SAFETY: the row's entry, which only this thread uses.
-        unsafe { self.numbers.get().add(row).write(number) };
+        unsafe { (*self.mark(row)).chain = number };
+    }
+
+    /// Takes the conditions on rows that the batch has not written so far into `ready`, everything else into `later`.
+    fn split<'a>(&mut self, inboxes: impl Iterator<Item = &'a Outbox>, later: &mut Vec<Access>) {
+        // Numbers come round again after 2^32 batches; a mark that old would merely keep a condition in its place.
+        self.batch = self.batch.wrapping_add(1).max(1);
+        self.ready.clear();
+        later.clear();
+        for inbox in inboxes {
+            self.ready.reserve(inbox.conditions);
+            later.reserve(inbox.accesses.len());
+            let (mut ahead, mut behind) = (self.ready.len(), later.len());
+            for access in &inbox.accesses {
+                let mark = self.mark(self.row(access));
+                // SAFETY: the row's entry is this thread's. There is room: `ready` for all conditions, `later` for all
+                // accesses; what is written but not counted is overwritten.
+                unsafe {
+                    let condition = !access.waits();
+                    if condition && (*mark).written != self.batch {
+                        self.ready.as_mut_ptr().add(ahead).write(*access);
+                        ahead += 1;
+                    } else {
+                        later.as_mut_ptr().add(behind).write(*access);
+                        behind += 1;
+                        if access.kind == kind::MODIFY {
+                            (*mark).written = self.batch;
+                        }
+                    }
+                }
+            }
+            // SAFETY: that many were written.
+            unsafe {
+                self.ready.set_len(ahead);
+                later.set_len(behind);
+            }
+        }
+    }
+
+    /// Applies accesses of the thread's rows in their order, as far as they need not wait; the rest forms chains.
+    fn apply(
+        &mut self,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        context: &mut ApplyContext,
+        accesses: &[Access],
+    ) -> Result<(), RunError> {
+        let (mut at, mut since_look) = (0, 0);
+        while at < accesses.len() {
+            let end = if self.is_empty() {
+                accesses.len()
+            } else {
+                if self.follow(&accesses[at]) {
+                    at += 1;
+                    continue;
+                }
+                let limit = accesses.len().min(at + RUN);
+                (at + 1..limit).find(|&next| self.is_blocked(&accesses[next])).unwrap_or(limit)
+            };
+            // SAFETY: these rows are this thread's, and no earlier access of them is put aside.
+            let done = unsafe { run.transaction.apply(batch, context, accesses.as_ptr().add(at), end - at)? };
+            at += done;
+            since_look += done;
+            if at < end {
+                self.block(&accesses[at]);
+                at += 1;
+            }
+            if since_look >= LOOK && !self.is_empty() {
+                since_look = 0;
+                self.look(run, batch, outcome, context)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline(always)]
