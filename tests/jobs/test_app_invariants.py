@@ -38,39 +38,63 @@ def move_money(state):
     state[3]["balance"] += 1
 
 
+MONEY = "money only moves: every balance ends as all began, plus what was accepted for it, minus what was taken from it"
+
 # (application, invariant that must speak up, what is done to outputs and states)
 WRONG = [
-    ("gs", "one output for each valid event, none for others", lambda o, s: lose(o)),
+    (
+        "gs",
+        "one output of its kind for each valid event, none for others; a write sums up nothing",
+        lambda o, s: lose(o),
+    ),
     ("gs", "a record ends with its newest write, or as it began", lambda o, s: s["state_items"][7].update(value=-1)),
     ("gs", "a read sums up the newest earlier writes", lambda o, s: set_first(o, lambda r: r["is_read"], total=5)),
     (
         "gs",
-        "a write sums up nothing and an output is of its event's kind",
+        "one output of its kind for each valid event, none for others; a write sums up nothing",
         lambda o, s: set_first(o, lambda r: not r["is_read"], is_read=True),
     ),
-    ("sl", "one output for each valid event, none for others", lambda o, s: o.append(dict(o[0], sub=1))),
-    ("sl", "accounts conserve money", lambda o, s: move_money(s["state_accounts"])),
-    ("sl", "assets conserve money", lambda o, s: move_money(s["state_assets"])),
+    (
+        "gs",
+        "one output of its kind for each valid event, none for others; a write sums up nothing",
+        lambda o, s: set_first(o, lambda r: not r["is_read"], mixed=1),
+    ),
+    ("sl", "one output of its kind for each valid event, none for others", lambda o, s: o.append(dict(o[0], sub=1))),
+    ("sl", MONEY, lambda o, s: move_money(s["state_accounts"])),
+    ("sl", MONEY, lambda o, s: move_money(s["state_assets"])),
+    ("sl", MONEY, lambda o, s: set_first(o, lambda r: r["kind"] == 1 and r["ok"], ok=False)),
     ("sl", "no balance is ever negative", lambda o, s: set_first(o, lambda r: r["kind"] == 1, dst_acct=-1)),
     ("sl", "no balance is ever negative", lambda o, s: s["state_assets"][2].update(balance=-1)),
-    ("sl", "a deposit is always accepted", lambda o, s: set_first(o, lambda r: r["kind"] == 0, ok=False)),
     (
         "sl",
-        "a transfer is accepted just when its sources had enough",
+        "deposits are accepted, and transfers just when their sources had enough",
+        lambda o, s: set_first(o, lambda r: r["kind"] == 0, ok=False),
+    ),
+    (
+        "sl",
+        "deposits are accepted, and transfers just when their sources had enough",
         lambda o, s: set_first(o, lambda r: r["kind"] == 1 and r["ok"], ok=False),
     ),
     (
         "sl",
-        "a transfer is accepted just when its sources had enough",
+        "deposits are accepted, and transfers just when their sources had enough",
         lambda o, s: set_first(o, lambda r: r["kind"] == 1 and not r["ok"], ok=True),
     ),
-    ("sl", "an output is of its event's kind", lambda o, s: set_first(o, lambda r: r["kind"] == 1, kind=0)),
+    (
+        "sl",
+        "one output of its kind for each valid event, none for others",
+        lambda o, s: set_first(o, lambda r: r["kind"] == 1, kind=0),
+    ),
     ("wc", "the n-th sighting of a word is counted n", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),
     ("wc", "a sentence gives one output per word", lambda o, s: lose(o, lambda r: r["sub"] == 3)),
     ("wc", "a word's final count is its number of outputs", lambda o, s: s["state_count"][4].update(n=1)),
     ("wc", "a word's final count is its number of outputs", lambda o, s: lose(s["state_count"])),
-    ("fd", "one signal for each valid transaction, none for others", lambda o, s: lose(o)),
-    ("fd", "a signal names the entity of its transaction", lambda o, s: o[5].update(entity=b"E999999999")),
+    ("fd", "one signal, of its entity, for each valid transaction, none for others", lambda o, s: lose(o)),
+    (
+        "fd",
+        "one signal, of its entity, for each valid transaction, none for others",
+        lambda o, s: o[5].update(entity=b"E999999999"),
+    ),
     ("fd", "no score before an entity's window is full", lambda o, s: o[0].update(score=1)),
     ("fd", "a score lies between 0 and 1", lambda o, s: o[9].update(score=(1 << 32) + 1)),
     (
@@ -78,8 +102,8 @@ WRONG = [
         "every outlier scores at least what any other does",
         lambda o, s: set_first(o, lambda r: r["outlier"], outlier=False),
     ),
-    ("sd", "one output for each valid reading, none for others", lambda o, s: lose(o)),
-    ("sd", "an output names the device of its reading", lambda o, s: o[5].update(device=99)),
+    ("sd", "one output, of its device, for each valid reading, none for others", lambda o, s: lose(o)),
+    ("sd", "one output, of its device, for each valid reading, none for others", lambda o, s: o[5].update(device=99)),
     (
         "sd",
         "an average lies between the least and the greatest value of its device so far",
@@ -161,6 +185,6 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
     rows[0]["ok"] = False
     outputs = pa.Table.from_pylist(rows, result.output_table().schema)
     views = write(tmp_path / "x", events, outputs, result.state_tables())
-    label = "a deposit is always accepted"
+    label = "deposits are accepted, and transfers just when their sources had enough"
     [row] = spark.sql(invariant_query(app.invariants[label], label, 0, views, 10)).toArrow().to_pylist()
     assert json.loads(row["value"])["seq"] == 0

@@ -1,0 +1,7 @@
+"""`python -m expectations`."""
+
+import sys
+
+from expectations.validate import main
+
+sys.exit(main())

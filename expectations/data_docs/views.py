@@ -1,0 +1,27 @@
+"""Views of Great Expectations that prefer our templates to its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from great_expectations.render.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
+from jinja2 import ChoiceLoader, FileSystemLoader
+
+OURS = Path(__file__).parent / "templates"
+
+
+class _Ours:
+    """Looks for a template here first."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**settings)
+        self.env.loader = ChoiceLoader([FileSystemLoader(OURS), self.env.loader])
+
+
+class PageView(_Ours, DefaultJinjaPageView):
+    """A suite's page, or that of one validation."""
+
+
+class IndexView(_Ours, DefaultJinjaIndexPageView):
+    """The first page: runs and data sets."""

@@ -1,0 +1,48 @@
+"""The expectation that no row breaks a rule, which shows the rows that do."""
+
+from __future__ import annotations
+
+import html
+from typing import Any, ClassVar
+
+from great_expectations.expectations import UnexpectedRowsExpectation
+from great_expectations.render import LegacyDiagnosticRendererType, RenderedTableContent
+from great_expectations.render.renderer.renderer import renderer
+
+SHOWN = 20
+
+
+class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
+    """`unexpected_rows_query` finds nothing. Its page shows the first rows it found, escaped: they hold events.
+
+    One query a rule, which brings at most 200 rows: the base class runs a second one to count them all.
+    """
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ("unexpected_rows_query.table",)
+
+    def _validate(self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None) -> dict:
+        rows = metrics["unexpected_rows_query.table"]
+        return {
+            "success": not rows,
+            "result": {"observed_value": len(rows), "details": {"unexpected_rows": rows} if rows else {}},
+        }
+
+    @classmethod
+    @renderer(renderer_type=LegacyDiagnosticRendererType.UNEXPECTED_TABLE)
+    def _diagnostic_unexpected_table_renderer(
+        cls, configuration: Any = None, result: Any = None, runtime_configuration: dict | None = None
+    ) -> list[RenderedTableContent] | None:
+        rows = ((result.result or {}).get("details") or {}).get("unexpected_rows") if result else None
+        if not rows:
+            return None
+        columns = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
+        return [
+            RenderedTableContent(
+                content_block_type="table",
+                header_row=[html.escape(name) for name in columns],
+                table=[
+                    ["" if row[name] is None else html.escape(str(row[name])) for name in columns] for row in rows[:SHOWN]
+                ],
+                styling={"body": {"classes": ["table-sm", "rows"]}},
+            )
+        ]

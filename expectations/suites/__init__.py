@@ -1,0 +1,50 @@
+"""Data sets and what is expected of them, one file each; a data set is a Spark DataFrame of one run.
+
+Rows that break a rule are found with SQL (`broken_rows`), so that a failing expectation always shows which ones: every
+such query selects the application and the cell first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from great_expectations.expectations import Expectation
+from pyspark.sql import DataFrame, SparkSession
+
+from expectations.rows import ExpectNoRowToBreakTheRule
+from streaming_core.errors import BadInput
+from streaming_core.runspec import Home
+
+
+@dataclass
+class DataSet:
+    """A data set's name (that of its suite too), its rows, and what must hold of them."""
+
+    name: str
+    rows: DataFrame
+    expectations: list[Expectation]
+
+
+def broken_rows(rule: str, select: str) -> Expectation:
+    """Expects `SELECT <select>` (with `{batch}` for the data set) to find no row; `rule` says in words what holds."""
+    return ExpectNoRowToBreakTheRule(unexpected_rows_query=f"SELECT {select}", description=rule)
+
+
+def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataFrame:
+    """One run's rows of a raw warehouse table.
+
+    Raises:
+        BadInput: the run has none; says which job makes them.
+    """
+    path = raw_file(home, table, run_id)
+    return spark.read.parquet(str(path))
+
+
+def raw_file(home: Home, table: str, run_id: str) -> Path:
+    """The file behind `raw_table`."""
+    path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+    if not path.is_file():
+        job = "load_metrics" if table in ("cells", "samples") else "validate_outputs"
+        raise BadInput(f"run {run_id} has no {table}: {path} is missing; {job} writes it")
+    return path

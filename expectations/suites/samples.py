@@ -1,0 +1,48 @@
+"""Samples: every measured pass took all events, in order, and has figures that can be."""
+
+from __future__ import annotations
+
+from great_expectations.expectations import ExpectColumnValuesToBeInSet, ExpectTableRowCountToBeBetween
+from pyspark.sql import SparkSession
+
+from expectations.suites import DataSet, broken_rows, raw_table
+from streaming_core.runspec import Home
+
+PERCENTILES = [f"processing_{p}_us" for p in ("p50", "p95", "p99", "p999", "max")]
+
+
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+    """One row per measured pass, with its cell's application and planned events."""
+    cells = raw_table(spark, home, "cells", run_id).selectExpr("cell", "app", "is_bound", "events AS planned")
+    rows = raw_table(spark, home, "samples", run_id).join(cells, "cell")
+    rising = " AND ".join(f"{a} <= {b}" for a, b in zip(PERCENTILES, PERCENTILES[1:], strict=False))
+    return DataSet(
+        "samples",
+        rows,
+        [
+            ExpectTableRowCountToBeBetween(min_value=1),
+            ExpectColumnValuesToBeInSet(column="kind", value_set=["verified", "peak", "open_loop"]),
+            broken_rows(
+                "a pass took every event of its workload",
+                "app, cell, kind, repetition, events, planned FROM {batch} WHERE events <> planned",
+            ),
+            broken_rows(
+                "outputs were delivered in order, but for declared bounds",
+                "app, cell, kind, repetition FROM {batch} WHERE NOT in_order AND NOT is_bound",
+            ),
+            broken_rows(
+                "a pass took time, and its rate is its events over it",
+                "app, cell, kind, repetition, events, seconds, events_per_s FROM {batch} WHERE NOT"
+                " coalesce(seconds > 0 AND abs(events_per_s * seconds / events - 1) < 0.01, false)",
+            ),
+            broken_rows(
+                "latency percentiles rise",
+                f"app, cell, kind, repetition, {', '.join(PERCENTILES)} FROM {{batch}} WHERE NOT coalesce({rising}, false)",
+            ),
+            broken_rows(
+                "a digest is <rows>:<16 hex digits>, and counts the outputs",
+                "app, cell, kind, repetition, outputs, digest FROM {batch} WHERE NOT coalesce("
+                "digest RLIKE '^[0-9]+:[0-9a-f]{{16}}$' AND cast(split(digest, ':')[0] AS BIGINT) = outputs, false)",
+            ),
+        ],
+    )

@@ -1,0 +1,38 @@
+"""Verdicts: every planned cell was judged, each check once, and all that is not a bound equals the oracle."""
+
+from __future__ import annotations
+
+from great_expectations.expectations import ExpectColumnDistinctValuesToEqualSet, ExpectColumnValuesToBeInSet
+from pyspark.sql import SparkSession
+
+from expectations.suites import DataSet, broken_rows, raw_table
+from streaming_core.runspec import Home
+from streaming_core.runspec.warehouse import VERDICTS
+
+FOUND = "missing, extra, different, out_of_order"
+
+
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+    """One row per cell and check of the run."""
+    return DataSet(
+        "verdicts",
+        raw_table(spark, home, "verdicts", run_id),
+        [
+            ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
+            ExpectColumnValuesToBeInSet(column="verdict", value_set=list(VERDICTS)),
+            broken_rows(
+                "every check of every cell is equal to the oracle, or of a declared bound",
+                f"app, cell, `check`, verdict, {FOUND}, detail FROM {{batch}}"
+                " WHERE verdict NOT IN ('equal', 'not_comparable')",
+            ),
+            broken_rows(
+                "what is called equal compared something and found no difference",
+                f"app, cell, `check`, expected_rows, actual_rows, {FOUND} FROM {{batch}} WHERE verdict = 'equal'"
+                " AND (greatest(expected_rows, actual_rows) = 0 OR missing + extra + different + out_of_order > 0)",
+            ),
+            broken_rows(
+                "a cell has one verdict per check",
+                "app, cell, `check`, count(*) AS verdicts FROM {batch} GROUP BY app, cell, `check` HAVING count(*) > 1",
+            ),
+        ],
+    )

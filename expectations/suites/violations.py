@@ -1,0 +1,33 @@
+"""Violations: only bounds have any, and each shows what was expected, what came, and where."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from expectations.suites import DataSet, broken_rows, raw_table
+from streaming_core.runspec import Home
+from streaming_core.runspec.warehouse import VIOLATION_CAP
+
+SHOWN = "app, cell, `check`, kind, seq, sub, expected, actual, event"
+
+
+def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
+    """The first differing rows of the run, with `is_bound` of their cell."""
+    bounds = [cell["cell"] for cell in plan["cells"] if cell["is_bound"]]
+    rows = raw_table(spark, home, "violations", run_id).withColumn("is_bound", F.col("cell").isin(bounds))
+    return DataSet(
+        "violations",
+        rows,
+        [
+            broken_rows(
+                "no row differs from the oracle, but for declared bounds", f"{SHOWN} FROM {{batch}} WHERE NOT is_bound"
+            ),
+            broken_rows(
+                f"a violation has a rank of 1 to {VIOLATION_CAP} and the row it speaks of",
+                f"{SHOWN} FROM {{batch}} WHERE rank NOT BETWEEN 1 AND {VIOLATION_CAP}"
+                " OR (expected IS NULL AND actual IS NULL)"
+                " OR kind NOT IN ('missing', 'extra', 'different', 'out_of_order', 'invariant')",
+            ),
+        ],
+    )

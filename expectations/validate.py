@@ -1,0 +1,148 @@
+"""Judges a run's tables and outputs with Great Expectations, and makes the pages that show the results.
+
+In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, the outputs of its cells.
+Out: reports/data_docs/ (named by run), one line on stdout, and for each expectation that does not hold one line on
+     stderr: data set, rule, application, cell, rows. Exit 0 all hold, 1 some do not, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from jobs.session import spark_session
+from streaming_core.errors import BadInput
+from streaming_core.runspec import Home
+from streaming_core.runspec.layout import RUN_ID
+
+SHOWN_ROWS = 3
+FETCHED_ROWS = 200  # as many as Great Expectations fetches of a query
+NAMING = ("app", "cell")
+
+
+def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list:
+    """Every data set of a run, the compact ones first."""
+    from expectations.suites import cells, outputs, samples, verdicts, violations
+
+    sets = [module.data_set(spark, home, run_id, plan) for module in (verdicts, violations, cells, samples)]
+    return sets + outputs.data_sets(spark, home, run_id, plan)
+
+
+def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int, int, list[str]]:
+    """Validates every data set under the run's name and updates the pages.
+
+    Returns:
+        Number of data sets, number of expectations, one line per expectation that does not hold.
+    """
+    # Imported here: it takes seconds, and a mistyped run id should not.
+    import great_expectations as gx
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    from expectations.context import SITE, open_context
+
+    context = open_context(home)
+    run = gx.RunIdentifier(run_name=run_id, run_time=_moment(run_id))
+    source = context.data_sources.add_spark(run_id, persist=False)
+    count, complaints, pages = 0, [], []
+    sets = data_sets(spark, home, run_id, plan)
+    for data in sets:
+        batch = source.add_dataframe_asset(data.name).add_batch_definition_whole_dataframe(run_id)
+        suite = context.suites.add(gx.ExpectationSuite(name=data.name, expectations=data.expectations))
+        definition = context.validation_definitions.add(
+            gx.ValidationDefinition(name=data.name, data=batch, suite=suite)
+        )
+        result = definition.run(batch_parameters={"dataframe": data.rows}, run_id=run, result_format="COMPLETE")
+        count += len(result.results)
+        complaints += [complaint(data.name, r.to_json_dict()) for r in result.results if not r.success]
+        pages.append(ExpectationSuiteIdentifier(name=data.name))
+        pages.append(
+            ValidationResultIdentifier(
+                expectation_suite_identifier=pages[-1], run_id=run, batch_identifier=result.batch_id
+            )
+        )
+    context.build_data_docs(site_names=[SITE], resource_identifiers=pages)
+    return len(sets), count, complaints
+
+
+def _moment(run_id: str) -> datetime:
+    """When the run was planned: judging it again replaces its pages."""
+    return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+
+
+def complaint(name: str, result: dict) -> str:
+    """One line on an expectation that does not hold: data set, rule, application, cell, first rows."""
+    config, outcome = result["expectation_config"], result["result"]
+    error = next((e["exception_message"] for e in _exceptions(result) if e["exception_message"]), None)
+    rule = config.get("description") or config["type"]
+    if error:
+        return _line(f"{name}: {rule}: could not be evaluated: {error}")
+    rows = (outcome.get("details") or {}).get("unexpected_rows")
+    if rows:
+        count = f"{len(rows)}{' or more' if len(rows) == FETCHED_ROWS else ''} row{'s' if len(rows) > 1 else ''}"
+        places = list(dict.fromkeys(f"app {row['app']}, cell {row['cell']}" for row in rows))
+        more = f" and {len(places) - 1} other{'s' if len(places) > 2 else ''}" if len(places) > 1 else ""
+        first = [row for row in rows if f"app {row['app']}, cell {row['cell']}" == places[0]][:SHOWN_ROWS]
+        shown = "; ".join(
+            ", ".join(f"{k}={'null' if v is None else v}" for k, v in row.items() if k not in NAMING) for row in first
+        )
+        return _line(f"{name}: not so: {rule}: {places[0]}{more}: {count}: {shown}")
+    seen = outcome.get("observed_value", outcome.get("partial_unexpected_list"))
+    wanted = {k: v for k, v in config["kwargs"].items() if k in ("column", "value_set", "min_value", "max_value")}
+    return _line(f"{name}: not so: {rule} {json.dumps(wanted, default=str)}: found {json.dumps(seen, default=str)}")
+
+
+def _exceptions(result: dict) -> list[dict]:
+    info = result.get("exception_info") or {}
+    return [info] if "exception_message" in info else [i for i in info.values() if isinstance(i, dict)]
+
+
+def _line(text: str, limit: int = 1000) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def read_plan(home: Home, run_id: str) -> dict:
+    """The run's plan.
+
+    Raises:
+        BadInput: no such run.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise BadInput(f"{run_id!r} is not a run id (YYYYMMDDTHHMMSSZ-<8 hex>)")
+    path = home.run(run_id) / "plan.json"
+    if not path.is_file():
+        raise BadInput(f"no run {run_id}: {path} does not exist")
+    return json.loads(path.read_text())
+
+
+def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
+    """Command line: `--run RUN_ID [--home DIR]`; exit code 0 all hold, 1 some do not, 2 bad input."""
+    parser = argparse.ArgumentParser(prog="expectations", description=__doc__.partition("\n")[0])
+    parser.add_argument("--run", required=True, metavar="RUN_ID", help="run to judge")
+    parser.add_argument("--home", metavar="DIR", help="LOCKSTEP_HOME (default: the environment's, else .lockstep)")
+    options = parser.parse_args(argv)
+    home = Home(options.home)
+    try:
+        plan = read_plan(home, options.run)
+        with spark_session(f"lockstep expectations {options.run}", spark) as session:
+            sets, count, complaints = judge(session, home, options.run, plan)
+    except BadInput as error:
+        print(f"expectations: {error}", file=sys.stderr)
+        return 2
+    for line in complaints:
+        print(f"expectations: {line}", file=sys.stderr)
+    held = count - len(complaints)
+    page = home.reports / "data_docs" / "index.html"
+    print(f"expectations: {held} of {count} hold over {sets} data sets; {page}", flush=True)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
