@@ -210,15 +210,12 @@ def _chains(seed, entity, rounds):
 VALID = "CAST(line AS STRING) RLIKE '^[^,]+,[^,]*,[LMH][NH][LNS]$'"
 
 app.invariant(
-    "one signal for each valid transaction, none for others",
-    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
-    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
-    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
-)
-app.invariant(
-    "a signal names the entity of its transaction",
-    """SELECT o.seq, o.entity, e.line FROM outputs o JOIN events e ON o.seq = e.seq
-    WHERE CAST(o.entity AS STRING) <> split_part(CAST(e.line AS STRING), ',', 1)""",
+    "one signal, of its entity, for each valid transaction, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs, e.entity, o.of_entity FROM
+    (SELECT seq, {VALID} AS valid, split_part(CAST(line AS STRING), ',', 1) AS entity FROM events) e FULL OUTER JOIN
+    (SELECT seq, count(*) AS outputs, CAST(max(entity) AS STRING) AS of_entity FROM outputs GROUP BY seq) o
+    ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_entity <> e.entity""",
 )
 app.invariant(
     "no score before an entity's window is full",

@@ -243,15 +243,12 @@ def _tokens(devices):
 VALID = r"""CAST(line AS STRING) RLIKE '^([^ ]+ ){3}[0-9]{1,9} -?[0-9]{1,5}([.][0-9]+)? ([^ ]+ ){2}.+$'"""
 
 app.invariant(
-    "one output for each valid reading, none for others",
-    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM (SELECT seq, {VALID} AS valid FROM events) e
-    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
-    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
-)
-app.invariant(
-    "an output names the device of its reading",
-    """SELECT o.seq, o.device, e.line FROM outputs o JOIN events e ON o.seq = e.seq
-    WHERE o.device <> CAST(split_part(CAST(e.line AS STRING), ' ', 4) AS INT)""",
+    "one output, of its device, for each valid reading, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs, e.device, o.of_device FROM
+    (SELECT seq, {VALID} AS valid, try_cast(split_part(CAST(line AS STRING), ' ', 4) AS INT) AS device FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs, max(device) AS of_device FROM outputs GROUP BY seq) o
+    ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_device <> e.device""",
 )
 app.invariant(
     "an average lies between the least and the greatest value of its device so far",
