@@ -1,0 +1,241 @@
+"""`diff` names whatever differs: any value, row, order, table, pass; and says what cannot be compared."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core import oracle, workload
+from streaming_core.diff import diff
+from streaming_core.runspec import Latency, RunReport, RunSpec, Sample
+
+APPS = {"wc": ("pooled", "count"), "sl": ("transactional", "accounts"), "sd": ("pooled", "moving_average")}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Per application: an oracle's result, and a run that produced the same."""
+    root, found = tmp_path_factory.mktemp("diff"), {}
+    for app, (executor, _) in APPS.items():
+        events = workload.write(app, {}, 300, 1, root / app / "workload")
+        manifest = oracle.run(root / app / "workload", root / app / "oracle")
+        shutil.copytree(root / app / "oracle", root / app / "run", ignore=shutil.ignore_patterns("manifest.json"))
+        spec = RunSpec(app=app, executor=executor)
+        latency = Latency(p50=1, p95=1, p99=1, p999=1, max=1)
+        sample = Sample(
+            kind="verified", repetition=0, events=300, outputs=manifest["outputs"]["rows"],
+            digest=manifest["output_digest"], in_order=True, seconds=1, events_per_s=300, processing=latency,
+            breakdown={}, cpu_seconds=1,
+        )  # fmt: skip
+        report = RunReport(
+            spec=spec.model_dump(), spec_digest=spec.spec_digest, cell=spec.cell, app=app,
+            code_digest=events["code_digest"], build="unknown", workload=manifest["workload"], is_bound=False,
+            samples=[sample], state_digest=manifest["state_digest"], compile_seconds=0, peak_memory_bytes=0,
+            topology={}, host={},
+        )  # fmt: skip
+        (root / app / "run" / "report.json").write_text(report.model_dump_json())
+        found[app] = root / app
+    return found
+
+
+@pytest.fixture
+def copied(results, tmp_path):
+    """copied(app) -> a run folder of one's own and the oracle's."""
+
+    def copy(app):
+        shutil.copytree(results[app] / "run", tmp_path / app)
+        return tmp_path / app, results[app] / "oracle"
+
+    return copy
+
+
+def rewrite(path, change):
+    """Writes change(table) back."""
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
+
+
+def changed(table, name, position):
+    """The table with one value changed by the least there is."""
+
+    def other(value):
+        if isinstance(value, bool):
+            return not value
+        if isinstance(value, int):
+            return value + 1
+        if isinstance(value, float):
+            return float(np.nextafter(value, np.inf))
+        if isinstance(value, bytes):
+            return value[:-1] + bytes([value[-1] ^ 1])
+        return [other(value[0]), *value[1:]]
+
+    values = table[name].to_pylist()
+    values[position] = other(values[position])
+    index = table.column_names.index(name)
+    return table.set_column(index, table.schema.field(name), pa.array(values, table.schema.field(name).type))
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_the_same_is_equal(results, app):
+    found = diff(results[app] / "run", results[app] / "oracle")
+    assert (found.exit_code, found.reason, found.differences) == (0, None, [])
+    assert found.text().startswith(f"equal: {found.outputs} outputs and {found.states} rows")
+    assert found.outputs > 0
+    assert found.states > 0
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_any_changed_output_value_is_named(copied, app):
+    run, theirs = copied(app)
+    path = run / "outputs" / "part-00000.parquet"
+    original = pq.read_table(path)
+    for name in original.column_names[2:]:
+        for position in (0, original.num_rows // 2, original.num_rows - 1):
+            pq.write_table(changed(original, name, position), path)
+            found = diff(run, theirs)
+            assert found.exit_code == 1
+            [difference] = found.differences
+            assert (difference.kind, difference.column, found.counts) == ("value", name, {"outputs": 1})
+            row = {key: original[key][position].as_py() for key in ("seq", "sub")}
+            assert difference.row == row
+            assert difference.expected == original[name][position].as_py()
+            assert f"outputs: seq {row['seq']}, sub {row['sub']}: {name}: expected" in found.text()
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_any_changed_state_value_is_named(copied, app):
+    run, theirs = copied(app)
+    name = APPS[app][1]
+    path = run / "state" / f"{name}.parquet"
+    original = pq.read_table(path)
+    for column in original.column_names[1:]:
+        position = original.num_rows - 1
+        pq.write_table(changed(original, column, position), path)
+        found = diff(run, theirs)
+        [difference] = found.differences
+        assert (found.exit_code, difference.table, difference.column) == (1, f"state {name}", column)
+        assert difference.row == {"key": original["key"][position].as_py()}
+
+
+def test_missing_extra_and_swapped_rows_are_named(copied):
+    run, theirs = copied("wc")
+    path = run / "outputs" / "part-00000.parquet"
+    original = pq.read_table(path)
+    seq, sub = original["seq"][41].as_py(), original["sub"][41].as_py()
+
+    pq.write_table(pa.concat_tables([original.slice(0, 41), original.slice(42)]), path)
+    [difference] = diff(run, theirs).differences
+    assert (difference.kind, difference.row) == ("missing", {"seq": seq, "sub": sub})
+
+    pq.write_table(pa.concat_tables([original.slice(0, 42), original.slice(41)]), path)
+    [difference] = diff(run, theirs).differences
+    assert (difference.kind, difference.row) == ("extra", {"seq": seq, "sub": sub})
+
+    order = [*range(41), 42, 41, *range(43, original.num_rows)]
+    pq.write_table(original.take(order), path)
+    [difference] = diff(run, theirs).differences
+    assert (difference.kind, difference.row) == ("order", {"seq": seq, "sub": sub})
+
+    last = original["seq"][-1].as_py()
+    rewrite(path, lambda _: original.set_column(0, "seq", pa.array([*original["seq"].to_pylist()[:-1], last + 1])))
+    kinds = {d.kind for d in diff(run, theirs).differences}
+    assert kinds == {"missing", "extra"}
+
+
+def test_rows_may_be_cut_into_files_in_any_way(copied):
+    run, theirs = copied("wc")
+    path = run / "outputs" / "part-00000.parquet"
+    original = pq.read_table(path)
+    for i, (start, stop) in enumerate([(0, 7), (7, 7), (7, 1000), (1000, original.num_rows)]):
+        pq.write_table(
+            original.slice(start, stop - start), run / "outputs" / f"part-{i:05d}.parquet", row_group_size=97
+        )
+    assert diff(run, theirs).exit_code == 0
+
+
+def test_states_that_lack_or_add_rows_and_tables(copied):
+    run, theirs = copied("sl")
+    accounts, assets = (run / "state" / f"{name}.parquet" for name in ("accounts", "assets"))
+    rewrite(accounts, lambda table: table.slice(1))
+    shutil.copy(assets, run / "state" / "other.parquet")
+    assets.unlink()
+    found = diff(run, theirs)
+    assert found.exit_code == 1
+    assert [(d.table, d.kind) for d in found.differences] == [
+        ("state accounts", "missing"), ("state assets", "table"), ("state other", "table"),
+    ]  # fmt: skip
+
+
+def test_columns_that_are_missing_added_or_of_another_type(copied):
+    run, theirs = copied("sl")
+    path = run / "outputs" / "part-00000.parquet"
+    original = pq.read_table(path)
+    wrong = original.drop_columns(["ok"]).append_column("mood", original["ok"])
+    index = wrong.column_names.index("src_asset")
+    pq.write_table(wrong.set_column(index, "src_asset", wrong["src_asset"].cast(pa.int32())), path)
+    found = diff(run, theirs)
+    assert {(d.kind, d.column) for d in found.differences} == {("column", c) for c in ("ok", "mood", "src_asset")}
+
+
+def test_no_outputs_at_all_are_different(copied):
+    run, theirs = copied("wc")
+    (run / "outputs" / "part-00000.parquet").unlink()
+    assert diff(run, theirs).exit_code == 1
+
+
+def test_a_pass_with_another_digest_is_different(copied):
+    run, theirs = copied("wc")
+    report = json.loads((run / "report.json").read_text())
+    report["samples"].append(
+        report["samples"][0] | {"kind": "peak", "repetition": 1, "digest": "1:0", "in_order": False}
+    )
+    (run / "report.json").write_text(json.dumps(report))
+    found = diff(run, theirs)
+    assert [d.column for d in found.differences] == ["digest", "order"]
+    assert "pass peak 1" in found.text()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"is_bound": True}, "reference bound"),
+        ({"app": "sl"}, "application"),
+        ({"code_digest": "0" * 16}, "the application changed"),
+        ({"workload": {"content_digest": "1:0", "params": {}}}, "different workloads"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(copied, change, words):
+    run, theirs = copied("wc")
+    report = json.loads((run / "report.json").read_text())
+    (run / "report.json").write_text(json.dumps(report | change))
+    found = diff(run, theirs)
+    assert found.exit_code == 2
+    assert words in found.reason
+    assert found.as_dict()["verdict"] == "not_comparable"
+
+
+def test_missing_report_manifest_outputs_and_damaged_files(copied, tmp_path):
+    run, theirs = copied("wc")
+    assert "manifest" in diff(run, run).reason or "no oracle result" in diff(run, run).reason
+    assert "report.json is missing" in diff(tmp_path / "nowhere", theirs).reason
+    path = run / "outputs" / "part-00000.parquet"
+    path.write_bytes(path.read_bytes()[:100])
+    assert diff(run, theirs).exit_code == 2
+    shutil.rmtree(run / "outputs")
+    assert "kept no outputs" in diff(run, theirs).reason
+
+
+def test_only_the_first_differences_are_shown_and_all_counted(copied):
+    run, theirs = copied("wc")
+    rewrite(
+        run / "outputs" / "part-00000.parquet",
+        lambda t: t.set_column(t.column_names.index("n"), t.schema.field("n"), pa.array([-1] * t.num_rows)),
+    )
+    found = diff(run, theirs)
+    assert found.counts == {"outputs": found.outputs}
+    assert len(found.differences) == 10
+    assert found.text().endswith(f"and {found.outputs - 10} more")
+    json.dumps(found.as_dict())
