@@ -61,15 +61,11 @@ unsafe impl Sync for Tstream {}
 /// owners in state access mode, with a barrier between.
 struct Thread {
     lane: Lane,
-    outbox: Vec<Outbox>,
-    deferred: Deferred,
-}
-
-/// Accesses of one planner for one owner, in event order, and how many of them are conditions or captures.
-#[derive(Default)]
-struct Outbox {
-    accesses: Vec<Access>,
+    /// Per owner: accesses of its rows, in event order.
+    outbox: Vec<Vec<Access>>,
+    /// How many of all the accesses are conditions or captures. Written and read like `outbox`.
     conditions: usize,
+    deferred: Deferred,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -82,7 +78,8 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         barrier: Barrier::new(threads),
         threads: PerThread::new(threads, || Thread {
             lane: Lane::new(stride),
-            outbox: (0..threads).map(|_| Outbox::default()).collect(),
+            outbox: (0..threads).map(|_| Vec::new()).collect(),
+            conditions: 0,
             deferred: Deferred::new(&marks),
         }),
         outcomes: [Outcome::new(PART), Outcome::new(PART)],
@@ -172,52 +169,52 @@ impl Tstream {
     /// Copies the planned accesses to one buffer per owner, each in event order.
     fn distribute(&self, own: &mut Thread) {
         let accesses = own.lane.planner.accesses();
+        own.conditions = accesses.iter().map(|access| usize::from(!access.waits())).sum();
         for outbox in &mut own.outbox {
-            outbox.accesses.clear();
-            outbox.accesses.reserve(accesses.len());
-            outbox.conditions = 0;
+            outbox.clear();
+            outbox.reserve(accesses.len());
         }
         if let [first, second] = &mut own.outbox[..] {
             // Two owners, the common case on small machines: written to both, kept by one; no branch to mispredict.
-            let to = [first.accesses.as_mut_ptr(), second.accesses.as_mut_ptr()];
-            let (mut lens, mut conditions) = ([0_usize; 2], [0_usize; 2]);
-            for access in accesses {
+            let (to_first, to_second) = (first.as_mut_ptr(), second.as_mut_ptr());
+            let mut seconds = 0;
+            for (i, access) in accesses.iter().enumerate() {
                 let owner = self.owner(access);
-                // SAFETY: both buffers have room for all accesses.
+                // SAFETY: both buffers have room for all accesses; of `i` accesses, `seconds` were the second's.
                 unsafe {
-                    to[0].add(lens[0]).write(*access);
-                    to[1].add(lens[1]).write(*access);
+                    to_first.add(i - seconds).write(*access);
+                    to_second.add(seconds).write(*access);
                 }
-                let condition = usize::from(!access.waits());
-                lens[0] += 1 - owner;
-                lens[1] += owner;
-                conditions[0] += condition & (1 - owner);
-                conditions[1] += condition & owner;
+                seconds += owner;
             }
             // SAFETY: that many were written.
             unsafe {
-                first.accesses.set_len(lens[0]);
-                second.accesses.set_len(lens[1]);
+                first.set_len(accesses.len() - seconds);
+                second.set_len(seconds);
             }
-            (first.conditions, second.conditions) = (conditions[0], conditions[1]);
             return;
         }
         for access in accesses {
             let outbox = &mut own.outbox[self.owner(access)];
-            let len = outbox.accesses.len();
+            let len = outbox.len();
             // SAFETY: room for all accesses was reserved in every buffer.
             unsafe {
-                outbox.accesses.as_mut_ptr().add(len).write(*access);
-                outbox.accesses.set_len(len + 1);
+                outbox.as_mut_ptr().add(len).write(*access);
+                outbox.set_len(len + 1);
             }
-            outbox.conditions += usize::from(!access.waits());
         }
     }
 
     /// What planner `planner` has for owner `thread`; in state access mode.
-    fn inbox(&self, planner: usize, thread: usize) -> &Outbox {
+    fn inbox(&self, planner: usize, thread: usize) -> &[Access] {
         // SAFETY: outboxes are only read between the two barriers.
         unsafe { &(&(*self.threads.get(planner)).outbox)[thread] }
+    }
+
+    /// How many conditions and captures planner `planner` has; in state access mode.
+    fn conditions(&self, planner: usize) -> usize {
+        // SAFETY: only read between the two barriers.
+        unsafe { (*self.threads.get(planner)).conditions }
     }
 
     /// Applies all accesses of the thread's rows.
@@ -234,9 +231,10 @@ impl Tstream {
         let arena = unsafe { run.tables.arena(thread) };
         let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
         let threads = self.threads.len();
-        if (0..threads).all(|planner| self.inbox(planner, thread).conditions == 0) {
+        let conditions: usize = (0..threads).map(|planner| self.conditions(planner)).sum();
+        if conditions == 0 {
             for planner in 0..threads {
-                deferred.apply(run, batch, outcome, &mut context, &self.inbox(planner, thread).accesses)?;
+                deferred.apply(run, batch, outcome, &mut context, self.inbox(planner, thread))?;
             }
         } else {
             let mut later = std::mem::take(&mut deferred.later);
@@ -378,19 +376,18 @@ impl Deferred {
     }
 
     /// Takes the conditions on rows that the batch has not written so far into `ready`, everything else into `later`.
-    fn split<'a>(&mut self, inboxes: impl Iterator<Item = &'a Outbox>, later: &mut Vec<Access>) {
+    fn split<'a>(&mut self, inboxes: impl Iterator<Item = &'a [Access]>, later: &mut Vec<Access>) {
         // Numbers come round again after 2^32 batches; a mark that old would merely keep a condition in its place.
         self.batch = self.batch.wrapping_add(1).max(1);
         self.ready.clear();
         later.clear();
         for inbox in inboxes {
-            self.ready.reserve(inbox.conditions);
-            later.reserve(inbox.accesses.len());
+            self.ready.reserve(inbox.len());
+            later.reserve(inbox.len());
             let (mut ahead, mut behind) = (self.ready.len(), later.len());
-            for access in &inbox.accesses {
+            for access in inbox {
                 let mark = self.mark(self.row(access));
-                // SAFETY: the row's entry is this thread's. There is room: `ready` for all conditions, `later` for all
-                // accesses; what is written but not counted is overwritten.
+                // SAFETY: the row's entry is this thread's. Both have room for all accesses; what is written but not counted is overwritten.
                 unsafe {
                     let condition = !access.waits();
                     if condition && (*mark).written != self.batch {
