@@ -1,4 +1,4 @@
-"""The Great Expectations context: results are kept below LOCKSTEP_HOME, pages are made there, nothing is sent anywhere."""
+"""The Great Expectations context: results and pages are kept below LOCKSTEP_HOME, nothing is sent anywhere."""
 
 from __future__ import annotations
 

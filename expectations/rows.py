@@ -41,7 +41,8 @@ class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
                 content_block_type="table",
                 header_row=[html.escape(name) for name in columns],
                 table=[
-                    ["" if row[name] is None else html.escape(str(row[name])) for name in columns] for row in rows[:SHOWN]
+                    ["" if row[name] is None else html.escape(str(row[name])) for name in columns]
+                    for row in rows[:SHOWN]
                 ],
                 styling={"body": {"classes": ["table-sm", "rows"]}},
             )

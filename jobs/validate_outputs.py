@@ -8,8 +8,9 @@ Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` o
 `digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
 that compared nothing has not passed. Cells that are bounds are compared all the same and are `not_comparable`.
 
-Tables whose keys line up are compared file against file, several in one Spark task; only the others are joined. A cell that was
-attempted several times is judged by its first attempt that differs, else by its last: a retry hides nothing.
+Tables whose keys line up are compared file against file, several in one Spark task; only the others are joined. A
+cell that was attempted several times is judged by its first attempt that differs, else by its last: a retry hides
+nothing.
 """
 
 from __future__ import annotations
@@ -445,9 +446,7 @@ def _judged(subjects: list[Subject], joined: dict[int, list[dict]]) -> Subject:
     return next((subject for subject in subjects if _differs(subject, joined)), subjects[-1])
 
 
-def _tables(
-    result: Verdicts, subject: Subject, joined: dict[int, list[dict]]
-) -> list[tuple[Subject, str, list[dict]]]:
+def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -> list[tuple[Subject, str, list[dict]]]:
     """Verdicts `outputs`, `order`, `state:*` and `digest`; returns their evidence."""
     found = []
     for pair in subject.pairs:

@@ -20,7 +20,8 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
         [
             ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
             broken_rows(
-                "a cell is there once", "app, cell, count(*) AS copies FROM {batch} GROUP BY app, cell HAVING count(*) > 1"
+                "a cell is there once",
+                "app, cell, count(*) AS copies FROM {batch} GROUP BY app, cell HAVING count(*) > 1",
             ),
             broken_rows(
                 "every cell ran to its end", "app, cell, status, error, attempt, host FROM {batch} WHERE status <> 'ok'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from great_expectations.expectations import ExpectColumnValuesToBeInSet, ExpectTableRowCountToBeBetween
 from pyspark.sql import SparkSession
 
@@ -15,7 +17,7 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
     """One row per measured pass, with its cell's application and planned events."""
     cells = raw_table(spark, home, "cells", run_id).selectExpr("cell", "app", "is_bound", "events AS planned")
     rows = raw_table(spark, home, "samples", run_id).join(cells, "cell")
-    rising = " AND ".join(f"{a} <= {b}" for a, b in zip(PERCENTILES, PERCENTILES[1:], strict=False))
+    rising = " AND ".join(f"{a} <= {b}" for a, b in pairwise(PERCENTILES))
     return DataSet(
         "samples",
         rows,
@@ -37,7 +39,8 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
             ),
             broken_rows(
                 "latency percentiles rise",
-                f"app, cell, kind, repetition, {', '.join(PERCENTILES)} FROM {{batch}} WHERE NOT coalesce({rising}, false)",
+                f"app, cell, kind, repetition, {', '.join(PERCENTILES)} FROM {{batch}}"
+                f" WHERE NOT coalesce({rising}, false)",
             ),
             broken_rows(
                 "a digest is <rows>:<16 hex digits>, and counts the outputs",

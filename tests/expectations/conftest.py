@@ -1,0 +1,5 @@
+"""The Spark session of the jobs' tests."""
+
+from tests.jobs.conftest import spark
+
+__all__ = ["spark"]

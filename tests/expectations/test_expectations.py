@@ -1,0 +1,127 @@
+"""Suites hold on a right run, say in one line what does not on a wrong one, and their pages load nothing."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from expectations import validate
+from expectations.suites import outputs
+from jobs import load_metrics, validate_outputs
+from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
+
+EVIL = "<script>alert(1)</script>"
+
+
+class Loads(HTMLParser):
+    """Collects what a page would load or run, and the targets of its links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads, self.links, self.text = [], [], []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in ("script", "link", "img", "iframe", "object", "embed") or "src" in values:
+            self.loads.append((tag, values))
+        self.loads += [(tag, name) for name in values if name.startswith("on")]
+        if "href" in values:
+            self.links.append(values["href"])
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def null_balance(tables: Tables) -> Tables:
+    return tables | {"outputs": set_value(tables["outputs"], "balance", 7, None)}
+
+
+def without_mean(tables: Tables) -> Tables:
+    return tables | {"outputs": tables["outputs"].drop_columns(["mean"])}
+
+
+def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> tuple[int, str, list[str]]:
+    """Exit code, line on stdout, lines on stderr."""
+    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (validate_outputs, outputs):
+            patch.setattr(module, "load", lambda name: bank())
+        assert validate_outputs.main(arguments, spark) == 0
+        assert load_metrics.main(arguments, spark) == 0
+        capsys.readouterr()
+        code = validate.main(arguments, spark)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err.splitlines()
+
+
+def test_a_right_run_holds_however_often_it_is_judged(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    world = World(tmp_path)
+    right, bound = world.plan(("tstream", 2), ("no_lock", 2))
+    world.attempt(right)
+    world.attempt(bound, null_balance)
+    code, line, errors = judged(world, spark, capsys)
+    assert errors == []
+    assert code == 0
+    assert re.match(r"expectations: (\d+) of \1 hold over 6 data sets; ", line)
+    before = sorted(tmp_path.rglob("data_docs/**/*.html"))
+    assert judged(world, spark, capsys)[0] == 0
+    assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
+
+
+def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture) -> None:
+    world = World(tmp_path)
+    wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2))
+    world.attempt(wrong, null_balance)
+    world.attempt(crashed, exit_code=1, error=EVIL, report=None)
+    world.attempt(shapeless, without_mean)
+    world.attempt(right)
+    code, _, errors = judged(world, spark, capsys)
+    assert code == 1
+    by_set = {line.split(": ")[1]: line for line in errors}
+    assert by_set.keys() == {"verdicts", "violations", "cells", "columns", "outputs_bank"}
+    assert f"app bank, cell {wrong}" in by_set["violations"]
+    assert "seq=7, sub=0" in by_set["violations"]
+    assert f"app bank, cell {crashed}: 1 row: status=failed, error={EVIL}" in by_set["cells"]
+    assert f"cell {shapeless}: 1 row: column=mean, declared=double, found=none" in by_set["columns"]
+    assert (
+        f"no value is null: app bank, cell {wrong}: 1 row: seq=7, sub=0, account=0, balance=null"
+        in (by_set["outputs_bank"])
+    )
+    pages_need_nothing(validate.Home(tmp_path).reports / "data_docs")
+
+
+def pages_need_nothing(site: Path) -> None:
+    """Every page is static, links only within the site and shows rows as text."""
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) == 13
+    shown = ""
+    for page in pages:
+        parser = Loads()
+        parser.feed(page.read_text())
+        assert parser.loads == [], page
+        assert "url(" not in page.read_text(), page
+        for link in parser.links:
+            assert "://" not in link, (page, link)
+            assert link.startswith("#") or (page.parent / link).resolve().is_file(), (page, link)
+        shown += "".join(parser.text)
+    assert EVIL in shown
+    index = Loads()
+    index.feed((site / "index.html").read_text())
+    assert "".join(index.text).count(RUN_ID) == 6
+
+
+def test_a_run_with_nothing_to_judge_is_one_line(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.plan(("serial", 1))
+    assert validate.main(["--run", RUN_ID, "--home", str(tmp_path)], spark) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "validate_outputs writes it" in error
+    assert validate.main(["--run", "20260101T000000Z-00000000", "--home", str(tmp_path)], spark) == 2
+    assert "no run" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""What cells report arrives in the raw tables, once, and with the types these have."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.load_metrics import main
+from streaming_core.runspec.warehouse import RAW
+from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    right, failed, _ = world.plan(("serial", 1), ("tstream", 2), ("no_lock", 2))
+    world.attempt(right)
+    world.attempt(failed, number=1, exit_code=1, error="boom", report=None)
+    world.attempt(failed, number=2, exit_code=1, error="boom again", report=None)
+    return world
+
+
+def loaded(world: World, table: str) -> list[dict]:
+    path = world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet"
+    assert pq.read_schema(path).equals(RAW[table])
+    return pq.read_table(path, partitioning=None).to_pylist()
+
+
+def test_every_planned_cell_has_a_row(world: World) -> None:
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    right, failed, absent = loaded(world, "cells")
+    assert [r["status"] for r in (right, failed, absent)] == ["ok", "failed", "not_run"]
+    assert (right["strategy"], right["scheme"], right["threads"], right["punctuation"]) == ("serial", "serial", 1, 500)
+    assert (right["workload_address"], right["oracle_address"]) == (WORKLOAD, ORACLE)
+    assert (right["load_before"], right["load_after"], right["host"]) == (0.5, 0.75, "here")
+    assert (right["events"], right["seed"], right["params"]) == (60, 1, "{}")
+    assert right["started_at"].isoformat() == "2026-01-01T00:00:01+00:00"
+    assert right["output_digest"] == world.digests["output_digest"]
+    assert (failed["attempt"], failed["error"], failed["code_digest"]) == (2, "boom again", None)
+    assert (absent["attempt"], absent["is_bound"], absent["started_at"]) == (0, True, None)
+
+
+def test_samples_come_from_cells_that_ran(world: World) -> None:
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    verified, peak = loaded(world, "samples")
+    assert [(s["kind"], s["repetition"]) for s in (verified, peak)] == [("verified", 0), ("peak", 1)]
+    assert peak["events_per_s"] == 120.0
+    assert (peak["processing_p999_us"], peak["end_to_end_p50_us"]) == (4.0, None)
+    assert (peak["useful_s"], peak["sync_s"], peak["remote_s"]) == (0.4, 0.1, 0.0)
+
+
+def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> None:
+    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
+    assert main(arguments) == 0
+    before = loaded(world, "cells"), loaded(world, "samples")
+    assert main(arguments) == 0
+    assert (loaded(world, "cells"), loaded(world, "samples")) == before
+    world.attempt(world.cells[1]["cell"], number=3)
+    assert main(arguments) == 0
+    assert [row["status"] for row in loaded(world, "cells")] == ["ok", "ok", "not_run"]
+    assert len(loaded(world, "samples")) == 4
+
+
+def test_a_report_that_is_none_is_a_failed_cell(world: World) -> None:
+    folder = world.attempt(world.cells[2]["cell"])
+    (folder / "report.json").write_text('{"version": 1}')
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    row = loaded(world, "cells")[2]
+    assert row["status"] == "failed"
+    assert row["error"].startswith("report.json is no run report: spec")
+
+
+def test_a_damaged_plan_is_one_line_and_exit_2(world: World, capsys: pytest.CaptureFixture) -> None:
+    (world.home.run(RUN_ID) / "plan.json").write_text("{")
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not world.home.raw("cells").exists()

@@ -1,0 +1,72 @@
+"""Oracles are computed once per workload and code, noted for the run, and reused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import run_oracle
+from streaming_core import oracle, workload
+from streaming_core.runspec import Home
+from tests.jobs.world import RUN_ID, write_json
+
+
+def planned(home: Home, app: str, events: int, address: str | None = None) -> dict:
+    address = address or workload.address(app, {}, events, 7)
+    return {"app": app, "params": {}, "events": events, "seed": 7, "address": address}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path)
+    entries = [planned(home, "sl", 200), planned(home, "wc", 50)]
+    for entry in entries:
+        workload.write(entry["app"], {}, entry["events"], 7, home.workload(entry["app"], entry["address"]))
+    write_json(home.run(RUN_ID) / "plan.json", {"workloads": entries, "cells": []})
+    return home
+
+
+def run(home: Home, spark: SparkSession) -> int:
+    return run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark)
+
+
+def noted(home: Home) -> dict[str, str]:
+    return json.loads((home.run(RUN_ID) / "oracles.json").read_text())
+
+
+def test_oracles_are_those_of_the_command_line_and_then_reused(
+    home: Home, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert run(home, spark) == 0
+    assert capsys.readouterr().out == "run_oracle: computed sl, wc\n"
+    first = noted(home)
+    assert len(first) == 2
+    for app, events in (("sl", 200), ("wc", 50)):
+        address = workload.address(app, {}, events, 7)
+        oracle_address = first[address]
+        alone = oracle.run(home.workload(app, address), tmp_path / "alone" / app)
+        made = oracle.read_manifest(home.oracle(app, oracle_address))
+        assert made["address"] == alone["address"] == oracle_address
+        assert (made["output_digest"], made["state_digest"]) == (alone["output_digest"], alone["state_digest"])
+    (home.run(RUN_ID) / "oracles.json").unlink()
+    assert run(home, spark) == 0
+    assert capsys.readouterr().out == "run_oracle: reused sl, wc\n"
+    assert noted(home) == first
+
+
+def test_a_workload_without_oracle_does_not_take_the_others_along(
+    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    good, damaged = planned(home, "sl", 200), planned(home, "wc", 50)
+    part = home.workload("wc", damaged["address"]) / "events" / "part-00000.parquet"
+    part.write_bytes(part.read_bytes()[:-10])
+    absent = planned(home, "sl", 10, "absent")
+    write_json(home.run(RUN_ID) / "plan.json", {"workloads": [good, damaged, absent], "cells": []})
+    assert run(home, spark) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "part-00000.parquet" in error
+    assert "absent" in error
+    assert noted(home).keys() == {good["address"]}
+    assert not list((home.root / "oracle").rglob("wc/*"))
