@@ -108,9 +108,12 @@ def _number(name: str, text: str) -> int | float:
 
 def check(conf: dict) -> None:
     """Refuses what plan_matrix would refuse, before anything is started."""
-    from streaming_core.apps.registry import kinds
+    from streaming_core.apps import registry
 
-    RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")}).cells(kinds())
+    regression = RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")})
+    asked = [name for name in regression.applications if name in registry.names()]
+    for cell in regression.cells(registry.kinds() | {name: registry.load(name).kind for name in asked}):
+        registry.load(cell.app).bind(cell.params)
 
 
 class Progress:

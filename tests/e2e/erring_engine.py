@@ -1,0 +1,60 @@
+"""streaming-core with faults, as an Airflow connection may name it in its place: for tests of what the pipeline says.
+
+The faults are asked for in ERRING_ENGINE, a JSON object: part of a cell's name -> wrong | crash | vanish | hang.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core.cli import main
+
+
+def damage(out: Path) -> None:
+    """Changes one value of one output row."""
+    path = sorted((out / "outputs").glob("*.parquet"))[0]
+    table = pq.read_table(path)
+    index = next(i for i, field in enumerate(table.schema) if i > 1 and pa.types.is_integer(field.type))
+    values = table.column(index).to_pylist()
+    values[7] ^= 1
+    column = pa.array(values, table.schema.field(index).type)
+    pq.write_table(table.set_column(index, table.schema.field(index), column), path)
+
+
+def fault() -> str | None:
+    """What is asked of this run."""
+    spec = Path(sys.argv[sys.argv.index("run") + 1])
+    cell = spec.parent.parent.name
+    return next((what for part, what in json.loads(os.environ["ERRING_ENGINE"]).items() if part in cell), None)
+
+
+if __name__ == "__main__":
+    what = fault()
+    out = Path(sys.argv[sys.argv.index("--out") + 1])
+    if what == "crash":
+        print("operator read_row, event 7: out of cheese", file=sys.stderr)
+        sys.exit(1)
+    if what == "vanish":  # the host goes away under the run
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.pause()
+    if what == "hang":
+        child = os.fork()
+        if child:
+            Path(os.environ["ERRING_ENGINE_PIDS"]).write_text(f"{os.getpid()} {child}")
+        while True:
+            signal.pause()
+    code = 0
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code
+    if what == "wrong" and not code:
+        damage(out)
+    sys.exit(code)

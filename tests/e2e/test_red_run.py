@@ -1,0 +1,162 @@
+"""One whole run with a wrong, a crashed and a missing cell: what each becomes, and that the others do not mind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from infra.reports.history import History
+from streaming_core.runspec import Home
+
+ROOT = Path(__file__).resolve().parents[2]
+FAULTS = {"gs.transactional.tstream.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}
+EXPECTED = {
+    "gs/tstream/t1": "equal",
+    "gs/tstream/t2": "different",
+    "gs/serial/t1": "failed",
+    "gs/serial/t2": "equal",
+    "wc/ct/t1": "equal",
+    "wc/ct/t2": "not_run",
+}
+ARGUMENTS = ["--applications", "gs,wc", "--schemes", "tstream,serial", "--threads", "1,2", "--events", "3000"]
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Environment of a checkout of its own, whose engine errs."""
+    root = tmp_path_factory.mktemp("red")
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LOCKSTEP_HOME": str(root / "lockstep"),
+        "AIRFLOW_HOME": str(root / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
+        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "ERRING_ENGINE": json.dumps(FAULTS),
+    }
+
+
+@pytest.fixture(scope="module")
+def result(world):
+    command = [
+        sys.executable,
+        str(ROOT / "infra" / "bin" / "regression.py"),
+        "--json",
+        *ARGUMENTS,
+        "--repetitions",
+        "1",
+    ]
+    done = subprocess.run(command, env=world, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 1, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def run(world, result):
+    return History(Home(world["LOCKSTEP_HOME"])).run(result["run_id"])
+
+
+def label(cell: dict) -> str:
+    return f"{cell['application']}/{cell['strategy']}/t{cell['threads']}"
+
+
+def test_every_planned_cell_has_its_verdict(result):
+    assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
+    assert result["counts"] == {"equal": 3, "different": 1, "failed": 1, "not_run": 1, "not_comparable": 0}
+    assert not result["green"]
+    assert result["sentence"].startswith("3 of 6 cells equal the oracle; ")
+
+
+def test_the_reasons_are_told(result):
+    reasons = {label(cell): cell["reason"] for cell in result["cells"]}
+    assert "outputs: 1 different" in reasons["gs/tstream/t2"]
+    assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
+    assert reasons["wc/ct/t2"]
+
+
+def test_the_other_cells_finish_and_are_measured(result):
+    for cell in result["cells"]:
+        assert (cell["events_per_s"] is not None) == (cell["verdict"] in ("equal", "different")), cell["cell"]
+
+
+def test_everything_after_the_core_runs_happened(result):
+    states = {stage["stage"]: stage["state"] for stage in result["stages"]}
+    failed = {"run_core", "expectations", "verdict"}
+    assert {stage for stage, state in states.items() if state == "failed"} == failed
+    assert {state for stage, state in states.items() if stage not in failed} == {"success"}
+
+
+def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):
+    def attempts(part: str) -> int:
+        (folder,) = [path for path in Home(world["LOCKSTEP_HOME"]).run(result["run_id"]).iterdir() if part in path.name]
+        return len([path for path in folder.iterdir() if path.is_dir()])
+
+    assert attempts("wc.pooled.ct.t2") == 3
+    assert attempts("gs.transactional.serial.t1") == 1
+    assert attempts("gs.transactional.tstream.t2") == 1
+
+
+def test_the_pages_show_the_evidence(world, result, run):
+    reports = Home(world["LOCKSTEP_HOME"]).reports
+    assert run.sentence in (reports / "index.html").read_text()
+    wrong = next(cell for cell in run.cells if cell.verdict == "different")
+    assert [row["check"] for row in wrong.violations] == ["outputs"]
+    assert wrong.violations[0]["event"]
+    page = (reports / result["run_id"] / f"{wrong.name}.html").read_text()
+    assert "<mark>" in page
+    for cell in run.cells:
+        assert (reports / result["run_id"] / f"{cell.name}.html").exists()
+    summary = json.loads((reports / result["run_id"] / "summary.json").read_text())
+    assert {row["verdict"] for row in summary["red"]} == {"different", "failed", "not_run"}
+    assert (reports / "data_docs" / "index.html").exists()
+    assert (reports / "dbt" / "index.html").exists()
+
+
+def test_the_warehouse_rolls_up_to_the_same_verdicts(world, run):
+    marts = Home(world["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
+    rows = [row for path in (marts / "cells").glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+    assert {row["cell"]: row["verdict"] for row in rows} == {cell.name: cell.verdict for cell in run.cells}
+    measured = [
+        row for path in (marts / "throughput").glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()
+    ]
+    assert {row["cell"] for row in measured} == {cell.name for cell in run.cells if cell.verdict == "equal"}
+
+
+def test_no_asset_was_emitted_and_the_airflow_run_failed(world):
+    ask = (
+        "from airflow.models import DagRun; from airflow.models.asset import AssetEvent; "
+        "from airflow.utils.session import create_session\n"
+        "with create_session() as s: print('answer', s.query(AssetEvent).count(), [r.state for r in s.query(DagRun)])"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=120)
+    assert "answer 0 [<DagRunState.FAILED: 'failed'>]" in done.stdout or "answer 0 ['failed']" in done.stdout, done
+
+
+def test_nothing_is_left_running(world, result):
+    for process in psutil.process_iter(["pid"]):
+        try:
+            environment = process.environ()
+        except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+        assert environment.get("LOCKSTEP_HOME") != world["LOCKSTEP_HOME"], process.cmdline()
+
+
+def test_no_secret_is_logged(world, result):
+    tokens = [json.loads(path.read_text()) for path in Path(world["AIRFLOW_HOME"]).glob("secrets.json")]
+    log = Path(world["AIRFLOW_HOME"])
+    text = "".join(path.read_text(errors="replace") for path in log.rglob("*.log"))
+    assert "Spark Connect at sc://localhost:" in text
+    for value in tokens[0].values():
+        assert value not in text
+    assert "SPARK_CONNECT_AUTHENTICATE_TOKEN=" not in text

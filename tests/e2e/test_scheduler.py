@@ -1,0 +1,187 @@
+"""Through a real scheduler: `make ui` is up, a run goes through it, pages answer, a stopped task ends its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 900
+SMALL = ["--applications", "wc", "--threads", "1", "--events", "2000", "--repetitions", "1"]
+
+pytestmark = pytest.mark.e2e
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Airflow:
+    """A running `make ui`, and calls to it as a person with a login."""
+
+    def __init__(self, environment: dict[str, str], port: int):
+        self.environment = environment
+        self.url = f"http://localhost:{port}"
+        self.process = subprocess.Popen(
+            [sys.executable, str(ROOT / "infra" / "bin" / "ui.py"), "--port", str(port)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if "Ctrl-C stops it" in line:
+                break
+        assert self.process.poll() is None, said
+        self.said = "".join(said)
+        _, _, secret = next(line for line in said if line.startswith("login")).partition(" / ")
+        login = {"username": "admin", "password": secret.strip()}
+        self.token = self.call("/auth/token", "POST", login)["access_token"]
+
+    def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
+        """One request with the login; its JSON, or its text."""
+        request = urllib.request.Request(self.url + path, method=method)
+        request.add_header("Content-Type", "application/json")
+        if hasattr(self, "token"):
+            request.add_header("Authorization", f"Bearer {self.token}")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, json.dumps(body).encode() if body is not None else None, timeout=60) as answer:
+            text = answer.read().decode()
+        return text if raw else json.loads(text)
+
+    def tasks(self, run: str) -> dict[tuple[str, int], str]:
+        """(task, map index) -> state."""
+        answer = self.call(f"/api/v2/dags/streaming_regression/dagRuns/{run}/taskInstances")
+        return {(task["task_id"], task["map_index"]): task["state"] for task in answer["task_instances"]}
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory):
+    root = tmp_path_factory.mktemp("scheduler")
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LOCKSTEP_HOME": str(root / "lockstep"),
+        "AIRFLOW_HOME": str(root / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
+        "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "ERRING_ENGINE": json.dumps({"wc.pooled.ct.t2": "hang"}),
+        "ERRING_ENGINE_PIDS": str(root / "pids"),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    }
+    running = Airflow(environment, free_port())
+    yield running
+    if running.process.poll() is None:
+        running.process.terminate()
+        running.process.wait(120)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.2)
+    return value
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
+    command = [sys.executable, str(ROOT / "infra" / "bin" / "regression.py"), *SMALL]
+    done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"its scheduler takes the run: {airflow.url}" in done.stdout
+    assert done.stdout.strip().endswith("All 1 cells equal the oracle")
+
+    (run,) = airflow.call("/api/v2/dags/streaming_regression/dagRuns")["dag_runs"]
+    assert run["state"] == "success"
+    assert set(airflow.tasks(run["dag_run_id"]).values()) == {"success"}
+    assert "All 1 cells equal the oracle" in airflow.call("/lockstep/", raw=True)
+    assert len(airflow.call("/api/v2/assets/events")["asset_events"]) == 1, "a green run emits the asset"
+    links = airflow.call(f"/api/v2/dags/streaming_regression/dagRuns/{run['dag_run_id']}/taskInstances/verdict/links")[
+        "extra_links"
+    ]
+    assert "All 1 cells equal the oracle" in airflow.call(links["Report"], raw=True)
+
+
+def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
+    conf = {"applications": ["wc", "nosuch"]}
+    run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
+    run_id = run["dag_run_id"]
+    ended = wait_for(lambda: _ended(airflow, run_id))
+    assert ended == "failed"
+    states = airflow.tasks(run_id)
+    assert states["plan_matrix", -1] == "failed"
+    assert states["verdict", -1] == "failed"
+    assert "success" not in states.values()
+    log = airflow.call(
+        f"/api/v2/dags/streaming_regression/dagRuns/{run_id}/taskInstances/plan_matrix/logs/1?full_content=true",
+        raw=True,
+    )
+    assert "unknown application 'nosuch'" in log
+
+
+def test_stopping_a_task_stops_its_process_group(airflow):
+    conf = {"applications": ["wc"], "threads": [2], "events": 2000, "repetitions": 1}
+    run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
+    run_id, pids = run["dag_run_id"], Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    wait_for(lambda: pids.exists() and pids.read_text().strip())
+    engine = [int(pid) for pid in pids.read_text().split()]
+    assert all(alive(pid) for pid in engine)
+    airflow.call(
+        f"/api/v2/dags/streaming_regression/dagRuns/{run_id}/taskInstances/run_core/0",
+        "PATCH",
+        {"new_state": "failed"},
+    )
+    wait_for(lambda: not any(alive(pid) for pid in engine))
+    assert wait_for(lambda: _ended(airflow, run_id)) == "failed"
+    page = airflow.call("/lockstep/", raw=True)
+    assert "0 of 1 cells equal the oracle; wc/ct/t2 " in page
+
+
+def test_pages_need_the_login(airflow):
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(airflow.url + "/lockstep/")
+
+
+def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
+    group = [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
+    assert len(group) > 4
+    addresses = {c.laddr.ip for p in group for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    assert addresses
+    assert {ip.removeprefix("::ffff:") for ip in addresses} <= {"127.0.0.1", "::1"}
+    airflow.process.send_signal(signal.SIGINT)
+    assert airflow.process.wait(120) == 0
+    assert [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]] == []
+
+
+def _ended(airflow: Airflow, run_id: str) -> str | None:
+    state = airflow.call(f"/api/v2/dags/streaming_regression/dagRuns/{run_id}")["state"]
+    return state if state in ("success", "failed") else None
+
+
+def _home_of(process: psutil.Process) -> str | None:
+    try:
+        return process.environ().get("LOCKSTEP_HOME")
+    except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+        return None

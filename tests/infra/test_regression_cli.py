@@ -1,0 +1,96 @@
+"""What `make run` and `make report` say to bad input: one line, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming_core.runspec import Home
+from tests.infra import past_runs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def call(tmp_path):
+    environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a")}
+
+    def call(script: str, *arguments: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, str(ROOT / "infra" / "bin" / f"{script}.py"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
+        (["--schemes", "hope"], "unknown scheme 'hope'; known: tstream, serial, no_lock"),
+        (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
+        (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
+        (["--threads", "0"], "threads must lie in 1..1024, got 0"),
+        (["--threads", "two"], "--threads: 'two' is not a number"),
+        (["--events", "0"], "events: "),
+        (["--params", "{"], "--params: not JSON"),
+        (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
+        (["--no-such-option"], "unrecognized arguments: --no-such-option"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):
+    done = call("regression", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_report_before_the_first_run(call):
+    done = call("report")
+    assert done.returncode == 2
+    assert "no runs yet" in done.stderr
+
+
+def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
+    past_runs.make(Home(tmp_path / "l"))
+    done = call("report")
+    assert done.returncode == 1
+    for said in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
+        assert said in done.stdout
+    assert "operator debit, event 17: division by zero" in done.stdout
+    assert "reports" in done.stdout
+    assert done.stdout.strip().splitlines()[-1].startswith("7 of 10 cells equal the oracle; ")
+    assert call("report", past_runs.RUN_IDS[0]).returncode == 0
+
+
+def test_report_for_machines(call, tmp_path):
+    past_runs.make(Home(tmp_path / "l"), nights=1, red=False)
+    done = call("report", "--json")
+    result = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert result["green"]
+    assert result["counts"]["equal"] == 10
+    assert {
+        "cell",
+        "application",
+        "executor",
+        "strategy",
+        "threads",
+        "events_per_s",
+        "p99_us",
+        "verdict",
+        "reason",
+    } == set(result["cells"][0])
+
+
+def test_report_of_an_unknown_run(call, tmp_path):
+    past_runs.make(Home(tmp_path / "l"), nights=1)
+    done = call("report", "20990101T000000Z-00000000")
+    assert done.returncode == 2
+    assert "no run 20990101T000000Z-00000000; the last ones are " in done.stderr
