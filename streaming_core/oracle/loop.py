@@ -9,7 +9,10 @@ State lies in plain arrays (tables) and in maps of the loop's own (memory.py).
 from __future__ import annotations
 
 import os
+import re
 import time
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,25 +56,17 @@ class Loop:
         self.events = 0
         self.seconds = 0.0
         self.digest = (0, 0)
-        self._context = np.zeros(memory.HEAD_BYTES // 8 + 16 * len(self.operators), np.int64)
+        self._context = np.zeros((memory.HEAD_BYTES + memory.EMITTER_BYTES * len(self.operators)) // 8, np.int64)
         self.ctx = self._context.ctypes.data
         self._keep: list[Any] = []
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
         self._maps: list[tuple[Operator, int]] = []
+        memory.release(0)  # compiled now, because it is needed when nothing can be compiled any more
+        memory.release_arena(self.ctx)
+        weakref.finalize(self, _give_back, self._context, self._maps, self._keep, len(self.operators))
         self._compile()
         self.compile_seconds = time.perf_counter() - started
-
-    def __del__(self) -> None:
-        if hasattr(self, "_run"):
-            memory.release_arena(self.ctx)
-            for i in range(len(self.operators)):
-                memory.release(memory_word(self.emitter(i) + memory.BEGIN))
-            for operator, table in self._maps:
-                if operator.key is not None:
-                    memory.release(memory_word(table + memory.ENTRIES))
-            memory.release(memory_word(self.ctx + memory.SUBS))
-            memory.release(memory_word(self.ctx + memory.RESULTS))
 
     def reset(self) -> None:
         """Back to the initial state, without compiling again."""
@@ -268,7 +263,7 @@ class Loop:
 
     def emitter(self, i: int) -> int:
         """Address of the emitter of operator i."""
-        return self.ctx + memory.HEAD_BYTES + 128 * i
+        return self.ctx + memory.HEAD_BYTES + memory.EMITTER_BYTES * i
 
     def _compile(self) -> None:
         previous = self.app.operators[0]
@@ -298,8 +293,20 @@ class Loop:
             if any("flush" in o.functions for o in self.operators):
                 self._flush.compile(signature)
         except NumbaError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise BadInput(f"app {self.app.name}: the compiled loop does not compile: {' '.join(lines[:3])}") from None
+            lines = [re.sub(r"\x1b\[\d+m", "", line).strip() for line in str(error).splitlines()]
+            reason = next((line for line in lines if line and not line.startswith("Failed in")), "unknown error")
+            raise BadInput(f"app {self.app.name}: the compiled loop does not compile: {reason}") from None
+
+
+def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, operators: int) -> None:
+    """Frees what a loop has allocated; `keep` holds the blocks that the maps begin in."""
+    ctx = context.ctypes.data
+    memory.release_arena(ctx)
+    blocks = [ctx + memory.HEAD_BYTES + memory.EMITTER_BYTES * i + memory.BEGIN for i in range(operators)]
+    blocks += [ctx + memory.SUBS, ctx + memory.RESULTS]
+    blocks += [table + memory.ENTRIES for operator, table in maps if operator.key is not None]
+    for block in blocks:
+        memory.release(memory_word(block))
 
 
 def memory_word(address: int) -> int:
@@ -417,6 +424,7 @@ class _Source(Printer):
         self.read_fields: dict[int, set[str]] = {}
         self.late = False  # printing a plan's conditions apart from its operations
         self.phase = "both"
+        self.middles: dict[str, Node] = {}
 
     def source(self) -> str:
         self.lines = self.finished
@@ -874,6 +882,19 @@ class _Source(Printer):
         value = f"_fit(_ctx, {self.expression(node.args[0])}, {scalar.low}, {scalar.high}, {self.site(node.line)})"
         return f"({value} != 0)" if scalar.name == "boolean" else value
 
+    def e_let(self, node: Node) -> str:
+        # The middle of a chain of comparisons is printed twice: numba loses the type of a variable assigned within an
+        # expression. Evaluating it again changes nothing unless it calls something that does.
+        if any(n.op in ("call", "method") for n in _within(node.args[0])):
+            raise BadInput(
+                f"operator {self.operator_name}: the compiled loop takes no calls in the middle of a < b < c"
+            )
+        self.middles[node.data] = node.args[0]
+        return self.expression(node.args[0])
+
+    def e_var(self, node: Node) -> str:
+        return self.expression(self.middles[node.data]) if node.data in self.middles else super().e_var(node)
+
     def e_const(self, node: Node) -> str:
         if node.kind == INT and node.data == LOW:
             return f"(-{HIGH} - 1)"
@@ -1018,6 +1039,13 @@ class _Source(Printer):
         stride = max(self.loop.program.resolved(t.row).state[1] for t in self.loop.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {memory.READS}), {self.site(node.line)})"
         return f"(_get(_ctx + {memory.RESULTS}) + {position} * {stride})"
+
+
+def _within(node: Node) -> Iterator[Node]:
+    """An expression and everything in it."""
+    yield node
+    for part in node.args:
+        yield from _within(part)
 
 
 @memory.compiled

@@ -58,6 +58,11 @@ class Printer:
         self.add(f"{node.data} = {self.expression(node.args[0])}", node.line)
 
     def s_if(self, node: Node) -> None:
+        if node.args[0].op == "const":  # a parameter decided it
+            self.indent -= 1
+            self.block(node.args[1] if node.args[0].data else node.args[2])
+            self.indent += 1
+            return
         self.add(f"if {self.expression(node.args[0])}:", node.line)
         self.block(node.args[1])
         if node.args[2]:
@@ -118,10 +123,22 @@ class Printer:
         return f"(not {self.expression(node.args[0])})"
 
     def e_all(self, node: Node) -> str:
-        return f"({' and '.join(self.operands(node))})"
+        return self.logical(node, " and ", False)
 
     def e_any(self, node: Node) -> str:
-        return f"({' or '.join(self.operands(node))})"
+        return self.logical(node, " or ", True)
+
+    def logical(self, node: Node, sign: str, deciding: bool) -> str:
+        """`and`, `or`; an operand known beforehand decides, or does not matter."""
+        kept: list[Node] = []
+        for i, part in enumerate(node.args):
+            known = part.op == "const"
+            if known and bool(part.data) != deciding and i + 1 < len(node.args):
+                continue
+            kept.append(part)
+            if known and bool(part.data) == deciding:
+                break
+        return f"({sign.join(self.expression(k) for k in kept)})"
 
     def e_ifexp(self, node: Node) -> str:
         condition, one, other = self.operands(node)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import operator
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -134,6 +135,15 @@ _BINARY = {
 }  # fmt: skip
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
+_DECIDE = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
 # Methods of containers: argument types and result ("k"/"v": the key's or value's type as loaded).
 _METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
@@ -225,27 +235,27 @@ class Program:
             self._constants[constant] = values
         return self._constants[constant]
 
-    def operator(self, operator: Operator, role: str) -> Function:
+    def operator(self, declared: Operator, role: str) -> Function:
         """The typed function of an operator: role map, process, flush, plan or post."""
-        function = operator.functions[role]
-        event = RowKind(self.resolved(operator.input), "event")
-        output = operator.output
+        function = declared.functions[role]
+        event = RowKind(self.resolved(declared.input), "event")
+        output = declared.output
         match role:
             case "map":
                 arguments: list[Any] = [event, OUT]
             case "process":
-                arguments = [event, RowKind(self.resolved(operator.state), "state", True), OUT]
+                arguments = [event, RowKind(self.resolved(declared.state), "state", True), OUT]
             case "flush":
-                arguments = [RowKind(self.resolved(operator.state), "state", True), OUT]
+                arguments = [RowKind(self.resolved(declared.state), "state", True), OUT]
             case "plan":
                 arguments, output = [event, PLAN], None
             case "post":
                 arguments = [event, POST, OUT]
             case _:
-                raise BadInput(f"operator {operator.name}: {role} is not supported")
+                raise BadInput(f"operator {declared.name}: {role} is not supported")
         found = self.function(function, arguments, output)
         if found.kind not in (None, NONE):
-            raise BadInput(f"operator {operator.name} ({found.file}:{found.line}): an operator returns nothing")
+            raise BadInput(f"operator {declared.name} ({found.file}:{found.line}): an operator returns nothing")
         return found
 
     def function(self, function: Callable, arguments: Iterable[Any], output: Record | None = None) -> Function:
@@ -503,12 +513,15 @@ class _Reader:
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(node, op, self.expression(left), self.expression(right))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Node("not", BOOL, [self.condition(operand)])
+                value = self.condition(operand)
+                return Node("const", BOOL, data=not value.data) if value.op == "const" else Node("not", BOOL, [value])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if not isinstance(value, bool):
                 return self.literal(node, -value)
             case ast.UnaryOp(op=op, operand=operand):
                 value = self.number(node, self.expression(operand))
                 if isinstance(op, ast.Invert):
+                    if value.kind == BOOL:
+                        raise self.fail(node, "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`")
                     return Node("invert", INT, [self.integer(node, value)])
                 wide = value.kind and _join(INT, value.kind)
                 value = self.cast(node, value, wide)
@@ -520,6 +533,8 @@ class _Reader:
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition, one, other = self.condition(test), self.expression(body), self.expression(orelse)
                 joined = self.joined(node, [one, other])
+                if condition.op == "const":  # a parameter decided it
+                    return self.cast(node, one if condition.data else other, joined)
                 return Node("ifexp", joined, [condition, self.cast(node, one, joined), self.cast(node, other, joined)])
             case ast.Subscript():
                 return self.subscript(node)
@@ -668,7 +683,10 @@ class _Reader:
             return equal if sign == "==" else Node("not", BOOL, [equal])
         left, right = self.number(node, left), self.number(node, right)
         kind = _join(INT, _join(left.kind, right.kind))
-        return Node("compare", BOOL, [self.cast(node, left, kind), self.cast(node, right, kind)], sign)
+        left, right = self.cast(node, left, kind), self.cast(node, right, kind)
+        if left.op == right.op == "const":
+            return Node("const", BOOL, data=_DECIDE[sign](left.data, right.data))
+        return Node("compare", BOOL, [left, right], sign)
 
     def subscript(self, node: ast.Subscript) -> Node:
         owner = self.expression(node.value)
@@ -817,6 +835,8 @@ class _Reader:
 
     def truth(self, node: ast.AST, value: Node) -> Node:
         value = self.number(node, value)
+        if value.op == "const":
+            return Node("const", BOOL, data=bool(value.data))
         return value if value.kind in (BOOL, None) else Node("truth", BOOL, [value], line=value.line)
 
     def condition(self, node: ast.expr) -> Node:

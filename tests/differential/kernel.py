@@ -1,0 +1,53 @@
+"""Drives one compiled operator through the kernel ABI, without the runtime: rows in, output columns or an error out."""
+
+import ctypes
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.api import App
+from streaming_core.api.kernels import compile_app, describe_error
+from streaming_core.errors import RunFailed
+from streaming_core.rows import decode, encode
+
+ROOM = 1 << 16
+
+
+class Kernel:
+    """The first operator of an application, stateless or stateful without a key."""
+
+    def __init__(self, app: App, params: dict):
+        self.program = compile_app(app, params)
+        [operator] = self.program.description["operators"]
+        self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(operator["kernel"])
+        self.out = np.zeros(ROOM, self.program.output.dtype(True))
+        self.blocks: list = []
+        self.grow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda emitter: 1)
+        self.alloc = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(self._allocate)
+        self.arena = (ctypes.c_int64 * 2)(ctypes.cast(self.alloc, ctypes.c_void_p).value, 0)
+        self.states = [record for _, record in self.program.states]
+        self.memory = np.zeros(self.states[0].state[1] if self.states else 8, np.uint8)
+
+    def _allocate(self, arena: int, size: int) -> int:
+        self.blocks.append(ctypes.create_string_buffer(size))
+        return ctypes.addressof(self.blocks[-1])
+
+    def process(self, events: pa.Table) -> pa.Table:
+        """Outputs of these events; RunFailed("event <seq>: <error>") when the operator raises."""
+        rows, text = encode(events, self.program.event)
+        emitter = (ctypes.c_int64 * 8)(
+            self.out.ctypes.data, 0, ROOM, ctypes.cast(self.grow, ctypes.c_void_p).value, 0, 0, 0, 0
+        )
+        states = np.full(max(1, len(rows)), self.memory.ctypes.data, np.int64)
+        context = (ctypes.c_int64 * 12)(
+            rows.ctypes.data, len(rows), 0, states.ctypes.data if self.states else 0, text.ctypes.data,
+            ctypes.addressof(emitter), ctypes.addressof(self.arena), 0, 0, 0, 0, 0,
+        )  # fmt: skip
+        if self.call(ctypes.addressof(context)):
+            error = describe_error(ctypes.string_at(context[9], context[10]))
+            raise RunFailed(f"event {int(rows[context[8]]['seq'])}: {error}")
+        made = self.out[: emitter[1]].copy()
+        subs = np.zeros(len(made), np.uint32)
+        for i in range(1, len(made)):
+            subs[i] = subs[i - 1] + 1 if made["seq"][i] == made["seq"][i - 1] else 0
+        return decode(made, text, self.program.output, subs)
