@@ -1,0 +1,213 @@
+"""The command: what a user types, what bad input gets (one line, exit code 2, nothing written), what failing gets."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core.cli import main
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs `streaming-core ...` in this process; returns (exit code, stdout, stderr)."""
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["streaming-core", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def workloads(tmp_path_factory):
+    """Small workloads of sl and wc, made once."""
+    from streaming_core import workload
+
+    root = tmp_path_factory.mktemp("workloads")
+    workload.write("sl", {"n_items": 100, "gen_parts": 4}, 500, 1, root / "sl")
+    workload.write("wc", {"vocabulary": 20}, 100, 1, root / "wc")
+    return root
+
+
+def refused(result, *words):
+    """Exit code 2 and one line that holds the words."""
+    code, out, err = result
+    assert code == 2, err
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("streaming-core: ")
+    for word in words:
+        assert word in err
+
+
+def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads, tmp_path):
+    run, oracle = tmp_path / "run", tmp_path / "oracle"
+    assert command("run", "sl", "--input", workloads / "sl", "--out", run, "--threads", 2)[0] == 0
+    assert command("oracle", "sl", "--input", workloads / "sl", "--out", oracle)[0] == 0
+    assert command("diff", run, oracle)[0] == 0
+    report = json.loads((run / "report.json").read_text())
+    assert report["app"] == "sl"
+    assert report["samples"][0]["outputs"] == 500
+    path = sorted((run / "outputs").glob("*.parquet"))[0]
+    table = pq.read_table(path)
+    values = table.column("dst_acct").to_pylist()
+    values[123] += 1
+    place = table.column_names.index("dst_acct")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.array(values)), path)
+    code, out, _ = command("diff", run, oracle)
+    assert code == 1
+    assert "123" in out
+    assert "dst_acct" in out
+
+
+def test_json_is_for_machines(command, workloads, tmp_path):
+    code, out, _ = command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r", "--json")
+    assert code == 0
+    assert json.loads(out)["samples"][0]["in_order"] is True
+    code, out, _ = command("apps", "--json")
+    assert {"gs", "sl", "wc", "fd", "sd"} <= {row["app"] for row in json.loads(out)}
+    code, out, _ = command("describe", "sl", "--json")
+    assert "sl-tight" in json.loads(out)["profiles"]
+
+
+def test_the_same_workload_is_left_alone_and_another_refused(command, workloads):
+    given = ("--set", "n_items=100", "--set", "gen_parts=4", "--events", "500", "--out", workloads / "sl")
+    manifest = (workloads / "sl" / "manifest.json").read_bytes()
+    assert command("generate", "sl", *given)[0] == 0
+    refused(command("generate", "sl", *given, "--seed", "2"), "another workload")
+    assert (workloads / "sl" / "manifest.json").read_bytes() == manifest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nope", "--threads", "1"), ["unknown application 'nope'", "sl"]),
+        (("sl", "--set", "nope=1"), ["unknown parameter 'nope'", "theta"]),
+        (("sl", "--set", "theta"), ["NAME=VALUE"]),
+        (("sl", "--set", "theta=wide"), ["theta", "is not a float"]),
+        (("sl", "--profile", "nope"), ["unknown profile 'nope'", "sl-rich"]),
+        (("sl", "--scheme", "nope"), ["unknown scheme 'nope'", "tstream"]),
+        (("sl", "--executor", "nope"), ["unknown executor 'nope'", "transactional"]),
+        (("sl", "--executor", "pooled"), ["does not run on pooled", "transactional"]),
+        (("wc", "--executor", "transactional"), ["does not run on transactional", "pooled"]),
+        (("wc", "--scheme", "tstream"), ["executor pooled has no scheme"]),
+        (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
+        (("sl", "--stealing"), ["stealing needs a shared pool"]),
+        (("sl", "--threads", "0"), ["threads"]),
+        (("sl", "--threads", "1025"), ["threads"]),
+        (("sl", "--threads", "many"), ["--threads"]),
+        (("sl", "--punctuation", "0"), ["punctuation"]),
+        (("sl", "--batch", "0"), ["batch"]),
+        (("sl", "--rate", "-1"), ["rate"]),
+        (("sl", "--idle", "sleep"), ["idle"]),
+        (("sl", "--sink", "paper"), ["sink"]),
+        (("sl", "--order", "none"), ["order"]),
+        (("sl", "--set", "n_items=50"), ["generated with n_items=100"]),
+        (("sl", "--nope"), ["No such option"]),
+    ],
+)
+def test_bad_requests_get_one_line(command, workloads, tmp_path, arguments, words):
+    app = arguments[0] if (workloads / arguments[0]).exists() else "sl"
+    result = command("run", *arguments, "--input", workloads / app, "--out", tmp_path / "r")
+    refused(result, *words)
+    assert not (tmp_path / "r").exists()
+
+
+def broken(workloads: Path, tmp_path: Path, change) -> Path:
+    folder = tmp_path / "workload"
+    shutil.copytree(workloads / "sl", folder)
+    change(folder, sorted((folder / "events").glob("*.parquet"))[0])
+    return folder
+
+
+def rewrite(change):
+    return lambda folder, part: pq.write_table(change(pq.read_table(part)), part)
+
+
+def truncate(folder, part):
+    part.write_bytes(part.read_bytes()[:-100])
+
+
+def other_value(table):
+    place = table.column_names.index("amt_acct")
+    values = table.column(place).to_pylist()
+    values[7] += 1
+    return table.set_column(place, table.schema.field(place), pa.array(values, pa.int64()))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda folder, part: (folder / "manifest.json").unlink(), ["manifest.json is missing", "generate"]),
+        (lambda folder, part: (folder / "manifest.json").write_text("{"), ["manifest.json cannot be read"]),
+        (lambda folder, part: part.unlink(), ["is missing"]),
+        (truncate, ["truncated or damaged"]),
+        (rewrite(lambda t: t.drop(["kind"])), ["column kind is missing"]),
+        (rewrite(lambda t: t.set_column(1, "ts", t.column("ts").cast(pa.int32()))), ["column ts has type int32"]),
+        (rewrite(lambda t: t.slice(1)), ["rows, expected 500"]),
+        (rewrite(other_value), ["not what the manifest says"]),
+    ],
+)
+def test_damaged_workloads_get_one_line(command, workloads, tmp_path, change, words):
+    folder = broken(workloads, tmp_path, change)
+    refused(command("run", "sl", "--input", folder, "--out", tmp_path / "r"), *words)
+    found = [p.name for p in (tmp_path / "r").rglob("*")] if (tmp_path / "r").exists() else []
+    assert found in ([], ["spec.json"])
+    refused(command("oracle", "sl", "--input", folder, "--out", tmp_path / "o"), *words)
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_folder_with_another_spec_is_refused(command, workloads, tmp_path):
+    given = ("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r")
+    assert command(*given)[0] == 0
+    before = (tmp_path / "r" / "report.json").read_bytes()
+    refused(command(*given, "--threads", 2), "another spec")
+    refused(command(*given), "already holds")
+    assert (tmp_path / "r" / "report.json").read_bytes() == before
+
+
+def test_a_spec_file_is_complete(command, workloads, tmp_path):
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"app": "wc", "executor": "pooled", "threads": 2, "params": {"vocabulary": 20}}))
+    assert command("run", spec, "--input", workloads / "wc", "--out", tmp_path / "r")[0] == 0
+    refused(command("run", spec, "--input", workloads / "wc", "--out", tmp_path / "x", "--threads", 1), "complete")
+    spec.write_text(json.dumps({"app": "wc", "executor": "pooled", "speed": 2}))
+    refused(command("run", spec, "--input", workloads / "wc", "--out", tmp_path / "x"), "speed")
+    refused(
+        command("run", tmp_path / "no.json", "--input", workloads / "wc", "--out", tmp_path / "x"), "cannot be read"
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_an_unwritable_folder_is_a_failed_run(command, workloads, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, err = command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "file" / "r")
+    assert code == 1
+    assert err.count("\n") == 1
+    assert "cannot be written" in err
+
+
+def test_an_oracle_of_another_workload_is_not_comparable(command, workloads, tmp_path):
+    assert command("run", "wc", "--input", workloads / "wc", "--out", tmp_path / "r")[0] == 0
+    assert command("oracle", "sl", "--input", workloads / "sl", "--out", tmp_path / "o")[0] == 0
+    assert command("diff", tmp_path / "r", tmp_path / "o")[0] == 2
+    assert command("diff", tmp_path / "nowhere", tmp_path / "o")[0] == 2
+
+
+def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    out = tmp_path / "bench.json"
+    code, shown, _ = command("bench", "wc", "--events", 2000, "--threads", "1,2", "--repetitions", 1, "--out", out)
+    assert code == 0
+    assert "COST of wc" in shown
+    results = json.loads(out.read_text())["results"]
+    assert [r["result"] for r in results] == ["yardstick", "equal", "equal"]
+    refused(command("bench", "wc", "--threads", "two"), "numbers")
+    refused(command("bench", "nope"), "unknown application")
