@@ -53,7 +53,7 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 
 def cell_table(run: Run) -> Table:
     """application, executor, scheme, threads, events/s, p99, verdict"""
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title, justify in (
         ("application", "left"),
         ("executor", "left"),
@@ -63,7 +63,7 @@ def cell_table(run: Run) -> Table:
         ("p99", "right"),
         ("verdict", "left"),
     ):
-        table.add_column(title, justify=justify)
+        table.add_column(title, justify=justify, no_wrap=True)
     before = None
     for cell in run.cells:
         spec = cell.spec

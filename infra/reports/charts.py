@@ -74,10 +74,17 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
             "field": "threads",
             "type": "ordinal",
             "title": "threads",
-            "legend": {"symbolType": "stroke", "symbolStrokeColor": INK, "symbolStrokeWidth": 1.5},
+            "legend": {"symbolType": "stroke", "symbolStrokeColor": INK, "symbolStrokeWidth": 1.5, "symbolSize": 400},
         },
     }
-    return _svg(values, [{"mark": {"type": "line", "strokeWidth": 1.5, "point": {"size": 25}}, "encoding": encoding}])
+    plain = {name: value for name, value in encoding.items() if name != "strokeDash"}
+    return _svg(
+        values,
+        [
+            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
+            {"mark": {"type": "point", "filled": True, "size": 25, "opacity": 1}, "encoding": plain},
+        ],
+    )
 
 
 def history(rows: list[dict], strategies: list[str]) -> str:

@@ -1,0 +1,214 @@
+"""Hosts behind Airflow connections: this machine, and one behind a real SSH server that this test starts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import asyncssh
+import psutil
+import pytest
+
+from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, next_attempt
+from streaming_core.runspec import Home
+
+PATIENCE = 60
+LOGIN = ("tester", "a password of this test")
+
+
+class SshServer:
+    """An SSH server on loopback that runs what it is told in a shell, as sshd does, and can cut its connections."""
+
+    def __init__(self):
+        self._loop = asyncio.new_event_loop()
+        self._connections: list[asyncssh.SSHServerConnection] = []
+        self.commands: list[str] = []
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self.port = self._call(self._listen())
+
+    def _call(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(PATIENCE)
+
+    async def _listen(self) -> int:
+        server = self
+
+        class Login(asyncssh.SSHServer):
+            def connection_made(self, connection):
+                server._connections.append(connection)
+
+            def password_auth_supported(self):
+                return True
+
+            def validate_password(self, username, password):
+                return (username, password) == LOGIN
+
+        self._acceptor = await asyncssh.listen(
+            "127.0.0.1",
+            0,
+            server_factory=Login,
+            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+            process_factory=self._serve,
+        )
+        return self._acceptor.get_port()
+
+    async def _serve(self, process: asyncssh.SSHServerProcess) -> None:
+        self.commands.append(process.command)
+        shell = subprocess.Popen(
+            process.command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        output, _ = await self._loop.run_in_executor(None, shell.communicate)
+        process.stdout.write(output.decode())
+        process.exit(shell.returncode)
+
+    def cut(self) -> None:
+        """Breaks every connection, as a network does."""
+        self._loop.call_soon_threadsafe(lambda: [connection.abort() for connection in self._connections])
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._acceptor.close)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+@pytest.fixture
+def ssh(monkeypatch, engine, tmp_path):
+    server = SshServer()
+    extra = {"command": engine, "python": sys.executable, "no_host_key_check": True, "allow_host_key_change": True}
+    connection = {"conn_type": "ssh", "host": "127.0.0.1", "port": server.port, "extra": extra}
+    connection |= {"login": LOGIN[0], "password": LOGIN[1]}
+    monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(connection))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def engine(tmp_path, monkeypatch):
+    """An engine that tells its id, then ends with the code in OUT/go once that is there."""
+    monkeypatch.setenv("LOCKSTEP_HOST_LOCK", str(tmp_path / "host.lock"))
+    path = tmp_path / "engine with 'quotes' and $HOME.py"
+    path.write_text(
+        "import os, sys, time\n"
+        "out = sys.argv[sys.argv.index('--out') + 1]\n"
+        "open(out + '/starts', 'a').write('x')\n"
+        "open(out + '/pid', 'w').write(str(os.getpid()))\n"
+        "while not os.path.exists(out + '/go'): time.sleep(0.01)\n"
+        "print('the reason', file=sys.stderr)\n"
+        "sys.exit(int(open(out + '/go').read()))\n"
+    )
+    return [sys.executable, str(path)]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def attempt(home):
+    folder = home.attempt("20260101T000000Z-00000000", "cell", 1)
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text("{}")
+    return folder
+
+
+class Running:
+    """Host.run in a thread, its outcome kept."""
+
+    def __init__(self, host: Host, attempt: Path, said: list[str]):
+        self.outcome: object = None
+        self._thread = threading.Thread(target=self._run, args=(host, attempt, said))
+        self._thread.start()
+
+    def _run(self, host: Host, attempt: Path, said: list[str]) -> None:
+        try:
+            self.outcome = host.run(attempt, host.home.workload("gs", "w"), 600, said.append)
+        except Exception as error:
+            self.outcome = error
+
+    def result(self):
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        return self.outcome
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+    return value
+
+
+def engine_of(attempt: Path) -> int:
+    return int(wait_for(lambda: (attempt / "pid").exists() and (attempt / "pid").read_text()))
+
+
+def alive(pid: int) -> bool:
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def local(monkeypatch, engine):
+    monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps({"conn_type": "generic", "extra": {"command": engine}}))
+
+
+def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
+    assert isinstance(Host.of("node", home), SshHost)
+    assert isinstance(Host.of("here", home), LocalHost)
+
+
+@pytest.mark.parametrize("kind", ["here", "node"])
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_the_engines_exit_code_and_words_come_back(kind, code, ssh, local, home, attempt):
+    (attempt / "go").write_text(str(code))
+    said = []
+    assert Running(Host.of(kind, home), attempt, said).result() == code
+    assert (said[-1:] == ["the reason"]) == (code != 0)
+    assert json.loads((attempt / "exit.json").read_text())["exit_code"] == code
+
+
+@pytest.mark.parametrize("kind", ["here", "node"])
+def test_stopping_ends_the_engine(kind, ssh, local, home, attempt):
+    host = Host.of(kind, home)
+    running = Running(host, attempt, [])
+    pid = engine_of(attempt)
+    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists())
+    host.stop(attempt)
+    assert running.result() != 0
+    wait_for(lambda: not alive(pid))
+
+
+def test_a_lost_connection_leaves_the_run_going_and_the_next_try_joins_it(ssh, home, attempt):
+    host = Host.of("node", home)
+    running = Running(host, attempt, [])
+    pid = engine_of(attempt)
+    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists())
+    ssh.cut()
+    assert isinstance(running.result(), HostLost)
+    assert alive(pid)
+    assert next_attempt(attempt.parent) == attempt, "the next try is about the same attempt"
+    again = Running(Host.of("node", home), attempt, [])
+    (attempt / "go").write_text("0")
+    assert again.result() == 0
+    assert (attempt / "starts").read_text() == "x", "it ran once"
+
+
+def test_a_run_that_vanished_is_lost_and_the_next_try_is_a_new_attempt(ssh, home, attempt):
+    running = Running(Host.of("node", home), attempt, [])
+    engine_of(attempt)
+    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json"))))
+    os.kill(process["watcher"]["pid"], 9)
+    running.result()
+    outcome = Running(Host.of("node", home), attempt, []).result()
+    assert isinstance(outcome, AttemptLost)
+    abandon(attempt)
+    assert next_attempt(attempt.parent).name == "attempt-2"
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
