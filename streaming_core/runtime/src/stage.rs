@@ -182,7 +182,11 @@ enum States {
 
 /// The lanes of a stage.
 #[derive(Debug)]
-pub struct Lanes(Box<[CachePadded<UnsafeCell<Lane>>]>);
+pub struct Lanes {
+    lanes: Box<[CachePadded<UnsafeCell<Lane>>]>,
+    /// Lanes of former groupings: their memory holds states that others use now.
+    former: Vec<Lane>,
+}
 
 // SAFETY: `with` and `sorted` make their callers answer for touching a lane from one thread at a time.
 unsafe impl Sync for Lanes {}
@@ -192,11 +196,32 @@ unsafe impl Send for Lanes {}
 impl Lanes {
     /// `count` empty lanes of `operator`.
     pub fn new(operator: &Operator, count: usize) -> Self {
-        Self((0..count).map(|_| CachePadded::new(UnsafeCell::new(Lane::new(operator)))).collect())
+        let lanes = (0..count).map(|_| CachePadded::new(UnsafeCell::new(Lane::new(operator)))).collect();
+        Self { lanes, former: Vec::new() }
     }
 
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.lanes.len()
+    }
+
+    /// Deals the keys to `count` lanes anew. States stay where they are.
+    pub fn regroup(&mut self, operator: &Operator, count: usize) -> Result<(), RunError> {
+        let mut fresh: Vec<Lane> = (0..count).map(|_| Lane::new(operator)).collect();
+        for lane in std::mem::take(&mut self.lanes) {
+            let mut lane = CachePadded::into_inner(lane).into_inner();
+            if let States::Keyed(keyed) = &mut lane.states {
+                keyed.give_away(|hash| match &mut fresh[lane_of(hash, count)].states {
+                    States::Keyed(table) => &raw mut *table,
+                    States::Single(_) => unreachable!("made for the same operator"),
+                })?;
+                self.former.push(lane);
+            } else {
+                // The only state of a stateful operator has the only lane.
+                fresh[0] = lane;
+            }
+        }
+        self.lanes = fresh.into_iter().map(|lane| CachePadded::new(UnsafeCell::new(lane))).collect();
+        Ok(())
     }
 
     /// Hands out lane `index`.
@@ -206,7 +231,7 @@ impl Lanes {
     #[inline(always)]
     pub unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut Lane) -> R) -> R {
         // SAFETY: as the caller says.
-        self.0[index].with_mut(|lane| work(unsafe { &mut *lane }))
+        self.lanes[index].with_mut(|lane| work(unsafe { &mut *lane }))
     }
 
     /// `Lane::sorted` of every lane together, ascending: (key, lane, state).
@@ -215,7 +240,7 @@ impl Lanes {
     /// Nobody else uses the lanes while the result is used.
     pub unsafe fn sorted(&self) -> Vec<(Option<KeyRef<'_>>, usize, *mut u8)> {
         let mut all = Vec::new();
-        for (index, lane) in self.0.iter().enumerate() {
+        for (index, lane) in self.lanes.iter().enumerate() {
             // SAFETY: as the caller says.
             let sorted = lane.with(|lane| unsafe { (*lane).sorted() });
             all.extend(sorted.into_iter().map(|(key, state)| (key, index, state)));

@@ -37,6 +37,12 @@ const WINDOW_PER_THREAD: usize = 2;
 /// Lanes of a partitioned stage per thread: enough to even out skewed keys, few enough to leave rows to each.
 const LANES_PER_THREAD: usize = 4;
 const MOST_LANES: usize = 256;
+/// A stage whose share of the work, in threads, is below the first stays or becomes a single lane; above the second it
+/// is split. With one lane nothing is copied into lane order and back.
+const ONE_LANE: f64 = 0.6;
+const MANY_LANES: f64 = 0.95;
+/// Batches after which the shares are looked at for the first time.
+const TRIAL: usize = 64;
 /// Worker `i` has nothing to do right now.
 const NOWHERE: usize = usize::MAX;
 
@@ -131,7 +137,8 @@ struct Delivery {
 struct Shared {
     chain: Chain,
     stages: Vec<Stage>,
-    /// Per stage; a lane is touched by its holder only.
+    /// Per stage; a lane is touched by its holder only. A partitioned stage has one, or several if it would otherwise
+    /// keep the workers waiting.
     lanes: Vec<Lanes>,
     slots: Vec<Slot>,
     /// The next serial to start. Written by whoever starts it.
@@ -180,6 +187,7 @@ pub struct Pooled {
     shared: Shared,
     /// One thread: the way through the chain; several: for flushing.
     direct: Direct,
+    grouping: Grouping,
     clock: Clock,
     events: u64,
 }
@@ -192,33 +200,59 @@ unsafe impl Send for Pooled {}
 /// # Errors
 /// `Invalid`: an option names a strategy that does not exist.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    for (axis, value, known) in [
-        ("heuristic", &options.heuristic, "ct"),
-        ("queue", &options.queue, "hybrid"),
-        ("reorder", &options.reorder, "non_blocking"),
-    ] {
-        if let Some(value) = value.as_deref().filter(|value| *value != known) {
-            return Err(RunError::Invalid(format!("unknown {axis} {value:?} of executor pooled; known: {known}")));
+    Ok(Box::new(Pooled::new(program, options, Grouping::ByCost)?))
+}
+
+/// How many lanes the partitioned stages get.
+#[derive(Debug, Clone)]
+enum Grouping {
+    ByCost,
+    /// One number after the other, and again from the start: so that every change is tested.
+    #[cfg(test)]
+    InTurn(Vec<usize>),
+}
+
+impl Grouping {
+    /// The number of lanes for a stage that has `lanes`, and whose cost is that share of what one of `threads` can do.
+    fn lanes(&mut self, lanes: usize, share: f64, threads: usize) -> usize {
+        match self {
+            Self::ByCost if lanes == 1 && share > MANY_LANES => (LANES_PER_THREAD * threads).min(MOST_LANES),
+            Self::ByCost if share < ONE_LANE => 1,
+            Self::ByCost => lanes,
+            #[cfg(test)]
+            Self::InTurn(numbers) => {
+                numbers.rotate_left(1);
+                numbers[numbers.len() - 1]
+            }
         }
     }
-    // SAFETY: whoever hands over a program answers for its addresses.
-    let chain = unsafe { Chain::bind(&program) }?;
-    let sink = Sink::new(options.sink, program.hasher()?);
-    let team = Team::new(options.threads, options.idle, options.pin)?;
-    let direct = Direct::new(&chain);
-    let shared = Shared::new(chain, sink, &options);
-    Ok(Box::new(Pooled { team, shared, direct, clock: Clock::default(), events: 0 }))
+}
+
+impl Pooled {
+    fn new(program: Program, options: Options, grouping: Grouping) -> Result<Self, RunError> {
+        for (axis, value, known) in [
+            ("heuristic", &options.heuristic, "ct"),
+            ("queue", &options.queue, "hybrid"),
+            ("reorder", &options.reorder, "non_blocking"),
+        ] {
+            if let Some(value) = value.as_deref().filter(|value| *value != known) {
+                return Err(RunError::Invalid(format!("unknown {axis} {value:?} of executor pooled; known: {known}")));
+            }
+        }
+        // SAFETY: whoever hands over a program answers for its addresses.
+        let chain = unsafe { Chain::bind(&program) }?;
+        let sink = Sink::new(options.sink, program.hasher()?);
+        let team = Team::new(options.threads, options.idle, options.pin)?;
+        let direct = Direct::new(&chain);
+        let shared = Shared::new(chain, sink, &options);
+        Ok(Self { team, shared, direct, grouping, clock: Clock::default(), events: 0 })
+    }
 }
 
 impl Shared {
     fn new(chain: Chain, sink: Sink, options: &Options) -> Self {
         let threads = options.threads;
         let window = WINDOW.max(WINDOW_PER_THREAD * threads).next_power_of_two();
-        let lanes_of = |index: usize| match chain.operators[index].kind {
-            OperatorKind::Partitioned if threads > 1 => (LANES_PER_THREAD * threads).min(MOST_LANES),
-            _ => 1,
-        };
-        let counts: Vec<usize> = chain.stateful.iter().map(|&index| lanes_of(index)).collect();
         let slot = || Slot {
             head: CachePadded::new(UnsafeCell::new(Head {
                 start: 0,
@@ -228,12 +262,7 @@ impl Shared {
                 outputs: null(),
                 prepared: Prepared::default(),
             })),
-            inputs: chain
-                .stateful
-                .iter()
-                .zip(&counts)
-                .map(|(&index, &lanes)| Input::new(chain.input_stride(index), chain.operators[index].stride, lanes))
-                .collect(),
+            inputs: chain.stateful.iter().map(|&index| Input::new(&chain, index, 1)).collect(),
         };
         let worker = || Worker {
             buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect(),
@@ -243,23 +272,8 @@ impl Shared {
             costs: vec![0.0; 2 * chain.stateful.len() + 1],
         };
         Self {
-            stages: chain
-                .stateful
-                .iter()
-                .zip(&counts)
-                .map(|(&operator, &lanes)| Stage {
-                    operator,
-                    front: ReorderBuffer::new(window),
-                    queue: HybridQueue::new(lanes, window),
-                    done: InOrder::new(window),
-                })
-                .collect(),
-            lanes: chain
-                .stateful
-                .iter()
-                .zip(&counts)
-                .map(|(&index, &lanes)| Lanes::new(&chain.operators[index], lanes))
-                .collect(),
+            stages: chain.stateful.iter().map(|&operator| Stage::new(operator, 1, window)).collect(),
+            lanes: chain.stateful.iter().map(|&index| Lanes::new(&chain.operators[index], 1)).collect(),
             slots: (0..if threads > 1 { window } else { 0 }).map(|_| slot()).collect(),
             workers: (0..threads).map(|_| CachePadded::new(UnsafeCell::new(worker()))).collect(),
             chain,
@@ -279,10 +293,22 @@ impl Shared {
     }
 }
 
+impl Stage {
+    fn new(operator: usize, lanes: usize, window: usize) -> Self {
+        Self {
+            operator,
+            front: ReorderBuffer::new(window),
+            queue: HybridQueue::new(lanes, window),
+            done: InOrder::new(window),
+        }
+    }
+}
+
 impl Input {
-    fn new(stride: usize, output: usize, lanes: usize) -> Self {
-        let buffer = RowBuffer::new(stride, false);
-        let output = || Output { rows: RowBuffer::new(output, lanes > 1), one_each: false };
+    /// For the stage of operator `index`.
+    fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
+        let buffer = RowBuffer::new(chain.input_stride(index), false);
+        let output = || Output { rows: RowBuffer::new(chain.operators[index].stride, lanes > 1), one_each: false };
         Self {
             batch: UnsafeCell::new(Sorted {
                 rows: Rows::of(&buffer, Text::empty()),
@@ -298,8 +324,10 @@ impl Input {
 }
 
 impl Sorted {
-    /// Takes rows as they are: all of them belong to the only lane.
-    fn whole(&mut self, rows: Rows) {
+    /// Takes rows as they are: all of them belong to the only lane. The hashes are exchanged for those of a former
+    /// batch.
+    fn whole(&mut self, rows: Rows, hashes: &mut Vec<u64>) {
+        std::mem::swap(&mut self.hashes, hashes);
         self.rows = rows;
         self.n = rows.n;
         self.starts[1] = rows.n as u32;
@@ -314,6 +342,8 @@ impl Sorted {
         let hashes = &hashes[..n];
         if self.lanes.len() < n {
             self.lanes.resize(n, 0);
+        }
+        if self.hashes.len() < n {
             self.hashes.resize(n, 0);
         }
         let mut next = [0_u32; MOST_LANES];
@@ -346,8 +376,8 @@ impl Sorted {
     /// The rows of a lane, and the hashes of their keys.
     fn lane(&self, index: usize) -> (Rows, &[u64]) {
         let range = self.starts[index] as usize..self.starts[index + 1] as usize;
-        let hashes = if self.starts.len() > 2 { &self.hashes[range.clone()] } else { &[] };
-        (self.rows.slice(range), hashes)
+        // A stateful operator's rows have no hashes.
+        (self.rows.slice(range.clone()), self.hashes.get(range).unwrap_or_default())
     }
 }
 
@@ -367,6 +397,17 @@ unsafe fn copy_row(from: *const u8, to: *mut u8, stride: usize) {
             _ => std::ptr::copy_nonoverlapping(from, to, stride),
         }
     }
+}
+
+/// Where the rows that a step makes have to stay.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// With the batch, until it is delivered.
+    Sink,
+    /// With the batch, for the only lane of the stage behind.
+    Lane,
+    /// They are copied into lane order at once.
+    Lanes,
 }
 
 /// A lane's outputs while they are merged.
@@ -438,6 +479,62 @@ unsafe fn merge(
 }
 
 impl Shared {
+    /// Splits stages that would keep the others waiting into lanes, and joins those that would not.
+    ///
+    /// Between blocks, when no batch is in flight.
+    fn regroup(&mut self, grouping: &mut Grouping) -> Result<(), RunError> {
+        let threads = self.workers.len();
+        let mut costs = vec![(0.0, 0_u32); 2 * self.stages.len() + 1];
+        for worker in &self.workers {
+            worker.with(|worker| {
+                // SAFETY: no worker is at work.
+                for (sum, &cost) in costs.iter_mut().zip(unsafe { &(*worker).costs }) {
+                    *sum = (sum.0 + cost, sum.1 + u32::from(cost > 0.0));
+                }
+            });
+        }
+        let costs: Vec<f64> = costs.into_iter().map(|(sum, n)| sum / f64::from(n.max(1))).collect();
+        let all: f64 = costs.iter().sum();
+        let mut changed = false;
+        for k in 0..self.stages.len() {
+            let index = self.stages[k].operator;
+            let share = costs[2 * k + 1] * threads as f64 / all.max(1.0);
+            if self.chain.operators[index].kind != OperatorKind::Partitioned {
+                continue;
+            }
+            let count = grouping.lanes(self.lanes[k].count(), share, threads);
+            if count == self.lanes[k].count() {
+                continue;
+            }
+            self.split(k, count)?;
+            changed = true;
+        }
+        if changed {
+            self.restart();
+        }
+        Ok(())
+    }
+
+    /// Gives stage `k` that many lanes; `restart` must follow.
+    fn split(&mut self, k: usize, count: usize) -> Result<(), RunError> {
+        let index = self.stages[k].operator;
+        self.lanes[k].regroup(&self.chain.operators[index], count)?;
+        for slot in &mut self.slots {
+            slot.inputs[k] = Input::new(&self.chain, index, count);
+        }
+        Ok(())
+    }
+
+    /// Serial numbers start anew, with empty channels.
+    fn restart(&mut self) {
+        let window = self.window as usize;
+        self.stages = (self.stages.iter().zip(&self.lanes))
+            .map(|(stage, lanes)| Stage::new(stage.operator, lanes.count(), window))
+            .collect();
+        self.back = ReorderBuffer::new(window);
+        self.source = CachePadded::new(AtomicU64::new(0));
+    }
+
     /// Everything that worker `index` does for a block.
     fn work(&self, index: usize, job: &Job<'_>) -> Result<(), RunError> {
         /// Whoever leaves early, also by a panic, takes the others along.
@@ -535,10 +632,15 @@ impl Shared {
         job.clock.now() >= self.arrivals.at(job.before + last)
     }
 
-    /// Lanes that a worker looks after first, so that their state stays in its cache.
-    fn home(&self, index: usize, lanes: usize) -> std::ops::Range<usize> {
-        let threads = self.workers.len();
-        if lanes == 1 { 0..1 } else { index * lanes / threads..(index + 1) * lanes / threads }
+    /// Lanes of a stage that a worker looks after first, so that their state stays in its cache.
+    fn home(&self, stage: usize, index: usize) -> std::ops::Range<usize> {
+        let (threads, lanes) = (self.workers.len(), self.lanes[stage].count());
+        if lanes == 1 {
+            // Single lanes are dealt out from the end of the chain.
+            let mine = (self.stages.len() - 1 - stage) % threads == index;
+            return 0..usize::from(mine);
+        }
+        index * lanes / threads..(index + 1) * lanes / threads
     }
 
     /// The heuristic `ct`: among the places with work, the one with the lowest current throughput, that is workers
@@ -550,7 +652,7 @@ impl Shared {
             let waiting = match place {
                 0 => self.source_is_open(job),
                 _ if place % 2 == 0 => self.stages[stage - 1].done.is_waiting(),
-                _ => self.home(index, self.lanes[stage].count()).any(|lane| self.lane_is_waiting(stage, lane)),
+                _ => self.home(stage, index).any(|lane| self.lane_is_waiting(stage, lane)),
             };
             if !waiting {
                 continue;
@@ -593,7 +695,7 @@ impl Shared {
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
         if place % 2 == 1 {
-            let home = self.home(index, self.lanes[place / 2].count());
+            let home = self.home(place / 2, index);
             return self.run_lanes(place / 2, home, index, worker, clock);
         }
         let serial = if place == 0 { self.start(job) } else { self.stages[place / 2 - 1].done.take() };
@@ -609,9 +711,8 @@ impl Shared {
     /// Lanes that others look after: the last resort, since their state is in another cache.
     fn steal(&self, index: usize, worker: &mut Worker, clock: &mut Stopwatch) -> Result<bool, RunError> {
         for stage in (0..self.stages.len()).rev() {
-            let count = self.lanes[stage].count();
-            let home = self.home(index, count);
-            for lane in (home.end..count).chain(0..home.start) {
+            let home = self.home(stage, index);
+            for lane in (home.end..self.lanes[stage].count()).chain(0..home.start) {
                 if self.run_lanes(stage, lane..lane + 1, index, worker, clock)? {
                     return Ok(true);
                 }
@@ -715,7 +816,11 @@ impl Shared {
             let head = unsafe { &mut *head };
             head.out.clear();
             let step = self.chain.step(k);
-            let is_last = k == self.stages.len();
+            let place = match self.lanes.get(k).map(Lanes::count) {
+                None => Place::Sink,
+                Some(1) => Place::Lane,
+                Some(_) => Place::Lanes,
+            };
             // What comes in.
             let mut outputs: *const RowBuffer = null();
             let mut rows;
@@ -740,15 +845,24 @@ impl Shared {
                         rows as *const RowBuffer
                     });
                 } else {
-                    let out = if is_last && step.is_empty() { &mut head.out } else { &mut merged[k - 1] };
-                    out.clear();
-                    input.batch.with(|batch| {
-                        // SAFETY: all lanes are done with the batch.
-                        let batch = unsafe { &*batch };
-                        // SAFETY: as above.
-                        unsafe { merge(batch, &input.outputs, out) }
-                    })?;
-                    outputs = out;
+                    let mut run = |out: &mut RowBuffer| {
+                        out.clear();
+                        outputs = out;
+                        input.batch.with(|batch| {
+                            // SAFETY: all lanes are done with the batch.
+                            let batch = unsafe { &*batch };
+                            // SAFETY: as above.
+                            unsafe { merge(batch, &input.outputs, out) }
+                        })
+                    };
+                    match place {
+                        Place::Sink if step.is_empty() => run(&mut head.out),
+                        // SAFETY: the batch is this worker's until it is released.
+                        Place::Lane if step.is_empty() => {
+                            slot.inputs[k].batch.with_mut(|batch| run(unsafe { &mut (*batch).buffer }))
+                        }
+                        _ => run(&mut merged[k - 1]),
+                    }?;
                 }
                 // SAFETY: not null: set above, and not written while the rows are used.
                 rows = Rows::of(unsafe { &*outputs }, text);
@@ -756,7 +870,6 @@ impl Shared {
             clock.lap(&mut counters.time.other);
             // The stateless operators. The last one writes where the rows are to stay.
             for index in step.clone() {
-                let stays = index + 1 == step.end;
                 let operator = &self.chain.operators[index];
                 let mut run = |out: &mut RowBuffer| {
                     out.clear();
@@ -767,16 +880,16 @@ impl Shared {
                     rows = Rows::of(out, text);
                     self.note(outcome)
                 };
-                if stays && is_last {
-                    run(&mut head.out)?;
-                } else if stays && self.lanes[k].count() == 1 {
+                match place {
+                    Place::Sink if index + 1 == step.end => run(&mut head.out),
                     // SAFETY: the batch is this worker's until it is released.
-                    slot.inputs[k].batch.with_mut(|batch| run(unsafe { &mut (*batch).buffer }))?;
-                } else {
-                    run(&mut buffers[index])?;
-                }
+                    Place::Lane if index + 1 == step.end => {
+                        slot.inputs[k].batch.with_mut(|batch| run(unsafe { &mut (*batch).buffer }))
+                    }
+                    _ => run(&mut buffers[index]),
+                }?;
             }
-            if is_last {
+            if place == Place::Sink {
                 // SAFETY: a chain has an operator, so there are outputs; they stay until the batch is delivered.
                 head.prepared = self.preparer.prepare(unsafe { &*outputs }, text)?;
                 head.outputs = outputs;
@@ -791,9 +904,13 @@ impl Shared {
                     // SAFETY: the rows have the layout of the key's operator's inputs.
                     Some(key) => unsafe {
                         scratch.hash(rows, key)?;
-                        batch.sort(rows, &scratch.hashes)?;
+                        if place == Place::Lane {
+                            batch.whole(rows, &mut scratch.hashes);
+                        } else {
+                            batch.sort(rows, &scratch.hashes)?;
+                        }
                     },
-                    None => batch.whole(rows),
+                    None => batch.whole(rows, &mut Vec::new()),
                 }
                 self.stages[k].queue.offer(serial, |lane| batch.starts[lane] < batch.starts[lane + 1]);
                 Ok(())
@@ -895,13 +1012,12 @@ fn alone(shared: &Shared, direct: &mut Direct, job: &Job<'_>) -> Result<(), RunE
     })
 }
 
-impl Executor for Pooled {
-    fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        if block.n == 0 {
-            return Ok(());
-        }
-        let shared = &self.shared;
+impl Pooled {
+    /// Processes a block or a part of one.
+    fn part(&mut self, block: &Block) -> Result<(), RunError> {
         let clock = self.clock.start();
+        self.shared.regroup(&mut self.grouping)?;
+        let shared = &self.shared;
         // ORDERING: Relaxed; no worker is at work.
         let first = shared.source.load(Ordering::Relaxed);
         let end = first + block.n.div_ceil(shared.batch) as u64;
@@ -916,6 +1032,22 @@ impl Executor for Pooled {
         self.events += block.n as u64;
         outcome?;
         lock(&shared.failure).take().map_or(Ok(()), Err)
+    }
+}
+
+impl Executor for Pooled {
+    fn process(&mut self, block: &Block) -> Result<(), RunError> {
+        let mut start = 0;
+        while start < block.n {
+            // The first batches tell how to go on.
+            let trial = if self.events == 0 && self.team.threads() > 1 { TRIAL * self.shared.batch } else { block.n };
+            let n = trial.min(block.n - start);
+            // SAFETY: a part of the block.
+            let part = unsafe { Block::new(block.row(start), n, block.stride, block.text) };
+            self.part(&part)?;
+            start += n;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {

@@ -161,9 +161,8 @@ pub struct KeyedState {
     /// Open addressing: 0, or tag and address of an entry. At most half full; a power of two long.
     index: Vec<u64>,
     len: usize,
-    /// Entries in the order of their creation: (address, how many fit).
-    blocks: Vec<(*mut u8, usize)>,
-    /// Entries in the last block.
+    /// Where new entries go: (address, how many fit), and how many are there.
+    block: Option<(*mut u8, usize)>,
     used: usize,
     memory: Arena,
     /// Copies of long keys.
@@ -185,7 +184,7 @@ impl KeyedState {
             state_size,
             index: vec![0; FIRST_INDEX],
             len: 0,
-            blocks: Vec::new(),
+            block: None,
             used: 0,
             memory: Arena::new(),
             long: Arena::new(),
@@ -298,57 +297,49 @@ impl KeyedState {
                 copy as usize as u64
             }
         };
-        let entry = self.insert(hash)?;
+        let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.
-        unsafe {
-            entry.cast::<[u64; 3]>().write([key.len as u64, key.low, high]);
-            Ok(entry.add(TEXT_HEAD))
-        }
+        unsafe { entry.cast::<[u64; 3]>().write([key.len as u64, key.low, high]) };
+        self.adopt(hash, entry)?;
+        Ok(entry.wrapping_add(TEXT_HEAD))
     }
 
     #[cold]
     #[inline(never)]
     fn insert_integer(&mut self, hash: u64, key: u64) -> Result<*mut u8, RunError> {
-        let entry = self.insert(hash)?;
+        let entry = self.insert()?;
         // SAFETY: a new entry of this table, large enough for its head.
-        unsafe {
-            entry.cast::<u64>().write(key);
-            Ok(entry.add(INTEGER_HEAD))
-        }
+        unsafe { entry.cast::<u64>().write(key) };
+        self.adopt(hash, entry)?;
+        Ok(entry.wrapping_add(INTEGER_HEAD))
     }
 
-    /// A new zeroed entry, known to the index.
-    fn insert(&mut self, hash: u64) -> Result<*mut u8, RunError> {
-        if (self.len + 1) * 2 > self.index.len() {
-            self.grow().map_err(|_| out_of_memory())?;
-        }
-        let block = match self.blocks.last() {
-            Some(&(block, fits)) if self.used < fits => block,
+    /// A new zeroed entry, not yet in the index: that needs its key.
+    fn insert(&mut self) -> Result<*mut u8, RunError> {
+        let block = match self.block {
+            Some((block, fits)) if self.used < fits => block,
             last => {
-                let bytes = last.map_or(FIRST_BLOCK, |&(_, fits)| (fits * self.entry * 2).min(LARGEST_BLOCK));
+                let bytes = last.map_or(FIRST_BLOCK, |(_, fits)| (fits * self.entry * 2).min(LARGEST_BLOCK));
                 let fits = (bytes / self.entry).max(1);
                 // Whole cache lines, so that every block starts one.
                 let block = self.memory.alloc((fits * self.entry).next_multiple_of(64));
                 if block.is_null() || block as usize as u64 > ADDRESS {
                     return Err(out_of_memory());
                 }
-                self.blocks.push((block, fits));
+                self.block = Some((block, fits));
                 self.used = 0;
                 block
             }
         };
         let entry = block.wrapping_add(self.used * self.entry);
-        let place = self.find(hash, |_| false).expect_err("nothing matches");
-        self.index[place] = tag(hash) << ADDRESS_BITS | entry as usize as u64;
         self.used += 1;
-        self.len += 1;
         Ok(entry)
     }
 
     /// Doubles the index.
     fn grow(&mut self) -> Result<(), TryReserveError> {
         let wanted = self.index.len() * 2;
-        let mut index = Vec::new();
+        let mut index: Vec<u64> = Vec::new();
         index.try_reserve_exact(wanted)?;
         index.resize(wanted, 0_u64);
         for entry in self.entries() {
@@ -364,11 +355,32 @@ impl KeyedState {
     }
 
     fn entries(&self) -> impl Iterator<Item = *mut u8> {
-        let last = self.blocks.len().wrapping_sub(1);
-        self.blocks.iter().enumerate().flat_map(move |(i, &(block, fits))| {
-            let count = if i == last { self.used } else { fits };
-            (0..count).map(move |k| block.wrapping_add(k * self.entry))
-        })
+        self.index.iter().filter(|&&word| word != 0).map(|&word| (word & ADDRESS) as usize as *mut u8)
+    }
+
+    /// Hands every entry, with its key's hash, to the table that `owner` chooses. States stay where they are: this
+    /// table, empty now, must live as long as the others, because its memory holds them.
+    pub fn give_away(&mut self, mut owner: impl FnMut(u64) -> *mut KeyedState) -> Result<(), RunError> {
+        for entry in self.entries() {
+            let hash = self.hash_of(entry);
+            // SAFETY: the caller gives tables that nobody else uses.
+            let table = unsafe { &mut *owner(hash) };
+            assert_eq!(table.entry, self.entry, "tables of one operator");
+            table.adopt(hash, entry)?;
+        }
+        self.index = Vec::new();
+        self.len = 0;
+        Ok(())
+    }
+
+    fn adopt(&mut self, hash: u64, entry: *mut u8) -> Result<(), RunError> {
+        if (self.len + 1) * 2 > self.index.len() {
+            self.grow().map_err(|_| out_of_memory())?;
+        }
+        let place = self.find(hash, |_| false).expect_err("nothing matches");
+        self.index[place] = tag(hash) << ADDRESS_BITS | entry as usize as u64;
+        self.len += 1;
+        Ok(())
     }
 
     fn hash_of(&self, entry: *const u8) -> u64 {
@@ -493,6 +505,15 @@ mod tests {
         }
     }
 
+    impl KeyRef<'_> {
+        fn bytes(&self) -> Vec<u8> {
+            match self {
+                KeyRef::Integer(key) => key.to_le_bytes().to_vec(),
+                KeyRef::Text(key) => key.to_vec(),
+            }
+        }
+    }
+
     fn counted<'a>(table: &'a KeyedState) -> Vec<(KeyRef<'a>, u64)> {
         // SAFETY: states of 8 bytes.
         table.sorted().into_iter().map(|(key, state)| (key, unsafe { *state.cast::<u64>() })).collect()
@@ -558,6 +579,25 @@ mod tests {
         let keys: Vec<Vec<u8>> =
             keys.iter().take(200_000).map(|key| format!("key number {key}").into_bytes()).collect();
         check_text(&keys, 1000);
+    }
+
+    #[test]
+    fn entries_given_away_keep_their_states_and_addresses() {
+        for make in [|key: i64| key.to_string().into_bytes(), |key: i64| format!("a key of some length {key}").into()] {
+            let keys: Vec<Vec<u8>> = (0..1000_i64).map(make).collect();
+            let (rows, text, bytes) = text_rows(&keys);
+            // SAFETY: rows and text live until the end, with 64 bytes behind the text.
+            let rows = unsafe { KeyedRows::new(rows.as_ptr(), 1000, 16, Text::new(text.as_ptr(), bytes)) };
+            let mut old = KeyedState::new(key(ColumnKind::Text), 8);
+            count(&mut old, &rows);
+            let before: BTreeMap<Vec<u8>, usize> = old.sorted().iter().map(|(k, s)| (k.bytes(), *s as usize)).collect();
+            let mut new: Vec<KeyedState> = (0..3).map(|_| KeyedState::new(key(ColumnKind::Text), 8)).collect();
+            old.give_away(|hash| &raw mut new[hash as usize % 3]).unwrap();
+            assert!(old.is_empty() && new.iter().all(|table| table.len() > 200));
+            let after: BTreeMap<Vec<u8>, usize> =
+                new.iter().flat_map(|table| table.sorted()).map(|(k, s)| (k.bytes(), s as usize)).collect();
+            assert_eq!(before, after);
+        }
     }
 
     #[test]

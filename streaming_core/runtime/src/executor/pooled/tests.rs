@@ -330,11 +330,18 @@ fn options(threads: usize, batch: usize) -> Options {
     Options { executor: "pooled".into(), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
 }
 
-/// A whole run; None of `ops` may flush when keys are text (there is no text at the end of the stream).
-fn run(ops: &[Op], blocks: &[Events], text_keys: bool, end: i64, options: Options) -> Result<Outcomes, RunError> {
-    let mut executor = crate::executor::make(program(ops, text_keys), options)?;
+/// A whole run. None of `ops` may flush when keys are text: there is no text at the end of the stream.
+fn run(
+    ops: &[Op],
+    blocks: &[Events],
+    text_keys: bool,
+    end: i64,
+    options: Options,
+    grouping: Grouping,
+) -> Result<Outcomes, RunError> {
+    let mut executor = Pooled::new(program(ops, text_keys), options, grouping)?;
     let mut outcomes = Outcomes::default();
-    let mut take = |executor: &mut dyn Executor| {
+    let mut take = |executor: &mut Pooled| {
         let (rows, subs) = executor.take_outputs();
         assert_eq!(rows.len(), subs.len() * STRIDE);
         outcomes.rows.extend(rows.chunks(STRIDE).map(|row| unsafe { row.as_ptr().cast::<Row>().read_unaligned() }));
@@ -342,10 +349,10 @@ fn run(ops: &[Op], blocks: &[Events], text_keys: bool, end: i64, options: Option
     };
     for block in blocks {
         executor.process(&block.block())?;
-        take(&mut *executor);
+        take(&mut executor);
     }
     executor.finish(end)?;
-    take(&mut *executor);
+    take(&mut executor);
     for (index, op) in ops.iter().enumerate() {
         if op.kind == OperatorKind::Stateless {
             assert!(executor.states(index).is_err());
@@ -368,16 +375,22 @@ fn run(ops: &[Op], blocks: &[Events], text_keys: bool, end: i64, options: Option
     Ok(outcomes)
 }
 
-fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options) {
+/// One lane, several, and numbers that change from block to block.
+fn groupings(threads: usize) -> [Grouping; 4] {
+    let in_turn = |numbers: &[usize]| Grouping::InTurn(numbers.to_vec());
+    [in_turn(&[1]), in_turn(&[4 * threads]), in_turn(&[3, 1, 40, 2, 1]), Grouping::ByCost]
+}
+
+fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options, grouping: Grouping) {
     let end = blocks.iter().map(|block| block.rows.len() as i64).sum();
     let expected = Model::run(ops, blocks, text_keys, end);
     assert_eq!(expected.failed, None);
     let (threads, batch) = (options.threads, options.batch);
-    let real = run(ops, blocks, text_keys, end, options).unwrap();
+    let real = run(ops, blocks, text_keys, end, options, grouping.clone()).unwrap();
     let same = real.rows.iter().zip(&expected.outcomes.rows).take_while(|(a, b)| a == b).count();
     assert!(
         real == expected.outcomes,
-        "{ops:?}, {threads} threads, batch {batch}: {} rows and not {}, the first {same} agree; dropped {} and {}",
+        "{ops:?}, {threads} threads, batch {batch}, {grouping:?}: {} rows and not {}, the first {same} agree; dropped {} and {}",
         real.rows.len(),
         expected.outcomes.rows.len(),
         real.dropped,
@@ -388,7 +401,9 @@ fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options) {
 fn everywhere(ops: &[Op], blocks: &[Events], text_keys: bool) {
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
-            check(ops, blocks, text_keys, options(threads, batch));
+            for grouping in groupings(threads) {
+                check(ops, blocks, text_keys, options(threads, batch), grouping);
+            }
         }
     }
 }
@@ -503,7 +518,9 @@ fn every_idle_strategy_and_the_open_loop() {
     for idle in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
         for threads in [1, 2, 3] {
             for rate in [0.0, 1e6] {
-                check(&ops, &blocks, false, Options { idle, rate, ..options(threads, 32) });
+                for grouping in groupings(threads) {
+                    check(&ops, &blocks, false, Options { idle, rate, ..options(threads, 32) }, grouping);
+                }
             }
         }
     }
@@ -544,9 +561,15 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
         let Some((seq, operator)) = Model::run(ops, &blocks, false, 3000).failed else { continue };
         for threads in [1, 2, 3, 8] {
             for batch in [1, 7, 256] {
-                let error = run(ops, &blocks, false, 3000, options(threads, batch)).unwrap_err();
-                let exception = b"why".to_vec();
-                assert_eq!(error, RunError::Kernel { operator: operator.into(), seq, exception }, "{threads} {batch}");
+                for grouping in groupings(threads) {
+                    let error = run(ops, &blocks, false, 3000, options(threads, batch), grouping).unwrap_err();
+                    let exception = b"why".to_vec();
+                    assert_eq!(
+                        error,
+                        RunError::Kernel { operator: operator.into(), seq, exception },
+                        "{threads} {batch}"
+                    );
+                }
             }
         }
     }
@@ -558,9 +581,12 @@ fn text_outside_of_the_block_ends_the_run() {
     events.rows[1500][1] = 1 << 30;
     for ops in [&[partitioned(4, false)][..], &[stateless(0)], &[stateful(4, false)]] {
         for threads in [1, 2, 3] {
-            let error = run(ops, std::slice::from_ref(&events), true, 2000, options(threads, 16)).unwrap_err();
-            assert!(matches!(error, RunError::Invalid(_)), "{error}");
-            assert!(error.to_string().contains("event 1500"), "{error}");
+            for grouping in groupings(threads) {
+                let events = std::slice::from_ref(&events);
+                let error = run(ops, events, true, 2000, options(threads, 16), grouping).unwrap_err();
+                assert!(matches!(error, RunError::Invalid(_)), "{error}");
+                assert!(error.to_string().contains("outside of its block"), "{error}");
+            }
         }
     }
 }
@@ -622,7 +648,7 @@ proptest! {
     fn random_chains_agree_with_the_loop(
         (text_keys, ops) in any::<bool>().prop_flat_map(|text| (Just(text), proptest::collection::vec(any_op(text), 1..5))),
         blocks in proptest::collection::vec(proptest::collection::vec((0_i64..30, 0_i64..2000), 0..150), 0..4),
-        skewed: bool, threads in 1_usize..5, batch in 1_usize..40,
+        skewed: bool, threads in 1_usize..5, batch in 1_usize..40, lanes in proptest::collection::vec(1_usize..20, 1..5),
     ) {
         // A product of fan-outs would be all that is measured.
         prop_assume!(ops.iter().filter(|op| op.body == 1).count() < 2);
@@ -639,6 +665,6 @@ proptest! {
                 events
             })
             .collect();
-        check(&ops, &blocks, text_keys, options(threads, batch));
+        check(&ops, &blocks, text_keys, options(threads, batch), Grouping::InTurn(lanes));
     }
 }
