@@ -55,7 +55,7 @@ class Transaction:
 
 @record
 class Chain:
-    recent: Ring[u8, "window"]  # noqa: F821
+    recent: Ring[u8, "window"]
     missed: i64
 
 

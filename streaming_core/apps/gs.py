@@ -47,8 +47,8 @@ p = app.params
 class Request:
     ts: i64
     is_read: boolean
-    keys: Array[u32, "length"]  # noqa: F821
-    vals: Array[i64, "length"]  # noqa: F821
+    keys: Array[u32, "length"]
+    vals: Array[i64, "length"]
 
 
 @record

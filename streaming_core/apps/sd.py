@@ -45,7 +45,7 @@ class Reading:
 
 @record
 class Window:
-    recent: Ring[i64, "window"]  # noqa: F821
+    recent: Ring[i64, "window"]
     total: i64
 
 

@@ -83,6 +83,7 @@ def cases(tmp_path_factory):
 
 def ways():
     """Every application on every strategy that is a result, and thread counts."""
+    found = []
     for name in ("gs", "sl", "wc", "fd", "sd"):
         kind = registry.load(name).kind
         for executor in EXECUTORS.values():
@@ -90,7 +91,8 @@ def ways():
                 continue
             for scheme in executor.axes.get("scheme", (None,)):
                 if scheme != "no_lock":
-                    yield from itertools.product([name], [executor.name], [scheme], [1, 2, 3, 8])
+                    found += itertools.product([name], [executor.name], [scheme], [1, 2, 3, 8])
+    return found
 
 
 # Pairwise: each way meets every punctuation interval, batch size, block size and key space over the list.
@@ -279,8 +281,7 @@ def test_an_operator_that_fails_names_itself_the_event_and_the_reason(threads):
         engine.one_pass(RunSpec(app="failing", executor="pooled", threads=threads), program, blocks)
     message = str(failed.value)
     assert "operator divides failed at event 640" in message
-    assert "ZeroDivisionError" in message
-    assert "test_engine.py:" in message
+    assert "ZeroDivisionError: integer division by zero" in message
 
 
 def test_memory_does_not_grow_with_the_number_of_events(cases):

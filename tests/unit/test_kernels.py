@@ -109,11 +109,11 @@ def divide(row, out):
     out.emit(n=7 // row.a, x=0.0, ok=True)
 
 
-def test_an_error_names_event_reason_and_line():
+def test_an_error_names_event_and_reason():
     batch = Batch(stateless(divide), [(2, 0.0), (0, 0.0)])
     status, position, error = batch.run()
     assert (status, position) == (1, 1)
-    assert error.startswith("ZeroDivisionError: integer division by zero (")
+    assert error == "ZeroDivisionError: integer division by zero"
     assert batch.outputs() == [(3, 0.0, 1)]
 
 

@@ -67,9 +67,8 @@ def fingerprint() -> str:
 
 
 def describe_error(payload: bytes) -> str:
-    """`ZeroDivisionError: integer division by zero (app.py:12)` from the pickled exception a kernel left behind."""
+    """`ZeroDivisionError: integer division by zero` from the pickled exception a kernel left behind."""
     if not payload:
         return "unknown error"
-    error, args, location = pickle.loads(payload)
-    text = f"{error.__name__}: {args[0]}" if args else error.__name__
-    return f"{text} ({Path(location[1]).name}:{location[2]})" if location else text
+    error, args, _ = pickle.loads(payload)  # the location is the word's own, which tells a user nothing
+    return f"{error.__name__}: {args[0]}" if args else error.__name__
