@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -43,6 +44,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_die_with_parent,
         )
         try:
             for line in self._child.stdout:
@@ -72,6 +74,14 @@ class Process:
         for stream in (child.stdin, child.stdout):
             if stream:
                 stream.close()
+
+
+_PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
+
+
+def _die_with_parent() -> None:
+    """A process that is killed outright cannot clean up; the kernel tells its children (Linux)."""
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _signal_group(child: subprocess.Popen, number: int) -> None:

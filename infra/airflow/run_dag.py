@@ -88,7 +88,8 @@ def end_stale_runs() -> int:
 
 
 def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
-    """Runs the tasks in this process."""
+    """Runs the tasks in this process; what they start ends with it."""
+    os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
     end_stale_runs()
     dag = DagBag(dag_folder=folder, load_op_links=False).dags[dag_id]
     over, started = threading.Event(), datetime.now(UTC)

@@ -1,0 +1,72 @@
+"""Ctrl-C on `make run`: everything ends, nothing is left running, and Airflow knows that the run is over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 600
+
+pytestmark = pytest.mark.e2e
+
+
+def environment_of(process: psutil.Process) -> dict:
+    try:
+        return process.environ()
+    except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
+        return {}
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.1)
+    return value
+
+
+def test_an_interrupted_run_leaves_nothing_behind(tmp_path):
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    world = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LOCKSTEP_HOME": str(tmp_path / "lockstep"),
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
+        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "ERRING_ENGINE": json.dumps({"wc": "hang"}),
+        "ERRING_ENGINE_PIDS": str(tmp_path / "pids"),
+    }
+    command = [sys.executable, str(ROOT / "infra" / "bin" / "regression.py")]
+    command += ["--applications", "wc", "--threads", "1", "--events", "1000", "--repetitions", "1"]
+    run = subprocess.Popen(command, env=world, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        wait_for(lambda: (tmp_path / "pids").exists() or run.poll() is not None)
+        assert run.poll() is None, run.stdout.read()
+        run.send_signal(signal.SIGINT)
+        output, _ = run.communicate(timeout=PATIENCE)
+    finally:
+        run.kill()
+    assert run.returncode == 1
+    assert output.strip().endswith("stopped; nothing of the run goes on")
+
+    def left() -> list[psutil.Process]:
+        return [p for p in psutil.process_iter() if environment_of(p).get("LOCKSTEP_HOME") == world["LOCKSTEP_HOME"]]
+
+    wait_for(lambda: not left())
+    ask = (
+        "from airflow.models import DagRun; from airflow.utils.session import create_session\n"
+        "with create_session() as s: print('states', *(r.state.value for r in s.query(DagRun)))"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=PATIENCE)
+    assert "states failed" in done.stdout
