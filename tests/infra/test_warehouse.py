@@ -153,22 +153,21 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
     for home in (here, there):
         write_history(home)
     assert run_warehouse(here, "build").returncode == 0
-    done = python(there, "-c", BUILD_ON_A_SERVER)
+    done = python(there, "-c", BUILD_ON_A_SERVER, warehouse.__file__, "build")
     assert done.returncode == 0, done.stdout + done.stderr
     assert content(there) == content(here)
 
 
 BUILD_ON_A_SERVER = """
-import os, sys
-from infra.bin import warehouse
+import os, subprocess, sys
 from infra.spark.server import Server
 from streaming_core.runspec import Home
 
 server = Server(Home())
 server.start("test", watch=os.getpid())
 try:
-    os.environ.update(server.environment("test"))
-    code = warehouse.main(["build"])
+    environment = {**os.environ, **server.environment("test")}
+    code = subprocess.call([sys.executable, *sys.argv[1:]], env=environment)
 finally:
     server.stop("test")
 sys.exit(code)
