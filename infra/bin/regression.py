@@ -141,7 +141,9 @@ class Progress:
         """Seconds and outcome per stage, in order; the mapped one as a whole."""
         found = []
         for stage, title in STAGES.items():
-            lines = [line for (task, _), line in self.tasks.items() if task == stage]
+            found_lines = {index: line for (task, index), line in self.tasks.items() if task == stage}
+            # Until a mapped task is expanded one line stands for all of it, and nobody ends that one.
+            lines = [line for index, line in found_lines.items() if index >= 0 or len(found_lines) == 1]
             starts = [line["start"] for line in lines if line["start"]]
             ends = [line["end"] for line in lines if line["end"]]
             states = {line["state"] for line in lines}
