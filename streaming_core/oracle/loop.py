@@ -966,7 +966,9 @@ class _Source(Printer):
                     at = f"_ring_item(_ctx, {box}, {values[0]}, {kind.count}, {site})"
                     return self.load(item, f"{box} + 8 + {at} * {item.width}")
                 if name == "append":
-                    value = self.fitted(item, values[0], node.args[1], site)
+                    # The value first: one that does not fit must not have made room for itself.
+                    self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
+                    value = "_value"
                     return self.store(item, f"{box} + 8 + _ring_slot({box}, {kind.count}) * {item.width}", value)
                 return f"_put({box}, 0)"
             case Set(item):

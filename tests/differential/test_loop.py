@@ -1,0 +1,242 @@
+"""The compiled loop against the interpreter: applications, containers, flushes, conditions that come late, errors."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streaming_core import workload
+from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text
+from streaming_core.apps import registry
+from streaming_core.digest import digest_table
+from streaming_core.errors import RunFailed
+from streaming_core.oracle import compare
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from tests.differential.kernel import Kernel
+from tests.unit.test_oracle_interpreter import bank, moves, table
+
+
+def agree(app, params, events, cuts=(0,)):
+    """Runs both on the same events, cut at these positions; returns the loop after comparing everything."""
+    params = app.bind(params)
+    machines = [Interpreter(app, params), Loop(app, params)]
+    rows = 0
+    for start, stop in zip(cuts, [*cuts[1:], events.num_rows], strict=True):
+        expected, actual = (m.process(events.slice(start, stop - start)) for m in machines)
+        compare(app.name, expected, actual, "outputs")
+        rows += actual.num_rows
+    expected, actual = (m.finish(events.num_rows) for m in machines)
+    compare(app.name, expected, actual, "flush")
+    states, others = (m.state() for m in machines)
+    assert list(states) == list(others)
+    for name in states:
+        assert states[name].equals(others[name]), name
+    for count in ("events", "dropped_invalid", "rejected"):
+        assert getattr(machines[0], count) == getattr(machines[1], count), count
+    assert machines[1].digest[0] == rows + actual.num_rows
+    return machines
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("gs", {"n_items": 50, "invalid_ratio": 0.1, "length": 3, "duplicates": True, "post_compute": 3}),
+        ("sl", {"n_items": 40}),
+        ("wc", {"vocabulary": 2000}),
+        ("fd", {"entities": 20, "invalid_ratio": 0.1}),
+        ("sd", {"window": 7, "invalid_ratio": 0.1}),
+    ],
+)
+def test_an_application(name, params):
+    app = registry.load(name)
+    events = workload.generate_chunk(app, params, 3000, 9, 0, 3000)
+    _, loop = agree(app, params, events, cuts=(0, 1, 1000))
+    before = {key: value.to_pydict() for key, value in loop.state().items()}
+    digest = loop.digest
+    loop.reset()
+    outputs = loop.process(events)
+    assert (loop.digest, digest) == (digest_table(outputs, ("seq", "sub")),) * 2
+    assert {key: value.to_pydict() for key, value in loop.state().items()} == before
+
+
+def test_conditions_that_come_late():
+    bank.generates(lambda *args: {})
+    r = np.random.default_rng(3)
+    events = moves(
+        *zip(*(r.integers(0, n, 2000).tolist() for n in (4, 4)), r.integers(-2, 30, 2000).tolist(), strict=True)
+    )
+    _, loop = agree(bank, {}, events, cuts=(0, 700))
+    assert 0 < loop.rejected < 2000
+
+
+@record
+class Op:
+    what: i64
+    k: i64
+    v: i64
+    x: f64
+    t: text
+
+
+@record
+class Boxes:
+    ring: Ring[i16, 5]
+    reals: Ring[f64, 3]
+    flags: Ring[boolean, 4]
+    seen: Set[i16]
+    values: Map[i64, f64]
+    small: Map[i8, i8]
+    counts: Counter[i64]
+    best: TopK[4]
+    n: i64
+
+
+@record
+class Answer:
+    i: i64
+    x: f64
+    t: boolean
+
+
+def work(row, state, out):
+    what = row.what
+    k = row.k
+    i = 0
+    x = 0.0
+    t = False
+    if what == 0:
+        state.ring.append(row.v)
+        i = state.ring[k]
+    elif what == 1:
+        state.reals.append(row.x)
+        state.flags.append(row.v > 0)
+        x = state.reals[len(state.reals) - 1] + state.reals[0]
+        t = state.flags[0]
+    elif what == 2:
+        t = state.seen.add(k)
+        i = state.seen.at(row.v)
+    elif what == 3:
+        x = state.values.get(k, -0.5)
+        state.values.put(k, row.x)
+        t = row.v in state.values
+        i = state.values.key_at(len(state.values) - 1)
+        x += state.values.value_at(0)
+    elif what == 4:
+        i = state.counts.add(k, row.v) + state.counts.get(row.v)
+    elif what == 5:
+        state.best.offer(k, row.v)
+        i = state.best.key_at(len(state.best) - 1) * 100 + state.best.score_at(0)
+    elif what == 6:
+        state.small.put(k, row.v)
+        i = state.small.get(row.v, 77) + state.small.value_at(0)
+    elif what == 7:
+        state.ring.clear()
+        state.seen.clear()
+        state.counts.clear()
+    elif what == 8:
+        state.values.clear()
+        state.best.clear()
+        state.reals.clear()
+    else:
+        state.n += len(row.t) + row.t.find(k, 0) + (row.t[row.v] if row.t[0:3] == row.t[3:6] else 0)
+        i = state.n
+    out.emit(i=i, x=x, t=t)
+
+
+def tell(state, out):
+    for i in range(len(state.seen)):
+        out.emit(i=state.seen.at(i), x=float(state.n), t=True)
+
+
+def steps(n, seed, wide):
+    r = np.random.default_rng(seed)
+    texts = [bytes(r.integers(97, 99, r.integers(0, 30)).tolist()) for _ in range(n)]
+    return table(
+        what=r.integers(0, 10, n),
+        k=np.where(r.random(n) < 0.01, wide, r.integers(0, 120, n)),
+        v=np.where(r.random(n) < 0.01, wide, r.integers(0, 100, n)),
+        x=r.normal(size=n),
+        t=pa.array(texts, pa.binary()),
+    )
+
+
+def containers(keyed):
+    app = App("boxes")
+    stream = app.source(Op)
+    (stream.key_by("t") if keyed else stream).process(work, Boxes, Answer, flush=tell).sink()
+    app.generates(lambda *args: {})
+    return app
+
+
+def until_error(machine, events):
+    """Outputs and errors; an error ends a run, and it goes on behind the event."""
+    outputs, errors = [], []
+    seqs = events["seq"].to_pylist()
+    for position in range(len(seqs)):
+        try:
+            outputs += machine.process(events.slice(position, 1)).to_pylist()
+        except RunFailed as error:
+            errors.append(str(error).partition("event ")[2].split(":")[:2])
+    return outputs, errors
+
+
+def test_containers_and_their_errors_in_loop_interpreter_and_kernel():
+    app = containers(keyed=False)
+    events = steps(3000, 11, wide=40_000)
+    machines = [kind(app, app.bind()) for kind in (Interpreter, Loop, Kernel)]
+    (outputs, errors), *others = [until_error(m, events) for m in machines]
+    assert {error for _, error in errors} == {" IndexError", " OverflowError", " ValueError"}
+    assert len(outputs) > 1500
+    for other in others:
+        assert other == (outputs, errors)
+    interpreted, compiled = machines[0].state(), machines[1].state()
+    assert interpreted["work"].equals(compiled["work"])
+    assert machines[0].finish(3000).equals(machines[1].finish(3000))
+
+
+def test_keys_of_any_length_keep_their_states_apart():
+    """Text keys of up to 16 bytes lie in the map's entries, longer ones beside them; maps grow meanwhile."""
+    app = App("keys")
+    app.source(Op).key_by("t").process(count, Counted, Answer, flush=report).sink()
+    app.generates(lambda *args: {})
+    r = np.random.default_rng(5)
+    stems = [bytes(r.integers(0, 256, n).tolist()) for n in range(34) for _ in range(30)]
+    # Keys that differ in the last byte only, in length only, and by zeros behind them.
+    keys = stems + [s[:-1] + b"\x00" for s in stems if s] + [s + b"\x00" for s in stems]
+    picked = [keys[i] for i in r.integers(0, len(keys), 6000)]
+    zeros = np.zeros(6000, np.int64)
+    events = table(what=zeros, k=zeros, v=zeros, x=zeros.astype(float), t=pa.array(picked, pa.binary()))
+    _, loop = agree(app, {}, events, cuts=(0, 10, 3000))
+    assert loop.state()["count"].num_rows == len(set(picked))
+
+
+@record
+class Counted:
+    n: i64
+
+
+def count(row, state, out):
+    state.n += 1
+    out.emit(i=state.n, x=0.0, t=False)
+
+
+def report(state, out):
+    out.emit(i=state.n, x=1.0, t=True)
+
+
+def test_an_error_says_the_same_in_the_loop():
+    app = App("errors")
+    app.source(Op).flat_map(fail, Answer).sink()
+    app.generates(lambda *args: {})
+    events = table(what=[1, 1], k=[2, 3], v=[1, 0], x=[0.5, 0.5], t=pa.array([b"", b""], pa.binary()))
+    lines = []
+    for machine in (Interpreter(app, {}), Loop(app, {})):
+        with pytest.raises(RunFailed) as failure:
+            machine.process(events)
+        lines.append(str(failure.value))
+    assert lines[0].startswith("operator fail, event 1: ZeroDivisionError: ")
+    assert [line.rpartition(" ")[2] for line in lines] == [f"(test_loop.py:{fail.__code__.co_firstlineno + 1})"] * 2
+
+
+def fail(row, out):
+    out.emit(i=row.k // row.v, x=0.0, t=False)
