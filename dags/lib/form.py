@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
+from streaming_core.apps import registry
 from streaming_core.runspec import EXECUTORS, RegressionSpec
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
@@ -19,7 +20,7 @@ SECTIONS = {
 }
 # What a list field offers. A field whose choices are not known beforehand is left out and takes any value.
 CHOICES = {
-    "applications": RegressionSpec.model_fields["applications"].default,
+    "applications": registry.names(),
     "executors": list(EXECUTORS),
     "schemes": list(EXECUTORS["transactional"].axes["scheme"]),
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
