@@ -124,8 +124,27 @@ pub fn word(bytes: &[u8]) -> u64 {
 pub unsafe fn first_words(bytes: *const u8, len: usize) -> (u64, u64) {
     // SAFETY: 16 bytes are there.
     let (low, high) = unsafe { (bytes.cast::<u64>().read_unaligned(), bytes.add(8).cast::<u64>().read_unaligned()) };
-    let mask = |n: usize| if n >= 8 { u64::MAX } else { (1 << (8 * n)) - 1 };
-    (low.to_le() & mask(len), high.to_le() & mask(len.saturating_sub(8)))
+    let (low_mask, high_mask) = MASKS[len.min(16)];
+    (low.to_le() & low_mask, high.to_le() & high_mask)
+}
+
+/// The bytes of two words that belong to a text of that length.
+static MASKS: [(u64, u64); 17] = {
+    let mut masks = [(u64::MAX, u64::MAX); 17];
+    let mut n = 0;
+    while n < 8 {
+        masks[n] = ((1 << (8 * n)) - 1, 0);
+        masks[n + 8] = (u64::MAX, (1 << (8 * n)) - 1);
+        n += 1;
+    }
+    masks
+};
+
+/// `yes` if the condition holds, else `no`, without a branch: lengths of words vary, and a wrong guess costs more than
+/// a multiplication in vain.
+#[inline(always)]
+pub fn select(condition: bool, yes: u64, no: u64) -> u64 {
+    no ^ (yes ^ no) & u64::from(condition).wrapping_neg()
 }
 
 #[inline(always)]
@@ -228,10 +247,9 @@ unsafe fn hash_text(h: u64, bytes: &[u8]) -> u64 {
     if bytes.len() <= 16 {
         // SAFETY: 16 bytes are there, with the padding.
         let (low, high) = unsafe { first_words(bytes.as_ptr(), bytes.len()) };
-        if !bytes.is_empty() {
-            h = step(h, low);
-        }
-        return if bytes.len() > 8 { step(h, high) } else { h };
+        let one = step(h, low);
+        let short = select(bytes.is_empty(), h, one);
+        return select(bytes.len() > 8, step(one, high), short);
     }
     let mut words = bytes.chunks_exact(8);
     for chunk in &mut words {

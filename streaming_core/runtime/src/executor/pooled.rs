@@ -37,11 +37,11 @@ const WINDOW_PER_THREAD: usize = 2;
 /// Lanes of a partitioned stage per thread: enough to even out skewed keys, few enough to leave rows to each.
 const LANES_PER_THREAD: usize = 4;
 const MOST_LANES: usize = 256;
-/// A stage whose share of the work, in threads, is below the first stays or becomes a single lane; above the second it
-/// is split. With one lane nothing is copied into lane order and back.
-const ONE_LANE: f64 = 0.6;
-const MANY_LANES: f64 = 0.95;
-/// Batches after which the shares are looked at for the first time.
+/// A partitioned stage is split into lanes when its share of the work is above the first, in threads: copying rows into
+/// lane order and back must pay. It becomes a single lane again when its share is below the second.
+const MANY_LANES: f64 = 1.3;
+const ONE_LANE: f64 = 0.9;
+/// Batches after which the shares are looked at for the first time, and then whenever their number has doubled.
 const TRIAL: usize = 64;
 /// Worker `i` has nothing to do right now.
 const NOWHERE: usize = usize::MAX;
@@ -644,10 +644,12 @@ impl Shared {
     }
 
     /// The heuristic `ct`: among the places with work, the one with the lowest current throughput, that is workers
-    /// there by the cost of a batch there. Ties, among them all places without a worker, go to the end of the chain.
+    /// there by the cost of a batch there. Ties, among them all places without a worker, go to this worker's own lanes,
+    /// which nobody else should have to do, and then to the end of the chain.
     fn choose(&self, index: usize, worker: &Worker, job: &Job<'_>) -> Option<usize> {
         let mut best = None;
-        for place in (0..=2 * self.stages.len()).rev() {
+        let stages = self.stages.len();
+        for place in (0..stages).rev().map(|k| 2 * k + 1).chain((0..=stages).rev().map(|k| 2 * k)) {
             let stage = place / 2;
             let waiting = match place {
                 0 => self.source_is_open(job),
@@ -1039,9 +1041,9 @@ impl Executor for Pooled {
     fn process(&mut self, block: &Block) -> Result<(), RunError> {
         let mut start = 0;
         while start < block.n {
-            // The first batches tell how to go on.
-            let trial = if self.events == 0 && self.team.threads() > 1 { TRIAL * self.shared.batch } else { block.n };
-            let n = trial.min(block.n - start);
+            // What was processed so far tells how to go on.
+            let section = (TRIAL * self.shared.batch).max(self.events as usize);
+            let n = if self.team.threads() > 1 { section.min(block.n - start) } else { block.n };
             // SAFETY: a part of the block.
             let part = unsafe { Block::new(block.row(start), n, block.stride, block.text) };
             self.part(&part)?;

@@ -8,7 +8,7 @@ use std::collections::TryReserveError;
 
 use crate::arena::Arena;
 use crate::batch::Text;
-use crate::digest::{ColumnKind, first_words};
+use crate::digest::{ColumnKind, first_words, select};
 use crate::kernel::RunError;
 use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
 use crate::program::Key;
@@ -119,17 +119,11 @@ impl TextKey {
             // SAFETY: `len` bytes are there.
             return hash_bytes(unsafe { std::slice::from_raw_parts(self.bytes, self.len) });
         }
-        // Both words are always mixed, and the result chosen: lengths vary, and a wrong guess costs more than a multiplication.
+        // Both words are always mixed, and the result chosen.
         let empty = start(self.len);
         let one = step(empty, self.low);
         let two = step(one, self.high);
-        finish(if self.len > 8 {
-            two
-        } else if self.len > 0 {
-            one
-        } else {
-            empty
-        })
+        finish(select(self.len > 8, two, select(self.len == 0, empty, one)))
     }
 
     /// What an entry holds beside the length: the bytes, or the first eight and the address of a copy.
