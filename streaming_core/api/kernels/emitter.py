@@ -61,13 +61,13 @@ def convert_values(context, builder, output: Resolved, values: types.BaseTuple, 
 
 def write_row(builder, output: Resolved, row, seq, converted: list) -> None:
     """Writes header and fields of an output row."""
-    code.store(builder, seq, row, 0)
+    code.store(builder, seq, row, 0, code.ROW)
     for slot, value in zip(output.event[0].values(), converted, strict=True):
         if isinstance(value, tuple):
-            code.store(builder, value[0], row, slot.offset)
-            code.store(builder, value[1], row, slot.offset + 4)
+            code.store(builder, value[0], row, slot.offset, code.ROW)
+            code.store(builder, value[1], row, slot.offset + 4, code.ROW)
         else:
-            code.store(builder, value, row, slot.offset)
+            code.store(builder, value, row, slot.offset, code.ROW)
 
 
 @intrinsic
@@ -78,19 +78,19 @@ def _emit(typingctx, out, values):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(out)(context, builder, args[0])
         converted = convert_values(context, builder, output, values, args[1])
-        length = code.load(builder, held.address, LEN, code.I64)
-        full = builder.icmp_unsigned("==", length, code.load(builder, held.address, CAP, code.I64))
+        length = code.load(builder, held.address, LEN, code.I64, code.CONTEXT)
+        full = builder.icmp_unsigned("==", length, code.load(builder, held.address, CAP, code.I64, code.CONTEXT))
         with builder.if_then(full, likely=False):
-            grow = code.load(builder, held.address, GROW, code.PTR)
+            grow = code.load(builder, held.address, GROW, code.PTR, code.CONTEXT)
             failed = builder.icmp_unsigned("!=", code.call(builder, grow, held.address), code.i64(0))
             code.raise_if(context, builder, failed, MemoryError, "no room for outputs")
-        rows = code.load(builder, held.address, ROWS, code.PTR)
+        rows = code.load(builder, held.address, ROWS, code.PTR, code.CONTEXT)
         write_row(builder, output, code.at(builder, rows, builder.mul(length, code.i64(size))), held.seq, converted)
-        origin = code.load(builder, held.address, ORIGIN, code.PTR)
+        origin = code.load(builder, held.address, ORIGIN, code.PTR, code.CONTEXT)
         with builder.if_then(cgutils.is_not_null(builder, origin)):
             place = builder.mul(length, code.i64(4))
-            code.store(builder, builder.trunc(held.position, code.I32), origin, place)
-        code.store(builder, builder.add(length, code.i64(1)), held.address, LEN)
+            code.store(builder, builder.trunc(held.position, code.I32), origin, place, code.ROW)
+        code.store(builder, builder.add(length, code.i64(1)), held.address, LEN, code.CONTEXT)
         return context.get_dummy_value()
 
     return types.none(out, values), codegen
@@ -100,8 +100,8 @@ def _emit(typingctx, out, values):
 def _drop(typingctx, out):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(out)(context, builder, args[0])
-        dropped = code.load(builder, held.address, DROPPED, code.I64)
-        code.store(builder, builder.add(dropped, code.i64(1)), held.address, DROPPED)
+        dropped = code.load(builder, held.address, DROPPED, code.I64, code.CONTEXT)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, DROPPED, code.CONTEXT)
         return context.get_dummy_value()
 
     return types.none(out), codegen

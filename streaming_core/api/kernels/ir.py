@@ -24,16 +24,30 @@ def at(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value) -> ir.V
     return builder.gep(address, [i64(offset) if isinstance(offset, int) else offset])
 
 
-def load(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value, kind: ir.Type) -> ir.Value:
+# What memory an access is to, for the optimiser: contexts and emitters never overlap rows, states, accesses or results.
+# Told so, it keeps a context's counters in registers while rows are written.
+CONTEXT, ROW = "context", "row"
+
+
+def _tagged(builder: ir.IRBuilder, instruction: ir.Instruction, memory: str | None):
+    if memory is not None:
+        module = builder.module
+        root = module.add_metadata(["lockstep"])
+        kind = module.add_metadata([memory, root, i64(0)])
+        instruction.set_metadata("tbaa", module.add_metadata([kind, kind, i64(0)]))
+    return instruction
+
+
+def load(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value, kind: ir.Type, memory: str | None = None):
     """Loads a value of LLVM type `kind`; rows keep natural alignment only up to 8 bytes."""
     pointer = builder.bitcast(at(builder, address, offset), ir.PointerType(kind))
-    return builder.load(pointer, align=1)
+    return _tagged(builder, builder.load(pointer, align=1), memory)
 
 
-def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int | ir.Value) -> None:
+def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int | ir.Value, memory: str | None = None):
     """Stores `value` as it is."""
     pointer = builder.bitcast(at(builder, address, offset), ir.PointerType(value.type))
-    builder.store(value, pointer, align=1)
+    _tagged(builder, builder.store(value, pointer, align=1), memory)
 
 
 def numba_type(scalar: Scalar) -> types.Type:
@@ -46,8 +60,8 @@ def numba_type(scalar: Scalar) -> types.Type:
 def load_scalar(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value, scalar: Scalar) -> ir.Value:
     """Loads and widens: i64, double or i1."""
     if scalar.is_float:
-        return load(builder, address, offset, F64)
-    raw = load(builder, address, offset, ir.IntType(scalar.width * 8))
+        return load(builder, address, offset, F64, ROW)
+    raw = load(builder, address, offset, ir.IntType(scalar.width * 8), ROW)
     if scalar.name == "boolean":
         return builder.icmp_unsigned("!=", raw, raw.type(0))
     if scalar.width == 8:
@@ -92,7 +106,7 @@ def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, 
 
 def store_scalar(context, builder, value, given, address, offset, scalar: Scalar, where: str) -> None:
     """Converts and stores."""
-    store(builder, convert(context, builder, value, given, scalar, where), address, offset)
+    store(builder, convert(context, builder, value, given, scalar, where), address, offset, ROW)
 
 
 def call(builder: ir.IRBuilder, function: ir.Value, *args: ir.Value) -> ir.Value:

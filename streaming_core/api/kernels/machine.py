@@ -20,15 +20,15 @@ _HERE = Path(__file__).parent
 def emit(library, name: str) -> bytes:
     """The object file of a finalized numba code library, in which only `name` is exported.
 
-    With everything else internal, the optimiser runs once more: operators called in one place move into their loop.
+    Everything else becomes part of its loop: what an operator keeps beside the batch can then live in registers.
     """
     module = library._final_module.clone()
     for function in module.functions:
         if not function.is_declaration and function.name != name:
             function.linkage = llvm.Linkage.internal
+            function.add_function_attribute("alwaysinline")  # operators do not recurse (dialect.py)
     machine = library.codegen._tm
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.inlining_threshold = 2000
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return machine.emit_object(module)

@@ -188,6 +188,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
     conditions, late, reads = tx.CONDITIONS, tx.LATE, tx.READS
     operations, capture_words = tx.OPERATIONS, tx.CAPTURE_WORDS
+    reserve_results = tx.reserve_results
 
     def plan_events(context):
         rows, begin, end, text = (
@@ -207,7 +208,9 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_word(captures, event * 8, 0)
             start = load_word(context, 40)
             store_half(first, event * 4, start)
-            function(make_row(rows + event * size, text, 0), make_txn(context, event, counters))
+            txn = make_txn(context, event, counters)
+            function(make_row(rows + event * size, text, 0), txn)
+            reserve_results(txn)
             decision = load_word(counters, conditions)
             if decision >= dropped_mark:
                 decision = dropped_bit

@@ -139,19 +139,20 @@ COUNTERS_SIZE = 40
 
 def _append(context, builder, plan, event, row, slot, fn, table, kind):
     """Appends one access; `slot` and `row` are i64 values, the rest compile-time."""
-    length = code.load(builder, plan, LEN, code.I64)
-    full = builder.icmp_unsigned("==", length, code.load(builder, plan, CAP, code.I64))
+    length = code.load(builder, plan, LEN, code.I64, code.CONTEXT)
+    full = builder.icmp_unsigned("==", length, code.load(builder, plan, CAP, code.I64, code.CONTEXT))
     with builder.if_then(full, likely=False):
-        grow = code.load(builder, plan, GROW, code.PTR)
+        grow = code.load(builder, plan, GROW, code.PTR, code.CONTEXT)
         failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
-    accesses = code.load(builder, plan, ACCESSES, code.PTR)
+    accesses = code.load(builder, plan, ACCESSES, code.PTR, code.CONTEXT)
     access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
-    code.store(builder, builder.trunc(event, code.I32), access, 0)
-    code.store(builder, builder.trunc(row, code.I32), access, 4)
-    code.store(builder, builder.trunc(slot, code.I32), access, 8)
-    code.store(builder, code.I32(fn | table << 16 | kind << 24), access, 12)
-    code.store(builder, builder.add(length, code.i64(1)), plan, LEN)
+    # Two words: event and row are below 2^32, and so is the slot.
+    place = builder.or_(event, builder.shl(row, code.i64(32)))
+    what = builder.or_(slot, code.i64((fn | table << 16 | kind << 24) << 32))
+    code.store(builder, place, access, 0, code.ROW)
+    code.store(builder, what, access, 8, code.ROW)
+    code.store(builder, builder.add(length, code.i64(1)), plan, LEN, code.CONTEXT)
     return length
 
 
@@ -161,21 +162,21 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
     When something else lies behind the area, or the chunk ends, the area moves: its address is stored anew. Returns
     (address before, address after); what was written there is the caller's to copy.
     """
-    before = code.load(builder, begin_address, 0, code.I64)
-    following = builder.ptrtoint(code.load(builder, plan, NEXT, code.PTR), code.I64)
-    limit = builder.ptrtoint(code.load(builder, plan, LIMIT, code.PTR), code.I64)
+    before = code.load(builder, begin_address, 0, code.I64, code.ROW)
+    following = builder.ptrtoint(code.load(builder, plan, NEXT, code.PTR, code.CONTEXT), code.I64)
+    limit = builder.ptrtoint(code.load(builder, plan, LIMIT, code.PTR, code.CONTEXT), code.I64)
     elsewhere = builder.icmp_unsigned("!=", builder.add(before, used), following)
     begin = builder.select(elsewhere, following, before)
     needed = builder.add(used, size)
-    code.store(builder, begin, begin_address, 0)
+    code.store(builder, begin, begin_address, 0, code.ROW)
     short = builder.icmp_unsigned(">", builder.add(begin, needed), limit)
     with builder.if_then(short, likely=False):
-        more = code.load(builder, plan, MORE, code.PTR)
+        more = code.load(builder, plan, MORE, code.PTR, code.CONTEXT)
         failed = builder.icmp_unsigned("!=", code.call(builder, more, plan, needed), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for results")
-        code.store(builder, code.load(builder, plan, NEXT, code.I64), begin_address, 0)
-    after = code.load(builder, begin_address, 0, code.I64)
-    code.store(builder, builder.add(after, needed), plan, NEXT)
+        code.store(builder, code.load(builder, plan, NEXT, code.I64, code.CONTEXT), begin_address, 0, code.ROW)
+    after = code.load(builder, begin_address, 0, code.I64, code.ROW)
+    code.store(builder, builder.add(after, needed), plan, NEXT, code.CONTEXT)
     return before, after
 
 
@@ -201,15 +202,10 @@ def _plan_modify(typingctx, txn, row, function, argument):
 
 @intrinsic
 def _plan_read(typingctx, txn, row):
-    stride = txn.bound.result_stride
-
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         reads = code.load(builder, held.counters, READS, code.I64)
         _append(context, builder, held.address, held.event, args[1], reads, 0, row.table, READ)
-        results = code.load(builder, held.address, RESULTS, code.PTR)
-        begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
-        _bump(context, builder, held.address, begin, builder.mul(reads, code.i64(stride)), code.i64(stride))
         code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
         count = code.load(builder, held.counters, OPERATIONS, code.I64)
         code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
@@ -223,8 +219,8 @@ def _plan_require(typingctx, txn, condition, rows):
     tables = tuple(row.table for row in rows.types)
     key = (literal(condition, "condition"), tables)
     fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
-    if len(tables) > 250:
-        raise TypingError("a condition reads at most 250 rows")
+    if len(tables) > 100:
+        raise TypingError("a condition reads at most 100 rows")
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
@@ -247,7 +243,7 @@ def _plan_require(typingctx, txn, condition, rows):
 def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[int, ...]) -> None:
     """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
     size = 8 + len(tables) * bound.result_stride
-    captures = code.load(builder, held.address, CAPTURES, code.PTR)
+    captures = code.load(builder, held.address, CAPTURES, code.PTR, code.CONTEXT)
     begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
     words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
     used = builder.mul(words, code.i64(8))
@@ -264,10 +260,26 @@ def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[
 
 
 @intrinsic
+def reserve_results(typingctx, txn):
+    """Room for the results of the event's reads, when all of them are known."""
+    stride = txn.bound.result_stride
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        reads = code.load(builder, held.counters, READS, code.I64)
+        results = code.load(builder, held.address, RESULTS, code.PTR, code.CONTEXT)
+        begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
+        _bump(context, builder, held.address, begin, code.i64(0), builder.mul(reads, code.i64(stride)))
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
+
+
+@intrinsic
 def _plan_drop(typingctx, txn):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        dropped = code.load(builder, held.address, PLAN_DROPPED, code.I64)
+        dropped = code.load(builder, held.address, PLAN_DROPPED, code.I64, code.CONTEXT)
         code.store(builder, builder.add(dropped, code.i64(1)), held.address, PLAN_DROPPED)
         code.store(builder, code.i64(1 << 32), held.counters, CONDITIONS)
         return context.get_dummy_value()
