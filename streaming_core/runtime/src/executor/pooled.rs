@@ -11,9 +11,11 @@
 //! order. Channels are in `channel/`; its README says why nothing overflows and nobody waits for a worker that holds
 //! a lock. With one thread there is nothing to order: batches pass straight through (`direct`).
 
+mod input;
+
 use std::ptr::null;
 
-use crate::batch::{Block, RowBuffer, Text};
+use crate::batch::{Block, RowBuffer};
 use crate::channel::reorder::ReorderBuffer;
 use crate::channel::worklist::{HybridQueue, InOrder};
 use crate::digest::ColumnKind;
@@ -26,10 +28,12 @@ use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Latencies, Metrics, Running, Stopwatch};
 use crate::program::{OperatorKind, Options, Program};
 use crate::sink::{Prepared, Preparer, Sink};
-use crate::stage::{Chain, Lanes, Rows, Scratch, lane_of};
+use crate::stage::{Chain, Lanes, Rows, Scratch};
 use crate::state::keyed::KeyRef;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 use crate::topology::Topology;
+
+use input::{Input, merge};
 
 /// Batches in flight: at least this many, and this many per thread; rounded up to a power of two.
 const WINDOW: usize = 8;
@@ -57,37 +61,6 @@ struct Worker {
     counters: Counters,
     /// Nanoseconds per batch of each step (even) and stage (odd), a moving average.
     costs: Vec<f64>,
-}
-
-/// A batch on its way into a stage.
-#[derive(Debug)]
-struct Input {
-    /// Rows in lane order. Written by the step in front, read by the lanes.
-    batch: UnsafeCell<Sorted>,
-    /// Per lane: what it emitted. Written by the lane's holder, read by the step behind.
-    outputs: Box<[CachePadded<UnsafeCell<Output>>]>,
-}
-
-/// Rows of a batch, those of one lane adjacent, in total order within a lane.
-#[derive(Debug)]
-struct Sorted {
-    /// The rows: those of `buffer`, or of whoever made them if there is only one lane.
-    rows: Rows,
-    buffer: RowBuffer,
-    /// Per row, in lane order.
-    hashes: Vec<u64>,
-    /// Per row, in total order.
-    lanes: Vec<u8>,
-    n: usize,
-    /// Per lane its first row, and the number of rows at the end.
-    starts: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Output {
-    rows: RowBuffer,
-    /// Every input emitted exactly one row.
-    one_each: bool,
 }
 
 /// Where a batch lives.
@@ -304,101 +277,6 @@ impl Stage {
     }
 }
 
-impl Input {
-    /// For the stage of operator `index`.
-    fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
-        let buffer = RowBuffer::new(chain.input_stride(index), false);
-        let output = || Output { rows: RowBuffer::new(chain.operators[index].stride, lanes > 1), one_each: false };
-        Self {
-            batch: UnsafeCell::new(Sorted {
-                rows: Rows::of(&buffer, Text::empty()),
-                buffer,
-                hashes: Vec::new(),
-                lanes: Vec::new(),
-                n: 0,
-                starts: vec![0; lanes + 1],
-            }),
-            outputs: (0..lanes).map(|_| CachePadded::new(UnsafeCell::new(output()))).collect(),
-        }
-    }
-}
-
-impl Sorted {
-    /// Takes rows as they are: all of them belong to the only lane. The hashes are exchanged for those of a former
-    /// batch.
-    fn whole(&mut self, rows: Rows, hashes: &mut Vec<u64>) {
-        std::mem::swap(&mut self.hashes, hashes);
-        self.rows = rows;
-        self.n = rows.n;
-        self.starts[1] = rows.n as u32;
-    }
-
-    /// Copies rows into lane order. `hashes` are those of their keys.
-    ///
-    /// # Safety
-    /// The rows are readable and lie outside of this batch.
-    unsafe fn sort(&mut self, rows: Rows, hashes: &[u64]) -> Result<(), RunError> {
-        let (n, count) = (rows.n, self.starts.len() - 1);
-        let hashes = &hashes[..n];
-        if self.lanes.len() < n {
-            self.lanes.resize(n, 0);
-        }
-        if self.hashes.len() < n {
-            self.hashes.resize(n, 0);
-        }
-        let mut next = [0_u32; MOST_LANES];
-        for (lane, &hash) in self.lanes[..n].iter_mut().zip(hashes) {
-            *lane = lane_of(hash, count) as u8;
-            next[usize::from(*lane)] += 1;
-        }
-        let mut start = 0;
-        for (place, next) in self.starts.iter_mut().zip(&mut next[..count]) {
-            *place = start;
-            start += std::mem::replace(next, start);
-        }
-        self.starts[count] = start;
-        self.buffer.clear();
-        self.buffer.reserve(n)?;
-        let to = self.buffer.pointer().cast_mut();
-        for (i, (&lane, &hash)) in self.lanes[..n].iter().zip(hashes).enumerate() {
-            let next = &mut next[usize::from(lane)];
-            let place = *next as usize;
-            *next += 1;
-            self.hashes[place] = hash;
-            // SAFETY: there is room for n rows of this stride.
-            unsafe { copy_row(rows.start.add(i * rows.stride), to.add(place * rows.stride), rows.stride) };
-        }
-        self.rows = Rows { start: to, ..rows };
-        self.n = n;
-        Ok(())
-    }
-
-    /// The rows of a lane, and the hashes of their keys.
-    fn lane(&self, index: usize) -> (Rows, &[u64]) {
-        let range = self.starts[index] as usize..self.starts[index + 1] as usize;
-        // A stateful operator's rows have no hashes.
-        (self.rows.slice(range.clone()), self.hashes.get(range).unwrap_or_default())
-    }
-}
-
-/// Copies one row; rows are mostly a few words.
-///
-/// # Safety
-/// `stride` readable bytes at `from`, as many writable ones at `to`, apart from each other.
-#[inline(always)]
-unsafe fn copy_row(from: *const u8, to: *mut u8, stride: usize) {
-    // SAFETY: as the caller says.
-    unsafe {
-        match stride {
-            16 => to.cast::<[u64; 2]>().write_unaligned(from.cast::<[u64; 2]>().read_unaligned()),
-            24 => to.cast::<[u64; 3]>().write_unaligned(from.cast::<[u64; 3]>().read_unaligned()),
-            32 => to.cast::<[u64; 4]>().write_unaligned(from.cast::<[u64; 4]>().read_unaligned()),
-            40 => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read_unaligned()),
-            _ => std::ptr::copy_nonoverlapping(from, to, stride),
-        }
-    }
-}
-
 /// Where the rows that a step makes have to stay.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
@@ -408,74 +286,6 @@ enum Place {
     Lane,
     /// They are copied into lane order at once.
     Lanes,
-}
-
-/// A lane's outputs while they are merged.
-#[derive(Clone, Copy)]
-struct Cursor {
-    row: *const u8,
-    /// Origins of this row and of those behind it.
-    origin: *const u32,
-    end: *const u32,
-    /// The next input of the lane.
-    input: u32,
-}
-
-/// Appends the outputs of all lanes to `out` in the order of the inputs that emitted them.
-///
-/// # Safety
-/// The lanes are done with the batch: nobody writes their outputs.
-unsafe fn merge(
-    batch: &Sorted,
-    outputs: &[CachePadded<UnsafeCell<Output>>],
-    out: &mut RowBuffer,
-) -> Result<(), RunError> {
-    let lanes = &batch.lanes[..batch.n];
-    let mut cursors = [Cursor { row: null(), origin: null(), end: null(), input: 0 }; MOST_LANES];
-    let (mut total, mut one_each) = (0, true);
-    for (lane, (cursor, output)) in cursors.iter_mut().zip(outputs).enumerate() {
-        if batch.starts[lane] == batch.starts[lane + 1] {
-            // The lane never saw this batch: these are outputs of an older one.
-            continue;
-        }
-        output.with(|output| {
-            // SAFETY: nobody writes the outputs.
-            let output = unsafe { &*output };
-            total += output.rows.len();
-            one_each &= output.one_each;
-            let origins = output.rows.origins().as_ptr_range();
-            *cursor = Cursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 };
-        });
-    }
-    out.reserve(total)?;
-    let stride = out.stride();
-    // SAFETY: there is room for `total` rows; the pointers run over the lanes' rows and origins, one output row for
-    // each of them.
-    unsafe {
-        let mut to = out.pointer().cast_mut().add(out.len() * stride);
-        if one_each {
-            debug_assert_eq!(total, lanes.len());
-            for &lane in lanes {
-                let cursor = &mut cursors[usize::from(lane)];
-                copy_row(cursor.row, to, stride);
-                cursor.row = cursor.row.add(stride);
-                to = to.add(stride);
-            }
-        } else {
-            for &lane in lanes {
-                let cursor = &mut cursors[usize::from(lane)];
-                while cursor.origin < cursor.end && *cursor.origin == cursor.input {
-                    copy_row(cursor.row, to, stride);
-                    cursor.row = cursor.row.add(stride);
-                    cursor.origin = cursor.origin.add(1);
-                    to = to.add(stride);
-                }
-                cursor.input += 1;
-            }
-        }
-        (*out.emitter()).len += total as i64;
-    }
-    Ok(())
 }
 
 impl Shared {
@@ -860,9 +670,7 @@ impl Shared {
                     match place {
                         Place::Sink if step.is_empty() => run(&mut head.out),
                         // SAFETY: the batch is this worker's until it is released.
-                        Place::Lane if step.is_empty() => {
-                            slot.inputs[k].batch.with_mut(|batch| run(unsafe { &mut (*batch).buffer }))
-                        }
+                        Place::Lane if step.is_empty() => unsafe { slot.inputs[k].with_buffer(run) },
                         _ => run(&mut merged[k - 1]),
                     }?;
                 }
@@ -885,9 +693,7 @@ impl Shared {
                 match place {
                     Place::Sink if index + 1 == step.end => run(&mut head.out),
                     // SAFETY: the batch is this worker's until it is released.
-                    Place::Lane if index + 1 == step.end => {
-                        slot.inputs[k].batch.with_mut(|batch| run(unsafe { &mut (*batch).buffer }))
-                    }
+                    Place::Lane if index + 1 == step.end => unsafe { slot.inputs[k].with_buffer(run) },
                     _ => run(&mut buffers[index]),
                 }?;
             }

@@ -603,7 +603,7 @@ mod tests {
             (ColumnKind::I16, vec![0xFE, 0xFF], -2),
             (ColumnKind::U32, vec![0xFF; 4], u32::MAX.into()),
         ] {
-            let mut rows = vec![0_u8; 16];
+            let mut rows = [0_u8; 16];
             rows[8..8 + bytes.len()].copy_from_slice(&bytes);
             let mut table = KeyedState::new(key(kind), 8);
             // SAFETY: one row of 16 bytes.

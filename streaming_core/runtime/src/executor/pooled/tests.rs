@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::batch::Text;
 use crate::kernel::{BatchContext, Emitter};
 use crate::program::ProgramKind;
 use crate::sink::SinkKind;
@@ -83,7 +84,12 @@ fn flush_body(state: &mut State, emit: &mut dyn FnMut(i64, i64)) {
     state[1] = -1;
 }
 
+/// What compiled `emit` does.
+///
+/// # Safety
+/// The emitter is that of a kernel's context, its rows are `Row`s.
 unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
+    // SAFETY: as the caller says; room is made before it is used.
     unsafe {
         let emitter = &mut *emitter;
         if emitter.len == emitter.cap {
@@ -98,6 +104,7 @@ unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
 }
 
 extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
+    // SAFETY: the runtime calls kernels with contexts as the ABI says; all rows are `Row`s, all states `State`s.
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {
@@ -123,6 +130,7 @@ extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
 }
 
 extern "C" fn flush_kernel(context: *mut BatchContext) -> i64 {
+    // SAFETY: as for `kernel`.
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {
@@ -218,7 +226,9 @@ impl Events {
     }
 
     fn block(&self) -> Block {
+        // SAFETY: 64 bytes are behind the text; the events outlive the block.
         let text = unsafe { Text::new(self.text.as_ptr(), self.text.len() - 64) };
+        // SAFETY: as above.
         unsafe { Block::new(self.rows.as_ptr().cast(), self.rows.len(), STRIDE, text) }
     }
 }
@@ -303,11 +313,11 @@ impl<'a> Model<'a> {
             model.text = &block.text;
             block.rows.iter().for_each(|&row| model.take(0, row));
         }
-        for index in 0..ops.len() {
-            if ops[index].kind == OperatorKind::Stateful {
+        for (index, op) in ops.iter().enumerate() {
+            if op.kind == OperatorKind::Stateful {
                 model.states[index].entry(ModelKey::Nothing).or_insert([0; 3]);
             }
-            if ops[index].flushes && model.failed.is_none() {
+            if op.flushes && model.failed.is_none() {
                 let mut emitted = Vec::new();
                 for state in model.states[index].values_mut() {
                     flush_body(state, &mut |key, value| emitted.push([end, key, value]));
@@ -344,6 +354,7 @@ fn run(
     let mut take = |executor: &mut Pooled| {
         let (rows, subs) = executor.take_outputs();
         assert_eq!(rows.len(), subs.len() * STRIDE);
+        // SAFETY: a row of 24 bytes.
         outcomes.rows.extend(rows.chunks(STRIDE).map(|row| unsafe { row.as_ptr().cast::<Row>().read_unaligned() }));
         outcomes.subs.extend(subs);
     };
@@ -359,6 +370,7 @@ fn run(
             continue;
         }
         let States { keys, states } = executor.states(index)?;
+        // SAFETY: a state of 24 bytes.
         let states = states.chunks(24).map(|state| unsafe { state.as_ptr().cast::<State>().read_unaligned() });
         let keys: Vec<ModelKey> = match keys {
             Keys::None => vec![ModelKey::Nothing],
@@ -607,7 +619,9 @@ fn second_first(back: ReorderBuffer) -> (bool, Vec<u8>) {
     let program = program(&[stateless(0)], false);
     let options = options(2, 10);
     let sink = Sink::new(options.sink, program.hasher().unwrap());
-    let mut shared = Shared::new(unsafe { Chain::bind(&program) }.unwrap(), sink, &options);
+    // SAFETY: the program's kernels are functions of this file.
+    let chain = unsafe { Chain::bind(&program) }.unwrap();
+    let mut shared = Shared::new(chain, sink, &options);
     shared.back = back;
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
@@ -616,9 +630,12 @@ fn second_first(back: ReorderBuffer) -> (bool, Vec<u8>) {
     shared.workers[0].with_mut(|worker| {
         let mut clock = Stopwatch::start();
         for serial in [second, first] {
-            shared.run_step(0, serial, unsafe { &mut *worker }, &job, &mut clock).unwrap();
+            // SAFETY: there is no other thread.
+            let worker = unsafe { &mut *worker };
+            shared.run_step(0, serial, worker, &job, &mut clock).unwrap();
         }
     });
+    // SAFETY: there is no other thread.
     shared.delivery.with_mut(|delivery| unsafe { ((*delivery).sink.in_order(), (*delivery).sink.take().0) })
 }
 
