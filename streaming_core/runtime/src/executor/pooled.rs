@@ -181,7 +181,7 @@ pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, Run
 enum Grouping {
     ByCost,
     /// One number after the other, and again from the start: so that every change is tested.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     InTurn(Vec<usize>),
 }
 
@@ -192,7 +192,7 @@ impl Grouping {
             Self::ByCost if lanes == 1 && share > MANY_LANES => (LANES_PER_THREAD * threads).min(MOST_LANES),
             Self::ByCost if share < ONE_LANE => 1,
             Self::ByCost => lanes,
-            #[cfg(test)]
+            #[cfg(all(test, not(loom)))]
             Self::InTurn(numbers) => {
                 numbers.rotate_left(1);
                 numbers[numbers.len() - 1]
