@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import time
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -102,10 +103,13 @@ def dbt(home: Home, *command: str):
     # Importing dbt takes a second or two; bad input is said before.
     from dbt.cli.main import dbtRunner
 
+    # The adapter asks every session for Hive; one on a server has it already, and says so with every statement.
+    warnings.filterwarnings("ignore", message="Failed to set spark.sql.catalogImplementation")
     files = home.root / "warehouse" / "dbt"
     paths = ["--project-dir", PROJECT, "--profiles-dir", PROJECT, "--target-path", files, "--log-path", files / "logs"]
+    target = ["--target", "connect" if os.environ.get("SPARK_REMOTE") else "local"]
     plain = [] if sys.stdout.isatty() else ["--no-use-colors"]
-    return dbtRunner().invoke([*plain, *command, *map(str, paths)])
+    return dbtRunner().invoke([*plain, *command, *target, *map(str, paths)])
 
 
 def _must(home: Home, done, even_if_red: bool = False) -> None:
