@@ -155,17 +155,18 @@ class Loop:
         self._context[memory.TEXT // 8] = text.ctypes.data
         self._context[memory.SITE // 8] = 0
         started = time.perf_counter()
-        try:
-            count, digest = function(self.ctx, a, b, keep)
-        except (ArithmeticError, LookupError, ValueError) as error:
-            site, seq = self.sites[self._context[memory.SITE // 8]], self._context[memory.SEQ // 8]
-            raise RunFailed(site.format(seq=seq, error=f"{type(error).__name__}: {error}")) from None
-        except MemoryError:
-            raise RunFailed("out of memory") from None
+        done = function(self.ctx, a, b, keep)
         spent = time.perf_counter() - started
+        if not done:
+            site, error = divmod(int(self._context[memory.SITE // 8]), 16)
+            if site == 0:
+                raise RunFailed("out of memory")
+            seq = self._context[memory.SEQ // 8]
+            raise RunFailed(self.sites[site].format(seq=seq, error=memory.ERRORS[error]))
+        count, digest = (int(self._context[word // 8]) for word in (memory.COUNT, memory.DIGEST))
         self.seconds += spent
         self.events += events
-        self.digest = (self.digest[0] + count, (self.digest[1] + int(digest)) % (1 << 64))
+        self.digest = (self.digest[0] + count, (self.digest[1] + digest) % (1 << 64))
         self._count = count
         return spent
 
@@ -287,11 +288,9 @@ class Loop:
         namespace = source.namespace
         try:
             exec(compile(text, "<compiled loop>", "exec"), namespace)
-            self._run, self._flush = namespace["_run"], namespace["_flush"]
-            signature = (types.int64, types.int64, types.int64, types.boolean)
-            self._run.compile(signature)
+            self._run = memory.Machine(namespace["_run"], 4)
             if any("flush" in o.functions for o in self.operators):
-                self._flush.compile(signature)
+                self._flush = memory.Machine(namespace["_flush"], 4)
         except NumbaError as error:
             lines = [re.sub(r"\x1b\[\d+m", "", line).strip() for line in str(error).splitlines()]
             reason = next((line for line in lines if line and not line.startswith("Failed in")), "unknown error")
@@ -620,7 +619,14 @@ class _Source(Printer):
                     (2, f"address = text + _get_u32(row + {slot.offset})", 0),
                     (2, "h = (h ^ _u64(length)) * _K1", 0),
                     (2, "h ^= h >> _HALF", 0),
-                    (2, "at = 0", 0),
+                    # The first two words without branches: how long a word is cannot be predicted.
+                    (2, "one = (h ^ _text_word(address, length)) * _K1", 0),
+                    (2, "one ^= one >> _HALF", 0),
+                    (2, "two = (one ^ _text_word(address + 8, length - 8)) * _K1", 0),
+                    (2, "two ^= two >> _HALF", 0),
+                    (2, "h = one if length > 0 else h", 0),
+                    (2, "h = two if length > 8 else h", 0),
+                    (2, "at = 16", 0),
                     (2, "while at < length:", 0),
                     (3, "h = (h ^ _text_word(address + at, length - at)) * _K1", 0),
                     (3, "h ^= h >> _HALF", 0),
@@ -657,7 +663,7 @@ class _Source(Printer):
                 (indent + 1, "_more_subs(_ctx, total + m)", 0),
                 (
                     indent,
-                    f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {memory.SUBS}) + 4 * (total if keep else 0))",
+                    f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {memory.SUBS}) + 4 * (total if keep != 0 else 0))",
                     0,
                 ),
                 (indent, "total += m", 0),
@@ -671,7 +677,7 @@ class _Source(Printer):
                 body.append((2, reset(i), 0))
             else:
                 body += [
-                    (2, "if keep:", 0),
+                    (2, "if keep != 0:", 0),
                     (3, f"kept = _get({last + memory.NEXT}) - _get({last + memory.BEGIN})", 0),
                     (2, "else:", 0),
                     (3, reset(i), 0),
@@ -680,7 +686,9 @@ class _Source(Printer):
             body.append((2, f"{call}(_ctx, {begin}, {n})", 0))
         closing = [
             (1, f"_put(_ctx + {memory.ROWS}, _get({last + memory.BEGIN}))", 0),
-            (1, "return total, digest", 0),
+            (1, f"_put(_ctx + {memory.COUNT}, total)", 0),
+            (1, f"_put(_ctx + {memory.DIGEST}, _int(digest))", 0),
+            (1, "return 0", 0),
         ]
         lines = [
             (0, "@_compiled", 0),
@@ -1058,22 +1066,28 @@ def box_get(box, key, default):
 
 
 @memory.compiled
-def result_slot(ctx, i, stride):
-    """Address of the i-th result of an event; the buffer doubles when it is full (READS bounds it meanwhile)."""
+def more_results(ctx, needed):
+    """Makes the buffer of results larger."""
     limit = memory_get(ctx + RESULT_CAPACITY)
-    if (i + 1) * stride > limit:
-        room = max(2 * limit, 4096 * stride)
-        block = memory_allocate(room)
-        memory_copy(block, memory_get(ctx + memory_results), limit)
-        memory_release(memory_get(ctx + memory_results))
-        memory_put(ctx + memory_results, block)
-        memory_put(ctx + RESULT_CAPACITY, room)
+    room = max(2 * limit, 4096 * needed)
+    block = memory_allocate(room)
+    memory_copy(block, memory_get(ctx + memory_results), limit)
+    memory_release(memory_get(ctx + memory_results))
+    memory_put(ctx + memory_results, block)
+    memory_put(ctx + RESULT_CAPACITY, room)
+
+
+@memory.compiled
+def result_slot(ctx, i, stride):
+    """Address of the i-th result of an event."""
+    if (i + 1) * stride > memory_get(ctx + RESULT_CAPACITY):
+        more_results(ctx, (i + 1) * stride)
     return memory_get(ctx + memory_results) + i * stride
 
 
 memory_box_find, memory_get, memory_put = memory.box_find, memory.get, memory.put
 memory_allocate, memory_release, memory_results = memory.allocate, memory.release, memory.RESULTS
-RESULT_CAPACITY = memory.SUBS_CAPACITY + 8
+RESULT_CAPACITY = memory.RESULT_CAPACITY
 
 _WORDS = (
     "get", "put", "get_u32", "put_u32", "get_u64", "index", "fit", "divide", "floor_divide", "modulo", "step",

@@ -7,6 +7,9 @@ from an arena that only ever grows.
 
 from __future__ import annotations
 
+import ctypes
+
+import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -15,9 +18,10 @@ from numba.extending import intrinsic
 from streaming_core.api.record import Scalar
 
 # The context's words.
-SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY = range(
-    0, 104, 8
-)
+(
+    SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
+    RESULT_CAPACITY, COUNT,
+) = range(0, 120, 8)  # fmt: skip
 HEAD_BYTES = 128
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
@@ -25,6 +29,23 @@ EMITTER_BYTES = 64  # one to a cache line
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
 ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
 MAP_BYTES = 48
+
+# What went wrong at a site: the context's SITE word is 16 * site + the place in this list.
+ERRORS = (
+    "IndexError: index out of range",
+    "OverflowError: the value does not fit the field",
+    "ZeroDivisionError: division by zero",
+    "ZeroDivisionError: integer division by zero",
+    "ZeroDivisionError: integer modulo by zero",
+    "ZeroDivisionError: float floor division by zero",
+    "ZeroDivisionError: float modulo by zero",
+    "ValueError: shift count outside 0..63",
+    "ValueError: range() arg 3 must not be zero",
+    "OverflowError: int() of a float outside 64 bits",
+    "IndexError: slice bounds are not negative",
+    "IndexError: a search does not start before the text",
+    "ValueError: a byte lies in 0..255",
+)
 
 OPTIONS = {"error_model": "numpy", "fastmath": False, "boundscheck": False, "nogil": True}
 _I8, _I32, _I64, _F64 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
@@ -34,6 +55,47 @@ _PTR = ir.PointerType(_I8)
 def compiled(function):
     """njit, with the one set of options."""
     return njit(**OPTIONS)(function)
+
+
+class Machine:
+    """A compiled function `(int64, ...) -> int64` as one piece of machine code.
+
+    numba links what a function calls, but inlines little of it; here everything else becomes internal and the
+    optimiser runs once more, free to inline: operators called in one place move into their loop. Calling releases the
+    GIL; a Python exception inside becomes `False`.
+    """
+
+    def __init__(self, function, arguments: int):
+        function.compile((types.int64,) * arguments)
+        [result] = function.overloads.values()
+        name = result.fndesc.llvm_func_name
+        module = result.library._final_module.clone()
+        for other in module.functions:
+            if not other.is_declaration and other.name != name:
+                other.linkage = llvm.Linkage.internal
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        target = result.library.codegen._tm
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options.inlining_threshold = 3000
+        llvm.create_pass_builder(target, options).getModulePassManager().run(
+            module, llvm.create_pass_builder(target, options)
+        )
+        host = llvm.Target.from_default_triple().create_target_machine(
+            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        )
+        self._engine = llvm.create_mcjit_compiler(module, host)
+        self._engine.finalize_object()
+        self._keep = result
+        pointer, word = ctypes.c_void_p, ctypes.c_int64
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, *[word] * arguments)(
+            self._engine.get_function_address(name)
+        )
+
+    def __call__(self, *arguments: int) -> bool:
+        """Whether it returned instead of raising."""
+        value, error = ctypes.c_int64(), ctypes.c_void_p()
+        return self._call(ctypes.addressof(value), ctypes.addressof(error), *arguments) == 0
 
 
 # --- raw memory ------------------------------------------------------------------------------------------------------
@@ -129,16 +191,6 @@ def bits_float(typingctx, value):
     return types.float64(types.int64), codegen
 
 
-@intrinsic
-def lowest_bit(typingctx, value):
-    """Position of the lowest bit set in a nonzero uint64."""
-
-    def codegen(context, builder, signature, args):
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.int64(types.uint64), codegen
-
-
 def _libc(name: str, arguments: int, returns: bool):
     @intrinsic
     def function(typingctx, a, b):
@@ -232,7 +284,7 @@ def more_rows(emitter, stride):
 def index(ctx, i, length, site):
     """`i` if 0 <= i < length."""
     if i < 0 or i >= length:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 0)
         raise IndexError("index out of range")
     return i
 
@@ -241,7 +293,7 @@ def index(ctx, i, length, site):
 def fit(ctx, value, low, high, site):
     """`value` if low <= value <= high."""
     if value < low or value > high:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 1)
         raise OverflowError("the value does not fit the field")
     return value
 
@@ -250,7 +302,7 @@ def fit(ctx, value, low, high, site):
 def divide(ctx, a, b, site):
     """Quotient of two doubles."""
     if b == 0.0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 2)
         raise ZeroDivisionError("division by zero")
     return a / b
 
@@ -259,7 +311,7 @@ def divide(ctx, a, b, site):
 def floor_divide(ctx, a, b, site):
     """Floor of the quotient of two integers; INT_MIN // -1 wraps around."""
     if b == 0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 3)
         raise ZeroDivisionError("integer division by zero")
     if b == -1:
         return -a
@@ -270,7 +322,7 @@ def floor_divide(ctx, a, b, site):
 def modulo(ctx, a, b, site):
     """Remainder with the sign of the divisor."""
     if b == 0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 4)
         raise ZeroDivisionError("integer modulo by zero")
     if b == -1:
         return 0
@@ -281,7 +333,7 @@ def modulo(ctx, a, b, site):
 def float_floor_divide(ctx, a, b, site):
     """Python's `//` of doubles."""
     if b == 0.0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 5)
         raise ZeroDivisionError("float floor division by zero")
     return a // b
 
@@ -290,7 +342,7 @@ def float_floor_divide(ctx, a, b, site):
 def float_modulo(ctx, a, b, site):
     """Python's `%` of doubles."""
     if b == 0.0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 6)
         raise ZeroDivisionError("float modulo by zero")
     return a % b
 
@@ -299,7 +351,7 @@ def float_modulo(ctx, a, b, site):
 def shift_left(ctx, a, b, site):
     """`a << b` modulo 2^64."""
     if b < 0 or b > 63:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 7)
         raise ValueError("shift count outside 0..63")
     return a << b
 
@@ -308,7 +360,7 @@ def shift_left(ctx, a, b, site):
 def shift_right(ctx, a, b, site):
     """`a >> b` with sign."""
     if b < 0 or b > 63:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 7)
         raise ValueError("shift count outside 0..63")
     return a >> b
 
@@ -317,7 +369,7 @@ def shift_right(ctx, a, b, site):
 def step(ctx, value, site):
     """The step of a range, which is not zero."""
     if value == 0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 8)
         raise ValueError("range() arg 3 must not be zero")
     return value
 
@@ -326,7 +378,7 @@ def step(ctx, value, site):
 def truncate(ctx, value, site):
     """`int(value)`."""
     if not (value >= -9223372036854775808.0 and value < 9223372036854775808.0):
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 9)
         raise OverflowError("int() of a float outside 64 bits")
     return types.int64(value)
 
@@ -344,32 +396,44 @@ def text_item(ctx, text, i, site):
 def text_slice(ctx, text, low, high, site):
     """`text[low:high]`."""
     if low < 0 or high < 0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 10)
         raise IndexError("slice bounds are not negative")
     low = min(low, text[1])
     high = max(low, min(high, text[1]))
     return (text[0] + low, high - low)
 
 
+@intrinsic
+def find_in_16(typingctx, address, byte):
+    """Position of the first `byte` among the 16 bytes at an address; 16 or more when it is not there."""
+
+    def codegen(context, builder, signature, args):
+        lanes = ir.VectorType(_I8, 16)
+        here = builder.load(builder.inttoptr(args[0], ir.PointerType(lanes)), align=1)
+        wanted = builder.insert_element(ir.Constant(lanes, ir.Undefined), builder.trunc(args[1], _I8), _I32(0))
+        spread = ir.Constant(ir.VectorType(_I32, 16), [0] * 16)
+        wanted = builder.shuffle_vector(wanted, ir.Constant(lanes, ir.Undefined), spread)
+        bits = builder.bitcast(builder.icmp_unsigned("==", here, wanted), ir.IntType(16))
+        return builder.cttz(builder.or_(builder.zext(bits, _I64), _I64(1 << 16)), ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
 @compiled
 def text_find(ctx, text, byte, start, site):
-    """Position of the first `byte` at or after start, or -1: eight bytes at a time."""
+    """Position of the first `byte` at or after start, or -1: sixteen bytes at a time."""
     if start < 0:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 11)
         raise IndexError("a search does not start before the text")
     if byte < 0 or byte > 255:
-        put(ctx + SITE, site)
+        put(ctx + SITE, 16 * site + 12)
         raise ValueError("a byte lies in 0..255")
-    ones, highs = types.uint64(0x0101010101010101), types.uint64(0x8080808080808080)
-    pattern = ones * types.uint64(byte)
     at = start
     while at < text[1]:
-        word = get_u64(text[0] + at) ^ pattern
-        zeros = (word - ones) & ~word & highs
-        if zeros != types.uint64(0):
-            found = at + (lowest_bit(zeros) >> 3)
-            return found if found < text[1] else -1
-        at += 8
+        found = find_in_16(text[0] + at, byte)
+        if found < 16:
+            return at + found if at + found < text[1] else -1
+        at += 16
     return -1
 
 
