@@ -294,8 +294,10 @@ mod models {
     use crate::channel::reorder::ReorderBuffer;
     use crate::sync::{Arc, UnsafeCell, thread};
 
-    /// One partitioned stage over a window of one slot, so that it is reused at once.
+    /// One partitioned stage of two lanes.
     struct Stage {
+        /// Per serial: the lanes that have rows.
+        subsets: &'static [u64],
         queue: HybridQueue,
         front: ReorderBuffer,
         ready: InOrder,
@@ -311,27 +313,43 @@ mod models {
     // SAFETY: as above.
     unsafe impl Send for Stage {}
 
-    const SUBSETS: [u64; 2] = [0b01, 0b11];
-    const WINDOW: usize = 1;
-
     impl Stage {
-        fn source(&self, serial: u64) {
-            // SAFETY: the slot's last batch has left.
-            self.batch[serial as usize % WINDOW].with_mut(|batch| unsafe { *batch = serial });
-            self.queue.offer(serial, |lane| SUBSETS[serial as usize] >> lane & 1 == 1);
-            self.front.complete_and_release(serial, |serial| {
-                if self.queue.is_empty(serial) {
-                    self.ready.offer(serial);
-                }
-            });
+        fn new(subsets: &'static [u64], window: usize) -> Self {
+            Self {
+                subsets,
+                queue: HybridQueue::new(2, window),
+                front: ReorderBuffer::new(window),
+                ready: InOrder::new(window),
+                back: ReorderBuffer::new(window),
+                batch: (0..window).map(|_| UnsafeCell::new(0)).collect(),
+                seen: (0..2).map(|_| UnsafeCell::new(Vec::new())).collect(),
+            }
+        }
+
+        /// Starts what fits into the window, from serial `next` on; the next serial then.
+        fn source(&self, mut next: u64) -> u64 {
+            let window = self.batch.len();
+            while next < self.subsets.len() as u64 && next < self.back.released() + window as u64 {
+                // SAFETY: the slot's last batch has left.
+                self.batch[next as usize % window].with_mut(|batch| unsafe { *batch = next });
+                self.queue.offer(next, |lane| self.subsets[next as usize] >> lane & 1 == 1);
+                self.front.complete_and_release(next, |serial| {
+                    if self.queue.is_empty(serial) {
+                        self.ready.offer(serial);
+                    }
+                });
+                next += 1;
+            }
+            next
         }
 
         fn work(&self) {
+            let window = self.batch.len();
             for index in 0..2 {
                 let Some(mut lane) = self.queue.take(index, self.front.released()) else { continue };
                 while let Some(serial) = lane.next(self.front.released()) {
                     // SAFETY: the batch was released, and cannot leave before this lane is done.
-                    let batch = self.batch[serial as usize % WINDOW].with(|batch| unsafe { *batch });
+                    let batch = self.batch[serial as usize % window].with(|batch| unsafe { *batch });
                     // SAFETY: this worker holds the lane.
                     self.seen[index].with_mut(|seen| unsafe { (*seen).push(batch) });
                     if lane.done(serial) {
@@ -342,47 +360,52 @@ mod models {
             }
             while let Some(serial) = self.ready.take() {
                 // SAFETY: all lanes are done with it, and one worker takes it.
-                self.batch[serial as usize % WINDOW].with_mut(|batch| assert_eq!(unsafe { *batch }, serial));
+                self.batch[serial as usize % window].with_mut(|batch| assert_eq!(unsafe { *batch }, serial));
                 self.back.complete_and_release(serial, |_| ());
             }
         }
     }
 
-    #[test]
-    fn lanes_see_their_batches_once_in_order_while_slots_are_reused() {
+    /// Every lane sees what is meant for it, once, in order; nothing is left behind.
+    fn model(subsets: &'static [u64], window: usize) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
-        builder.check(|| {
-            let stage = Arc::new(Stage {
-                queue: HybridQueue::new(2, WINDOW),
-                front: ReorderBuffer::new(WINDOW),
-                ready: InOrder::new(WINDOW),
-                back: ReorderBuffer::new(WINDOW),
-                batch: (0..WINDOW).map(|_| UnsafeCell::new(0)).collect(),
-                seen: (0..2).map(|_| UnsafeCell::new(Vec::new())).collect(),
-            });
+        builder.check(move || {
+            let stage = Arc::new(Stage::new(subsets, window));
             let other = {
                 let stage = stage.clone();
                 thread::spawn(move || stage.work())
             };
-            stage.source(0);
+            let next = stage.source(0);
             stage.work();
-            let early = stage.back.released() > 0;
-            if early {
-                stage.source(1);
-                stage.work();
-            }
+            let next = stage.source(next);
+            stage.work();
             other.join().unwrap();
             // Whatever a holder left behind is still there to be taken.
             stage.work();
-            if !early {
-                stage.source(1);
-                stage.work();
+            let next = stage.source(next);
+            stage.work();
+            assert_eq!((next, stage.back.released()), (subsets.len() as u64, subsets.len() as u64));
+            for (lane, seen) in stage.seen.iter().enumerate() {
+                let expected: Vec<u64> = (0..next).filter(|&s| subsets[s as usize] >> lane & 1 == 1).collect();
+                // SAFETY: the other thread has ended.
+                assert_eq!(seen.with(|seen| unsafe { (*seen).clone() }), expected);
             }
-            // SAFETY: the other thread has ended.
-            let seen: Vec<_> = stage.seen.iter().map(|seen| seen.with(|seen| unsafe { (*seen).clone() })).collect();
-            assert_eq!(seen, [vec![0, 1], vec![1]]);
-            assert_eq!(stage.back.released(), 2);
         });
+    }
+
+    #[test]
+    fn a_slot_is_reused_while_a_lane_is_behind() {
+        model(&[0b01, 0b11], 1);
+    }
+
+    #[test]
+    fn a_lane_changes_hands_between_batches() {
+        model(&[0b01, 0b01], 2);
+    }
+
+    #[test]
+    fn an_empty_batch_passes() {
+        model(&[0b00, 0b01], 1);
     }
 }
