@@ -275,54 +275,74 @@ def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[P
 # --- invariants --------------------------------------------------------------------------------------------------
 
 
-def invariant_query(sql: str, name: str, subject: int, views: dict[str, Path], cap: int | None) -> str:
-    """The SQL of one invariant over one subject's files: its violating rows as JSON, or with no cap their number.
+def invariant_query(sql: str, name: str, subject: int, views: dict[str, Path], cap: int = VIOLATION_CAP) -> str:
+    """The SQL of one invariant over one subject's files: its first violating rows as JSON, each with their number.
 
     The views are common table expressions, not temporary views: a Connect session resolves a query when it runs, and
     many of them run as one.
     """
     files = {view: str(path).replace("`", "``") for view, path in views.items()}
     named = ", ".join(f"`{view}` AS (SELECT * FROM parquet.`{path}`)" for view, path in files.items())
-    what = "to_json(struct(*))" if cap else "CAST(count(*) AS STRING)"
-    limit = f" LIMIT {cap}" if cap else ""
     label = name.replace("\\", "\\\\").replace("'", "\\'")
+    violating = f"SELECT to_json(struct(v.*)) AS row, count(*) OVER () AS found FROM ({sql.strip().rstrip(';')}) v"
     return (
-        f"(WITH {named} SELECT {subject} AS subject, '{label}' AS invariant, {what} AS value"
-        f" FROM ({sql.strip().rstrip(';')}){limit})"
+        f"(WITH {named} SELECT {subject} AS subject, '{label}' AS invariant, row, found FROM ({violating}) LIMIT {cap})"
     )
 
 
-def invariant_values(
-    spark: SparkSession, subjects: list[Subject], names: list[tuple[int, str]], cap: int | None
-) -> tuple[dict[tuple[int, str], list[str]], dict[tuple[int, str], str]]:
-    """Runs invariants as one Spark job; where that fails, one by one.
+@dataclass
+class Holds:
+    """What an invariant found: how many violating rows, the first of them as JSON, or why it could not be evaluated."""
 
-    Returns:
-        ((subject, invariant) -> values, (subject, invariant) -> why it could not be evaluated).
+    found: int = 0
+    rows: list[str] = field(default_factory=list)
+    error: str = ""
+
+
+def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, str], Holds]:
+    """(subject, invariant) -> what it found, all in one Spark job; where that fails, one by one.
+
+    Evaluated once for all cells whose files equal the oracle's. Of a bound that differs it is not: how its wrong
+    rows come about says nothing about the application.
     """
-    queries = {}
-    for index, name in names:
-        subject = subjects[index]
-        sql = load(subject.cell["spec"]["app"]).invariants[name]
-        queries[index, name] = invariant_query(sql, name, index, subject.views, cap)
-    values: dict[tuple[int, str], list[str]] = {key: [] for key in queries}
-    errors: dict[tuple[int, str], str] = {}
+    queries, results = {}, {}
+    for index, subject in enumerate(subjects):
+        if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
+            continue
+        for name, sql in load(subject.cell["spec"]["app"]).invariants.items():
+            results[index, name] = Holds()
+            if all(pair.actual for pair in subject.pairs):
+                queries[index, name] = invariant_query(sql, name, index, subject.views)
+            else:
+                results[index, name].error = "a table it reads was not written"
 
     def run(texts: list[str]) -> None:
         for row in spark.sql(" UNION ALL ".join(texts)).toArrow().to_pylist():
-            values[row["subject"], row["invariant"]].append(row["value"])
+            result = results[row["subject"], row["invariant"]]
+            result.found = row["found"]
+            result.rows.append(row["row"])
 
     if queries:
         try:
             run(list(queries.values()))
         except PySparkException:
-            values = {key: [] for key in queries}
             for key, text in queries.items():
                 try:
                     run([text])
                 except PySparkException as error:
-                    errors[key] = str(error).partition("\n")[0]
-    return values, errors
+                    results[key].error = str(error).partition("\n")[0]
+    for index in range(len(subjects)):
+        model = _same_as(subjects, index)
+        results |= {(index, name): held for (of, name), held in list(results.items()) if of == model}
+    return results
+
+
+def _same_as(subjects: list[Subject], index: int) -> int:
+    """The first subject whose files are the same as this one's, as far as that is known from their oracle."""
+    subject = subjects[index]
+    if not subject.same:
+        return index
+    return next(i for i, other in enumerate(subjects) if other.same and other.oracle == subject.oracle)
 
 
 # --- verdicts ----------------------------------------------------------------------------------------------------
@@ -403,9 +423,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
 
     judged = {name: _judged(subjects, joined) for name, subjects in tried.items()}
     subjects = [judged[cell["cell"]] for cell in plan["cells"] if cell["cell"] in judged]
-    counts, errors = _count_invariants(spark, subjects)
-    broken = [key for key, values in counts.items() if values and int(values[0])]
-    rows, _ = invariant_values(spark, subjects, broken, VIOLATION_CAP)
+    held = evaluate(spark, subjects)
 
     found: list[tuple[Subject, str, list[dict]]] = []  # evidence, to be completed with its events
     by_name = {subject.cell["cell"]: index for index, subject in enumerate(subjects)}
@@ -421,7 +439,7 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
         subject = subjects[index]
         result.add(cell, "completed", "equal", expected_rows=1, actual_rows=1)
         found += _tables(result, subject, joined)
-        found += _invariants(result, subject, index, counts, rows, errors)
+        found += _invariants(result, subject, {name: outcome for (of, name), outcome in held.items() if of == index})
 
     wanted: dict[Path, set[int]] = {}
     for subject, _, evidence in found:
@@ -491,61 +509,20 @@ def _manifest(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text())
 
 
-def _same_as(subjects: list[Subject], index: int) -> int:
-    """The first subject whose files are the same as this one's: what holds for one holds for all that equal the
-    oracle, so invariants are evaluated once for them."""
-    subject = subjects[index]
-    if not subject.same:
-        return index
-    return next(i for i, other in enumerate(subjects) if other.same and other.oracle == subject.oracle)
-
-
-def _count_invariants(
-    spark: SparkSession, subjects: list[Subject]
-) -> tuple[dict[tuple[int, str], list[str]], dict[tuple[int, str], str]]:
-    names = [
-        (index, name)
-        for index, subject in enumerate(subjects)
-        if _same_as(subjects, index) == index and all(pair.actual for pair in subject.pairs)
-        for name in load(subject.cell["spec"]["app"]).invariants
-    ]
-    values, errors = invariant_values(spark, subjects, names, cap=None)
-    for index, subject in enumerate(subjects):
-        for name in load(subject.cell["spec"]["app"]).invariants:
-            model = _same_as(subjects, index), name
-            if model in errors:
-                errors[index, name] = errors[model]
-            elif model in values:
-                values[index, name] = values[model]
-            else:
-                errors[index, name] = "a table it reads was not written"
-    return values, errors
-
-
-def _invariants(
-    result: Verdicts,
-    subject: Subject,
-    index: int,
-    counts: dict[tuple[int, str], list[str]],
-    rows: dict[tuple[int, str], list[str]],
-    errors: dict[tuple[int, str], str],
-) -> list[tuple[Subject, str, list[dict]]]:
+def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> list[tuple[Subject, str, list[dict]]]:
+    """Verdicts `invariant:*`; returns their evidence."""
     found = []
     size = next(pair.facts["actual_rows"] for pair in subject.pairs if pair.check == "outputs")
-    for name in load(subject.cell["spec"]["app"]).invariants:
-        check, key = f"invariant:{name}", (index, name)
-        if key in errors:
-            result.judge(subject.cell, check, size, f"it could not be evaluated: {errors[key]}", actual_rows=size)
-            continue
-        broken = int(counts[key][0])
-        result.judge(subject.cell, check, size, expected_rows=size, actual_rows=size, different=broken)
+    for name, outcome in held.items():
+        check = f"invariant:{name}"
+        detail = f"it could not be evaluated: {outcome.error}" if outcome.error else ""
+        result.judge(subject.cell, check, size, detail, expected_rows=size, actual_rows=size, different=outcome.found)
         evidence = []
-        for text in rows.get(key, []):
+        for text in outcome.rows:
             row = json.loads(text)
             seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
-            evidence.append(
-                {"kind": "invariant", "seq": seq, "sub": sub, "expected": None, "actual": row_json(readable(row))}
-            )
+            shown = row_json(readable(row))
+            evidence.append({"kind": "invariant", "seq": seq, "sub": sub, "expected": None, "actual": shown})
         found.append((subject, check, evidence))
     return found
 
