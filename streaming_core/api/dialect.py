@@ -6,7 +6,8 @@ and line numbers in which everything that needs a meaning of its own is a call o
     row.field = v      -> set_field(row, "field", v)         stores that lose bits are errors
     a // b             -> floordiv(a, b)                     INT_MIN // -1 wraps around
     a << b, a >> b     -> shift_left(a, b), shift_right      counts outside 0..63 are errors
-    int(x)             -> to_integer(x)                      outside 64 bits is an error
+    int(x), float(x)   -> to_integer(x), to_float(x)         outside 64 bits is an error
+    out.drop()         -> drop(out); return
     t[a:b]             -> text_slice(t, a, b)
     x in s             -> contains(s, x)
     out.emit(f=v, ...) -> emit(out, (v, ...))                in the order of the output record's fields
@@ -169,6 +170,13 @@ class _Rewriter(ast.NodeTransformer):
             raise self.fail(node, "a for loop has one variable")
         return self.generic_visit(node)
 
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        node = self.generic_visit(node)
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_drop":
+            return [node, ast.copy_location(ast.Return(None), node)]  # nothing of a dropped event happens after it
+        return node
+
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         return self.number(node, node.value)
 
@@ -266,6 +274,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
             return self.number(node, -node.operand.value)
+        if isinstance(node.op, ast.Invert):
+            return self.word(node, "invert", self.visit(node.operand))
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -304,8 +314,8 @@ class _Rewriter(ast.NodeTransformer):
                 raise self.fail(node, f"{name} cannot be called in an operator")
             self.globals[f"_f_{name}"] = self.translator.translate(function, self.output)
             return ast.copy_location(ast.Call(ast.Name(f"_f_{name}", ast.Load()), args, []), node)
-        if name == "int":
-            return self.word(node, "to_integer", *args)
+        if name in ("int", "float"):
+            return self.word(node, "to_integer" if name == "int" else "to_float", *args)
         if name not in _BUILTINS:
             raise self.fail(node, f"{name} is not known here")
         return ast.copy_location(ast.Call(node.func, args, []), node)

@@ -144,16 +144,14 @@ def expressions(drawn: int = 8) -> list[tuple[str, str]]:
     return found + [(kind, draw(r, kind, 3)) for kind in "ift" for _ in range(drawn)]
 
 
-def write(folder: Path, without: frozenset[int] = frozenset()) -> Path:
-    """The application's file; branches `without` are left out."""
+def write(folder: Path) -> Path:
+    """The application's file."""
     lines = [HEAD]
     for op, (kind, text) in enumerate(expressions()):
-        if op in without:
-            continue
         given = {"i": "0", "f": "0.0", "t": "False"} | {kind: text}
         lines.append(f"    if op == {op}:\n        out.emit(i={given['i']}, f={given['f']}, t={given['t']})\n")
     lines.append("\n\napp.source(Event).flat_map(evaluate, Output).sink()\n\n\n@app.generates\n")
     lines.append("def generate(params, seed, start, stop):\n    return {}\n")
-    path = folder / f"expressions_without_{len(without)}.py"
+    path = folder / "arithmetic_expressions.py"
     path.write_text("".join(lines))
     return path

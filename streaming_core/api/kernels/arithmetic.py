@@ -27,6 +27,14 @@ def to_integer(x):
     """`int(x)`: truncates; outside 64 bits, or not a number, is an error."""
 
 
+def to_float(x):
+    """`float(x)`."""
+
+
+def invert(x):
+    """`~x` of an integer."""
+
+
 def contains(container, x):
     """`x in container`."""
 
@@ -56,10 +64,10 @@ def _floordiv(a, b):
     if _number(a, b):
 
         def real(a, b):
-            y = float(b)
+            y = types.float64(b)
             if y == 0.0:
                 raise ZeroDivisionError("float floor division by zero")
-            return float(a) // y
+            return types.float64(a) // y
 
         return real
     return None
@@ -82,10 +90,10 @@ def _modulo(a, b):
     if _number(a, b):
 
         def real(a, b):
-            y = float(b)
+            y = types.float64(b)
             if y == 0.0:
                 raise ZeroDivisionError("float modulo by zero")
-            return float(a) % y
+            return types.float64(a) % y
 
         return real
     return None
@@ -135,3 +143,15 @@ def _to_integer(x):
 
         return implementation
     return None
+
+
+@overload(to_float)
+def _to_float(x):
+    return (lambda x: types.float64(x)) if _number(x) else None
+
+
+@overload(invert)
+def _invert(x):
+    if not isinstance(x, types.Integer):
+        raise TypingError("~ takes an integer; of a truth value write `not`")
+    return lambda x: ~types.int64(x)

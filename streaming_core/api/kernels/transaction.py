@@ -261,7 +261,7 @@ def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[
 
 @intrinsic
 def reserve_results(typingctx, txn):
-    """Room for the results of the event's reads, when all of them are known."""
+    """Room for the results of the event's reads, when all of them are known; their number stands before them."""
     stride = txn.bound.result_stride
 
     def codegen(context, builder, signature, args):
@@ -269,7 +269,10 @@ def reserve_results(typingctx, txn):
         reads = code.load(builder, held.counters, READS, code.I64)
         results = code.load(builder, held.address, RESULTS, code.PTR, code.CONTEXT)
         begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
-        _bump(context, builder, held.address, begin, code.i64(0), builder.mul(reads, code.i64(stride)))
+        size = builder.add(builder.mul(reads, code.i64(stride)), code.i64(8))
+        _, area = _bump(context, builder, held.address, begin, code.i64(0), size)
+        code.store(builder, reads, builder.inttoptr(area, code.PTR), 0, code.ROW)
+        code.store(builder, builder.add(area, code.i64(8)), begin, 0, code.ROW)
         return context.get_dummy_value()
 
     return types.none(txn), codegen
@@ -296,6 +299,7 @@ def _post_result(typingctx, txn, table, i):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         i = context.cast(builder, args[2], signature.args[2], types.int64)
+        code.checked_index(context, builder, i, code.load(builder, held.results, -8, code.I64, code.ROW), "txn.result")
         found = cgutils.create_struct_proxy(row)(context, builder)
         found.address = code.at(builder, held.results, builder.mul(i, code.i64(stride)))
         return found._getvalue()

@@ -15,6 +15,8 @@ WORDS = {
     "_shift_left": arithmetic.shift_left,
     "_shift_right": arithmetic.shift_right,
     "_to_integer": arithmetic.to_integer,
+    "_to_float": arithmetic.to_float,
+    "_invert": arithmetic.invert,
     "_contains": arithmetic.contains,
     "_emit": emitter.emit,
     "_drop": emitter.drop,
