@@ -5,7 +5,9 @@
 //! The chain is cut into steps (fused stateless operators, any worker on any batch) and stages (one partitioned or
 //! stateful operator, a worker per lane, batches in order):
 //!
-//!     source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
+//! ```text
+//! source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
+//! ```
 //!
 //! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
 //! order. Channels are in `channel/`; its README says why nothing overflows and nobody waits for a worker that holds
