@@ -96,7 +96,9 @@ class LocalHost(Host):
 
     def _run(self, command: list[str], say: Callable[[str], None]) -> int:
         # The tether ends the engine even when this process is killed outright.
-        return self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
+        code = self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
+        # Its driver says how a run ended, unless it was killed itself.
+        return LOST if code < 0 else code
 
     def stop(self, attempt: Path) -> None:
         self._process.kill()

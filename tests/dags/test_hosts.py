@@ -198,6 +198,15 @@ def test_a_lost_connection_leaves_the_run_going_and_the_next_try_joins_it(ssh, h
     assert (attempt / "starts").read_text() == "x", "it ran once"
 
 
+def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
+    running = Running(Host.of("here", home), attempt, [])
+    engine_of(attempt)
+    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json"))))
+    os.kill(process["watcher"]["pid"], 9)
+    assert isinstance(running.result(), AttemptLost)
+    wait_for(lambda: not alive(process["pid"]))
+
+
 def test_a_run_that_vanished_is_lost_and_the_next_try_is_a_new_attempt(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [])
     engine_of(attempt)

@@ -66,7 +66,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path):
     wait_for(lambda: not left())
     ask = (
         "from airflow.models import DagRun; from airflow.utils.session import create_session\n"
-        "with create_session() as s: print('states', *(r.state.value for r in s.query(DagRun)))"
+        "with create_session() as s: print('states', *(str(r.state) for r in s.query(DagRun)))"
     )
     done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=PATIENCE)
     assert "states failed" in done.stdout
