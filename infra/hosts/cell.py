@@ -5,9 +5,9 @@
     cell.py stop ATTEMPT
 
 It waits for the host's lock (one core run at a time, whoever asks), starts the engine in a process group of its own,
-keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last. It can be called again with
-the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost connection
-costs nothing, and never starts a second copy.
+keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last. It can be called again
+with the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost
+connection costs nothing, and never starts a second copy.
 
 Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
 
