@@ -59,7 +59,7 @@ def prepare(log: Path) -> None:
     """
     home = location()
     home.mkdir(parents=True, exist_ok=True)
-    _write_configuration(home)
+    write_configuration(home)
     stamp, wanted = home / ".prepared", _fingerprint(home)
     if stamp.exists() and stamp.read_text() == wanted:
         return
@@ -78,7 +78,8 @@ def prepare(log: Path) -> None:
     stamp.write_text(_fingerprint(home))
 
 
-def _write_configuration(home: Path) -> None:
+def write_configuration(home: Path) -> None:
+    """Writes airflow.cfg with this home's own secrets. Airflow reads it once, when it is first imported."""
     kept = home / "secrets.json"
     if not kept.exists():
         values = {

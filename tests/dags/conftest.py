@@ -1,4 +1,4 @@
-"""An AIRFLOW_HOME of its own for every test process, set before anything imports Airflow."""
+"""An AIRFLOW_HOME of its own for every test process, made before anything imports Airflow."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from infra.airflow import home
+
 ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
+home.write_configuration(home.location())
 
 
 @pytest.fixture(scope="session")
 def airflow_home():
     """AIRFLOW_HOME with its database, connections and pools."""
-    from infra.airflow import home
-
     home.prepare(home.location() / "prepare.log")
     return home.location()
 
 
 @pytest.fixture(scope="session")
-def dags():
+def dags(airflow_home):
     """dag_id -> DAG of everything in dags/."""
     from airflow.dag_processing.dagbag import DagBag
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -53,7 +54,8 @@ class Program:
     def _cached(self, cache: Path) -> dict[str, bytes]:
         """Kernels from the cache below `cache`, compiled and put there if they are not."""
         source = Path(self.app.file).read_text()
-        folder = cache / digest_of([machine.fingerprint(), self.app.name, source, self.params])
+        constants = [hashlib.sha256(c.build(self.params).tobytes()).hexdigest() for c in self.app.constants]
+        folder = cache / digest_of([machine.fingerprint(), source, self.params, self.description, constants])
         try:
             names = json.loads((folder / "manifest.json").read_text())
             return {name: (folder / f"{name}.o").read_bytes() for name in names}
