@@ -154,5 +154,6 @@ def render(found: dict[str, Any], console: Console) -> None:
             ways.setdefault((row["app"], row["way"]), []).append(row)
     for (app, way), rows in ways.items():
         beats = [row["threads"] for row in rows if row["to_loop"] > 1]
-        cost = f"{min(beats)} thread{'s' * (min(beats) > 1)}" if beats else f"more than {max(r['threads'] for r in rows)} threads"
+        most = max(row["threads"] for row in rows)
+        cost = f"{min(beats)} thread{'s' * (min(beats) > 1)}" if beats else f"more than {most} threads"
         console.print(f"COST of {app} on {way}: {cost}", highlight=False)
