@@ -49,7 +49,11 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path):
     }
     command = [sys.executable, str(ROOT / "infra" / "bin" / "regression.py")]
     command += ["--applications", "wc", "--threads", "1", "--events", "1000", "--repetitions", "1"]
-    run = subprocess.Popen(command, env=world, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    # As from a terminal: what a script starts in the background would ignore Ctrl-C, and so would all it starts.
+    heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    run = subprocess.Popen(
+        command, env=world, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heeds
+    )
     try:
         wait_for(lambda: (tmp_path / "pids").exists() or run.poll() is not None)
         assert run.poll() is None, run.stdout.read()
