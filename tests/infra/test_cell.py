@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -145,6 +146,8 @@ def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(a
     driver.kill()
     driver.communicate()
     wait_for(lambda: gone(pid))
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # what the engine itself started is nobody's child now
     assert not (attempt / "exit.json").exists()
     assert run(attempt, engine(tmp_path, "print('a second copy')", "other")).returncode == 75
     assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
