@@ -231,9 +231,9 @@ class App:
         self.event: Record | None = None
         self.generator: Callable | None = None
         self.outputs: Record | None = None
-        self.module = inspect.currentframe().f_back.f_globals.get("__name__", "")
-        self.file = inspect.currentframe().f_back.f_globals.get("__file__", "")
-        self.doc = (inspect.currentframe().f_back.f_globals.get("__doc__") or "").strip()
+        caller = inspect.currentframe().f_back.f_globals
+        self.file = caller.get("__file__", "")
+        self.doc = (caller.get("__doc__") or "").strip()
 
     # --- declaration -------------------------------------------------------------------------------------------
 
