@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from streaming_core.api import App, Array, Ring
 from streaming_core.api.record import Resolved
+from streaming_core.apps import registry
 
 
 class Dropped(Exception):
@@ -84,7 +85,7 @@ class Txn:
 @contextmanager
 def bound(app: App, params):
     """The application's module with its parameters and constants in place."""
-    module = importlib.import_module(app.module)
+    module = importlib.import_module(f"{registry.__package__}.{app.name}")
     saved = {name: getattr(module, name) for name in ("p", *(c.name for c in app.constants))}
     module.p = SimpleNamespace(**params)
     for constant in app.constants:
