@@ -76,6 +76,7 @@ def _application(app, events: int, counts: list[int], repetitions: int, progress
         if app.kind in executor.runs:
             for scheme in executor.axes.get("scheme", (None,)):
                 ways += [RunSpec(app=app.name, executor=executor.name, scheme=scheme, threads=c) for c in counts]
+    ways = [spec for spec in ways if not engine.refused(spec, app)]
     blocks = [engine.Blocks(source, program, engine.block_size(spec), keep=1 << 30) for spec in ways]
     expected: tuple[str, str] | None = None
     yard: list[float] = []

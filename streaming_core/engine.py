@@ -101,8 +101,13 @@ def check(spec: RunSpec, app: App) -> None:
         able = [e.name for e in EXECUTORS.values() if app.kind in e.runs]
         supported = ", ".join(able) or "no executor yet"
         raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
-    if spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables):
+    if refused(spec, app):
         raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
+
+
+def refused(spec: RunSpec, app: App) -> bool:
+    """Whether the spec is a bound that would not be memory-safe: threads could change a container at the same time."""
+    return spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables)
 
 
 def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None = None) -> RunReport:

@@ -17,7 +17,8 @@ Operator functions are plain Python over scalars, records and containers (the la
     windowed:             keys(row, keys), update(row, state), output(state, out)
     transaction:          fn(request, txn); post: fn(request, txn, out)
 
-`out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: dropped and counted.
+`out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: it is counted as dropped, and
+the function ends there (what it has emitted stays).
 """
 
 from __future__ import annotations
@@ -262,9 +263,16 @@ class App:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
 
         `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
-        any false rejects all of it; `txn.modify(row, fn)` with `fn(row, request)`, or `txn.modify(row, fn, i)` with
-        `fn(row, request, i)` for an integer 0 <= i < 2^32; `txn.read(row)` takes the row's
-        scalars at this point of the program, or unchanged ones if the transaction is rejected; `txn.drop()`.
+        any false rejects all of it: `condition(row, ..., request)` over any rows of any tables, or none;
+        `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's scalars at this point of the
+        program, or unchanged ones if the transaction is rejected; `txn.drop()`. An integer 0 <= i < 2^32 behind the
+        rows of `require` or the function of `modify` becomes one more argument, after the request: which position of
+        the event this is about. A condition over several rows sees no set, map, counter or top-k of theirs.
+
+        Several transactional operators become one joint operator (TStream, section V) by being called, one after the
+        other, by the function that is decorated: each is a function `fn(request, txn)` like it. Their operations are
+        at sub-timestamps (seq, 0), (seq, 1), ... in the order of the calls: a later one sees what an earlier one did,
+        and a condition of any that fails rejects all of them. Only the decorated function itself may drop the event.
         """
 
         def declare(fn: Callable) -> Transaction:

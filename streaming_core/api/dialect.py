@@ -12,6 +12,7 @@ and line numbers in which everything that needs a meaning of its own is a call o
     x in s             -> contains(s, x)
     out.emit(f=v, ...) -> emit(out, (v, ...))                in the order of the output record's fields
     txn.row(T, key)    -> txn_row(txn, <index of T>, key)    likewise require, modify, read, result, drop
+    txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
     params.window      -> the value the application is bound with
 
 The oracle gives the same source its meaning by itself (oracle/interpreter.py) and shares none of this.
@@ -328,6 +329,9 @@ class _Rewriter(ast.NodeTransformer):
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
             raise self.fail(node, "calls take positional arguments")
         if name == "drop" and not node.args:
+            app = self.translator.app
+            if app.kind == "transaction" and self.function not in app.operators[1].functions.values():
+                raise self.fail(node, "drop belongs to the transaction's own functions, not to what they call")
             return self.word(node, "drop", self.visit(owner))
         if name == "row" and len(node.args) == 2:
             return self.word(node, "txn_row", self.visit(owner), self._table(node.args[0]), self.visit(node.args[1]))
@@ -337,6 +341,12 @@ class _Rewriter(ast.NodeTransformer):
             index = self._function(node.args[1], "modify")
             argument = self.visit(node.args[2]) if len(node.args) == 3 else ast.copy_location(ast.Constant(0), node)
             return self.word(node, "txn_modify", self.visit(owner), self.visit(node.args[0]), index, argument)
+        if name == "require" and len(node.args) == 1:
+            name = f"_f_{self._plain(node.args[0], 'require').__name__}"
+            self.globals[name] = self.translator.translate(self._plain(node.args[0], "require"), self.output)
+            request = self.word(node, "txn_request", self.visit(owner))
+            held = ast.copy_location(ast.Call(ast.Name(name, ast.Load()), [request], []), node)
+            return self.word(node, "txn_hold", self.visit(owner), held)
         if name == "require" and len(node.args) >= 2:
             index = self._function(node.args[0], "require")
             rows = ast.copy_location(ast.Tuple([self.visit(a) for a in node.args[1:]], ast.Load()), node)
@@ -367,8 +377,11 @@ class _Rewriter(ast.NodeTransformer):
             raise self.fail(node, "the first argument must be a table of the application")
         return ast.copy_location(ast.Constant(table.index), node)
 
-    def _function(self, node: ast.expr, kind: str) -> ast.expr:
+    def _plain(self, node: ast.expr, kind: str) -> Callable:
         function = self.scope.get(node.id) if isinstance(node, ast.Name) else None
         if isinstance(function, Transaction) or not inspect.isfunction(function):
             raise self.fail(node, f"{kind} takes a plain function of the application")
-        return ast.copy_location(ast.Constant(self.translator.index_of(function, kind)), node)
+        return function
+
+    def _function(self, node: ast.expr, kind: str) -> ast.expr:
+        return ast.copy_location(ast.Constant(self.translator.index_of(self._plain(node, kind), kind)), node)

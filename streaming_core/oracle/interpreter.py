@@ -416,8 +416,8 @@ class _Transaction(_Step):
             if self.dropped:
                 return
             accepted = True
-            for condition, *places in requires:  # every one is evaluated, also after one has failed
-                if not condition(*places, request):
+            for condition, places, extra in requires:  # every one is evaluated, also after one has failed
+                if not condition(*places, request, *extra):
                     accepted = False
             for change, row, extra in operations:
                 if change is None:
@@ -537,8 +537,10 @@ class _Source(Printer):
         self.add("_count_dropped()", node.line)
 
     def s_require(self, node: Node) -> None:
-        self.make(node.data)
-        self.add(f"_require(({self.names[node.data]}, {', '.join(self.operands(node))}))", node.line)
+        condition, extra = node.data
+        self.make(condition)
+        places, given = ("".join(f"{self.expression(v)}, " for v in values) for values in (node.args, extra))
+        self.add(f"_require(({self.names[condition]}, ({places}), ({given})))", node.line)
 
     def s_modify(self, node: Node) -> None:
         self.make(node.data)

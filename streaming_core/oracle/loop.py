@@ -421,8 +421,11 @@ class _Source(Printer):
         self.finished: list[tuple[int, str, int]] = []
         self.operator_name, self.emitter = "?", 0
         self.read_fields: dict[int, set[str]] = {}
-        self.late = False  # printing a plan's conditions apart from its operations
-        self.phase = "both"
+        self.phase = "both"  # or "conditions", "operations": a plan's conditions are printed apart from its operations
+        self.plans: list[Function] = []
+        # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
+        # calls have conditions and operations too, the context does.
+        self.shared = False
         self.middles: dict[str, Node] = {}
 
     def source(self) -> str:
@@ -466,15 +469,16 @@ class _Source(Printer):
                 wanted = function.variables[parameter]
                 if wanted != given:
                     self.add(f"{parameter} = {self.convert(parameter, given, wanted)}")
-            planned = any(kind == PLAN for _, kind in function.parameters)
+            planned = function in self.plans
             if planned:
-                self.add("_ok = True" if suffix != "operations" else "_ok = txn_ok")
-                self.add("_reads = 0")
+                held = "txn_ok" if suffix == "operations" else "True"
+                self.add(f"_put(_ctx + {memory.HOLDS}, _int({held}))" if self.shared else f"_ok = {held}")
+                self.add(f"_put(_ctx + {memory.READS}, 0)" if self.shared else "_reads = 0")
             self.indent = 0
             self.block(function.body)
             if planned:
                 self.indent = 1
-                self.add("return (_reads << 2) | _int(_ok)")
+                self.add(f"return {self.status()}")
             self.finished += self.lines
             self.lines, self.function, self.indent, self.line = outer
         return self.names[key]
@@ -537,6 +541,8 @@ class _Source(Printer):
         post = self.function_name(program.operator(operator, "post"))
         self.result_stride = max(program.resolved(t.row).state[1] for t in loop.app.tables)
         plan = program.operator(operator, "plan")
+        self.plans = [plan]
+        self.shared = any(self.operates(n.data) for n in _within(plan.body) if n.op == "call" and _plans(n.data))
         if self.unordered(plan.body, False)[1]:
             self.phase = "conditions"
             first = self.function_name(plan, "conditions")
@@ -571,25 +577,39 @@ class _Source(Printer):
             plan.kind,
             {**plan.variables, "txn_ok": None},
         )
+        self.plans.append(widened)
         return self.function_name(widened, "operations")
 
-    def unordered(self, body: list[Node], seen: bool) -> tuple[bool, bool]:
-        """Whether an operation has been met by the end of `body`, and whether a condition may come after one."""
+    def operates(self, function: Function) -> bool:
+        """Whether a function that a plan calls has conditions or operations."""
+        return any(
+            n.op in ("require", "modify", "read") or (n.op == "call" and _plans(n.data) and self.operates(n.data))
+            for n in _within(function.body)
+        )
+
+    def unordered(self, parts: list[Any], seen: bool) -> tuple[bool, bool]:
+        """Whether an operation has been met by the end of `parts`, and whether a condition may come after one."""
         late = False
-        for node in body:
-            if node.op in ("modify", "read"):
-                seen = True
-            elif node.op in ("require", "drop"):
-                late = late or seen
-            elif node.op == "if":
-                (one, late_one), (other, late_other) = (
-                    self.unordered(node.args[1], seen),
-                    self.unordered(node.args[2], seen),
-                )
-                seen, late = one or other, late or late_one or late_other
-            elif node.op in ("for", "while"):
-                seen, inside = self.unordered(node.args[1], seen)
-                late = late or inside or (seen and self.unordered(node.args[1], seen)[1])
+        for part in parts:
+            if isinstance(part, list):
+                seen, inside = self.unordered(part, seen)
+            elif part.op == "if":
+                seen, inside = self.unordered([part.args[0]], seen)
+                (one, first), (other, second) = (self.unordered(branch, seen) for branch in part.args[1:])
+                seen, inside = one or other, inside or first or second
+            elif part.op in ("for", "while"):
+                seen, inside = self.unordered(part.args, seen)
+                inside = inside or (seen and self.unordered(part.args, seen)[1])
+            else:
+                seen, inside = self.unordered(part.args, seen)
+                if part.op in ("modify", "read"):
+                    seen = True
+                elif part.op in ("require", "drop"):
+                    inside = inside or seen
+                elif part.op == "call" and _plans(part.data):
+                    seen, further = self.unordered(part.data.body, seen)
+                    inside = inside or further
+            late = late or inside
         return seen, late
 
     def sink(self, output: Resolved) -> None:
@@ -729,9 +749,9 @@ class _Source(Printer):
 
     def s_return(self, node: Node) -> None:
         assert self.function is not None
-        if any(kind == PLAN for _, kind in self.function.parameters):
+        if self.function in self.plans:
             if not self.dropping:
-                self.add("return (_reads << 2) | _int(_ok)")
+                self.add(f"return {self.status()}")
             self.dropping = False
             return
         self.add(f"return {self.expression(node.args[0])}" if node.args else "return")
@@ -742,7 +762,7 @@ class _Source(Printer):
         assert self.function is not None
         word = self.emitter + memory.DROPPED
         self.add(f"_put({word}, _get({word}) + 1)")
-        if any(kind == PLAN for _, kind in self.function.parameters):
+        if self.function in self.plans:
             self.add("return 2")
             self.dropping = True
 
@@ -777,6 +797,12 @@ class _Source(Printer):
             else:
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
 
+    def status(self) -> str:
+        """What a plan returns: the number of its reads, and in the last bit whether all conditions hold."""
+        if self.shared:
+            return f"(_get(_ctx + {memory.READS}) << 2) | _get(_ctx + {memory.HOLDS})"
+        return "(_reads << 2) | _int(_ok)"
+
     def request(self) -> str:
         assert self.function is not None
         found = (n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
@@ -785,31 +811,30 @@ class _Source(Printer):
     def s_require(self, node: Node) -> None:
         if self.phase == "operations":
             return
-        self.refuse_helpers()
-        name = self.function_name(node.data)
-        self.add(f"if not {name}(_ctx, {', '.join(self.operands(node))}, {self.request()}):")
-        self.add("    _ok = False")
+        condition, extra = node.data
+        given = ", ".join(["_ctx", *self.operands(node), self.request(), *(self.expression(e) for e in extra)])
+        self.add(f"if not {self.function_name(condition)}({given}):")
+        self.add(f"    _put(_ctx + {memory.HOLDS}, 0)" if self.shared else "    _ok = False")
 
     def s_modify(self, node: Node) -> None:
-        self.refuse_helpers()
         row, *extra = self.operands(node)
         self.add(f"_place = {row}")
         for value in extra:
             self.add(f"_argument = {value}")
         if self.phase != "conditions":
-            self.add("if _ok:")
+            self.add(f"if _get(_ctx + {memory.HOLDS}) != 0:" if self.shared else "if _ok:")
             given = ", ".join(["_ctx", "_place", self.request(), *(["_argument"] if extra else [])])
             self.add(f"    {self.function_name(node.data)}({given})")
 
     def s_read(self, node: Node) -> None:
-        self.refuse_helpers()
         self.add(f"_place = {self.expression(node.args[0])}")
         if self.phase == "conditions":
             return
         table = node.args[0].kind.table
         resolved = self.loop.program.resolved(table.row)
         self.namespace["_result_slot"] = result_slot
-        self.add(f"_slot = _result_slot(_ctx, _reads, {self.result_stride})")
+        reads = f"_get(_ctx + {memory.READS})" if self.shared else "_reads"
+        self.add(f"_slot = _result_slot(_ctx, {reads}, {self.result_stride})")
         for name in sorted(self.read_fields[table.index]):
             slot = resolved.state[0][name]
             if isinstance(slot.type, Scalar):
@@ -818,15 +843,7 @@ class _Source(Printer):
                 )
             else:
                 self.add(f"_copy_bytes(_slot + {slot.offset}, _place + {slot.offset}, {slot.size})")
-        self.add("_reads += 1")
-
-    def refuse_helpers(self) -> None:
-        """Operations of a transaction are printed into the plan itself."""
-        assert self.function is not None
-        if not any(kind == PLAN for _, kind in self.function.parameters) or self.function.parameters[1][1] != PLAN:
-            raise BadInput(
-                f"operator {self.operator_name}: the compiled loop takes txn operations in the plan itself only"
-            )
+        self.add(f"_put(_ctx + {memory.READS}, {reads} + 1)" if self.shared else "_reads += 1")
 
     def s_for(self, node: Node) -> None:
         assert self.function is not None
@@ -893,7 +910,7 @@ class _Source(Printer):
     def e_let(self, node: Node) -> str:
         # The middle of a chain of comparisons is printed twice: numba loses the type of a variable assigned within an
         # expression. Evaluating it again changes nothing unless it calls something that does.
-        if any(n.op in ("call", "method") for n in _within(node.args[0])):
+        if any(n.op in ("call", "method") for n in _within(node.args)):
             raise BadInput(
                 f"operator {self.operator_name}: the compiled loop takes no calls in the middle of a < b < c"
             )
@@ -1032,7 +1049,8 @@ class _Source(Printer):
         return f"_bits_float({word})" if scalar.is_float else f"({word} != 0)" if scalar.name == "boolean" else word
 
     def e_call(self, node: Node) -> str:
-        return f"{self.function_name(node.data)}({', '.join(['_ctx', *self.operands(node)])})"
+        phase = self.phase if _plans(node.data) and self.phase != "both" else ""
+        return f"{self.function_name(node.data, phase)}({', '.join(['_ctx', *self.operands(node)])})"
 
     # --- transactions
 
@@ -1051,11 +1069,19 @@ class _Source(Printer):
         return f"(_get(_ctx + {memory.RESULTS}) + {position} * {stride})"
 
 
-def _within(node: Node) -> Iterator[Node]:
-    """An expression and everything in it."""
-    yield node
-    for part in node.args:
-        yield from _within(part)
+def _within(parts: list[Any]) -> Iterator[Node]:
+    """Statements and expressions, and everything in them."""
+    for part in parts:
+        if isinstance(part, list):
+            yield from _within(part)
+        else:
+            yield part
+            yield from _within(part.args)
+
+
+def _plans(function: Function) -> bool:
+    """Whether a function is given the transaction, to have conditions and operations of its own."""
+    return any(kind == PLAN for _, kind in function.parameters)
 
 
 @memory.compiled

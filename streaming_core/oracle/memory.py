@@ -20,8 +20,8 @@ from streaming_core.api.record import Scalar
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
-    RESULT_CAPACITY, COUNT,
-) = range(0, 120, 8)  # fmt: skip
+    RESULT_CAPACITY, COUNT, HOLDS,
+) = range(0, 128, 8)  # fmt: skip
 HEAD_BYTES = 128
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24

@@ -43,8 +43,9 @@ NUMBERS = (BOOL, INT, FLOAT)
 
 @dataclass(frozen=True)
 class RowKind:
-    """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), place (what
-    `txn.row` names: no access to fields) or result (of a `txn.read`)."""
+    """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
+    several of a condition: no growing containers), place (what `txn.row` names: no access to fields) or result (of a
+    `txn.read`: no containers)."""
 
     resolved: Resolved
     role: str
@@ -234,6 +235,10 @@ class Program:
                 raise BadInput(f"app {self.app.name}: constant {constant.name} must be a 1-D int64 or float64 array")
             self._constants[constant] = values
         return self._constants[constant]
+
+    def roles(self) -> list[Callable]:
+        """The functions that are declared to be an operator's."""
+        return [function for operator in self.app.operators for function in operator.functions.values()]
 
     def operator(self, declared: Operator, role: str) -> Function:
         """The typed function of an operator: role map, process, flush, plan or post."""
@@ -426,6 +431,8 @@ class _Reader:
             if owner.kind == OUT and name == "emit":
                 return [self.emit(call)]
             if owner.kind in (OUT, PLAN) and name == "drop" and not call.args and not call.keywords:
+                if self.program.app.kind == "transaction" and self.function not in self.program.roles():
+                    raise self.fail(call, "drop belongs to the transaction's own functions, not to what they call")
                 self.returned = _join(self.returned, NONE)
                 return [Node("drop", NONE), Node("return", NONE)]
             if owner.kind == PLAN:
@@ -457,7 +464,9 @@ class _Reader:
         """`txn.require`, `txn.modify`, `txn.read` in a plan."""
         if call.keywords:
             raise self.fail(call, "calls take positional arguments")
-        request = next(kind for _, kind in self.parameters if isinstance(kind, RowKind) and kind.role == "event")
+        request = next((k for _, k in self.parameters if isinstance(k, RowKind) and k.role == "event"), None)
+        if request is None and name != "read":
+            raise self.fail(call, f"a function that calls txn.{name} takes the event too")
 
         def place(node: ast.expr) -> Node:
             row = self.expression(node)
@@ -466,27 +475,42 @@ class _Reader:
             return row
 
         match name, call.args:
-            case "require", [condition, *places] if places:
-                rows = [place(p) for p in places]
+            case "require", [condition, *places]:
+                rows = [self.expression(p) for p in places]
+                extra = [rows.pop()] if rows and rows[-1].kind in (INT, BOOL) else []
+                rows = [place(p) for p in places[: len(rows)]]
                 if any(r.kind is None for r in rows):
                     return Node("pass", NONE)
-                kinds = [RowKind(r.kind.resolved, "table", False, r.kind.table) for r in rows]
-                function = self.program.function(self.named(condition, "require"), [*kinds, request])
+                if extra and not rows:
+                    raise self.fail(call, "txn.require takes rows before the integer")
+                extra = self.argument(call, extra)
+                role = "table" if len(rows) == 1 else "joint"
+                kinds = [RowKind(r.kind.resolved, role, False, r.kind.table) for r in rows]
+                kinds += [request, *(e.kind for e in extra)]
+                function = self.program.function(self.named(condition, "require"), kinds)
                 if function.kind not in NUMBERS:
                     raise self.fail(call, f"condition {function.name} returns {function.kind}, not a truth value")
-                return Node("require", NONE, rows, function)
+                return Node("require", NONE, rows, (function, extra))
             case "modify", [where, change, *extra] if len(extra) <= 1:
                 row = place(where)
-                given = [self.integer(call, self.expression(e)) for e in extra]
+                given = self.argument(call, [self.expression(e) for e in extra])
                 if row.kind is None or any(g.kind is None for g in given):
                     return Node("pass", NONE)
                 kind = RowKind(row.kind.resolved, "table", True, row.kind.table)
-                given = [Node("fit", INT, [g], (u32, "the argument of txn.modify"), call.lineno) for g in given]
                 kinds = [kind, request, *(g.kind for g in given)]
                 return Node("modify", NONE, [row, *given], self.program.function(self.named(change, "modify"), kinds))
             case "read", [where]:
                 return Node("read", NONE, [place(where)])
         raise self.fail(call, f"txn.{name} is not known, or its arguments are not")
+
+    def argument(self, call: ast.Call, given: list[Node]) -> list[Node]:
+        """The integer behind a row or function, if there is one."""
+        whole = [self.integer(call, value) for value in given]
+        word = call.func.attr
+        return [
+            v if v.kind is None else Node("fit", INT, [v], (u32, f"the argument of txn.{word}"), call.lineno)
+            for v in whole
+        ]
 
     def named(self, node: ast.expr, what: str) -> Callable:
         function = self.scope.get(node.id) if isinstance(node, ast.Name) else None
@@ -599,6 +623,8 @@ class _Reader:
             case _:
                 if row.kind.role == "result":
                     raise self.fail(node, f"{where}: a read returns scalars, never a container")
+                if row.kind.role == "joint" and not isinstance(slot.type, Ring):
+                    raise self.fail(node, f"{where}: a condition over several rows sees no set, map, counter or top-k")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
 
     def outer(self, node: ast.expr) -> Any:

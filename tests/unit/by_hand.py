@@ -8,10 +8,11 @@ from collections import Counter
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, Array, Ring
-from streaming_core.api.record import Resolved
+from streaming_core.api import App, Array, Ring, Set
+from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
 
 
@@ -35,6 +36,18 @@ class Window(list):
         if isinstance(i, int) and i < 0:
             raise IndexError(i)
         return super().__getitem__(i)
+
+
+class Members(dict):
+    """A set: its members in insertion order."""
+
+    def add(self, x):
+        new = x not in self
+        self[x] = None
+        return new
+
+    def at(self, i):
+        return list(self)[i]
 
 
 class Out:
@@ -61,8 +74,9 @@ class Txn:
         assert 0 <= key < len(self.tables[table.name]), key
         return self.tables[table.name][key]
 
-    def require(self, condition, *rows):
-        self.conditions.append((condition, rows))
+    def require(self, condition, *given):
+        argument = [g for g in given if isinstance(g, int)]
+        self.conditions.append((condition, given[: len(given) - len(argument)], argument))
 
     def modify(self, row, fn, *argument):
         self.operations.append((fn, row, *argument))
@@ -71,7 +85,7 @@ class Txn:
         self.operations.append((None, row))
 
     def apply(self, request):
-        self.accepted = all(condition(*rows, request) for condition, rows in self.conditions)
+        self.accepted = all(condition(*rows, request, *argument) for condition, rows, argument in self.conditions)
         for fn, row, *argument in self.operations:
             if fn is None:
                 self.reads.append(SimpleNamespace(**vars(row)))
@@ -106,8 +120,12 @@ def fresh(resolved: Resolved):
                 values[slot.name] = Window(slot.count)
             case Array():
                 values[slot.name] = [0] * slot.count
-            case _:
-                values[slot.name] = 0
+            case Set():
+                values[slot.name] = Members()
+            case Scalar():
+                values[slot.name] = 0.0 if slot.type.is_float else False if slot.type.name == "boolean" else 0
+            case other:
+                raise NotImplementedError(other)
     return SimpleNamespace(**values)
 
 
@@ -126,7 +144,9 @@ class Result:
         for name, (record, rows) in self.state.items():
             kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
             schema = pa.schema([pa.field("key", kind, False), *record.resolve(self.params).arrow()])
-            tables[name] = pa.Table.from_pylist([{"key": key, **vars(rows[key])} for key in sorted(rows)], schema)
+            made = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
+            made = [{n: list(v) if isinstance(v, Members) else v for n, v in row.items()} for row in made]
+            tables[name] = pa.Table.from_pylist(made, schema)
         return tables
 
 
@@ -137,11 +157,10 @@ def run(app: App, params, events: pa.Table) -> Result:
     tables = {}
     for table in app.tables:
         size = params[table.size] if isinstance(table.size, str) else table.size
-        tables[table.name] = {}
-        for key in range(size):
-            row = fresh(table.row.resolve(params))
-            vars(row).update(table.init(key, params) if table.init else {})
-            tables[table.name][key] = row
+        tables[table.name] = {key: fresh(table.row.resolve(params)) for key in range(size)}
+        for name, values in (table.init(np.arange(size), params) if table.init else {}).items():
+            for key, value in enumerate(np.broadcast_to(values, size).tolist()):
+                setattr(tables[table.name][key], name, value)
     states = {o.name: (o.state, {}) for o in app.operators if o.kind == "partitioned"}
 
     def through(row, operators):
@@ -159,20 +178,18 @@ def run(app: App, params, events: pa.Table) -> Result:
 
     with bound(app, params):
         for event in events.to_pylist():
-            row = SimpleNamespace(**event)
+            row, out, emitted = SimpleNamespace(**event), Out(), []
             try:
                 if app.kind == "transaction":
-                    functions, txn, out = app.operators[1].functions, Txn(tables), Out()
+                    functions, txn = app.operators[1].functions, Txn(tables)
                     functions["plan"](row, txn)
                     txn.apply(row)
                     functions["post"](row, txn, out)
-                    emitted = [SimpleNamespace(**fields) for fields in out.rows]
                 else:
                     emitted = through(row, app.operators[1:])
             except Dropped:
                 dropped += 1
-                continue
-            for left in emitted:
+            for left in [*emitted, *(SimpleNamespace(**fields) for fields in out.rows)]:
                 outputs.append({"seq": row.seq, "sub": subs[row.seq], **vars(left)})
                 subs[row.seq] += 1
     state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}

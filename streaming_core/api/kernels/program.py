@@ -152,7 +152,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
     if app.kind == "transaction":
         operator = app.operators[1]
         tables = [t.row.resolve(params) for t in app.tables]
-        bound = Bound(tables, [table_size(app, t, params) for t in app.tables])
+        bound = Bound(tables, [table_size(app, t, params) for t in app.tables], event)
         output = operator.output.resolve(params)
         plan = translator.translate(operator.functions["plan"], operator.output)
         add(operator, "plan", shapes.plan_kernel, plan, event, bound)

@@ -100,9 +100,9 @@ def maker(kind: types.Type, members: int) -> Callable:
     return make
 
 
-def row_maker(record: Resolved, header: bool, writable: bool) -> Callable:
+def row_maker(record: Resolved, header: bool, writable: bool, hidden: tuple[type, ...] = ()) -> Callable:
     """`make(address, text, arena)` -> row."""
-    return maker(RowType(record, header, writable), 3)
+    return maker(RowType(record, header, writable, hidden), 3)
 
 
 # --- dataflow ------------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     make_row, make_txn, size = row_maker(event, True, False), maker(tx.PlanType(bound), 3), event.event[1]
     dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
     conditions, late, reads = tx.CONDITIONS, tx.LATE, tx.READS
-    operations, capture_words = tx.OPERATIONS, tx.CAPTURE_WORDS
+    operations, capture_words, failed, most = tx.OPERATIONS, tx.CAPTURE_WORDS, tx.FAILED, tx.MAX_CONDITIONS
     reserve_results = tx.reserve_results
 
     def plan_events(context):
@@ -204,6 +204,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_word(counters, operations, 0)
             store_word(counters, capture_words, 0)
             store_word(counters, late, 0)
+            store_word(counters, failed, 0)
             store_word(results, event * 8, 0)
             store_word(captures, event * 8, 0)
             start = load_word(context, 40)
@@ -215,8 +216,12 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             if decision >= dropped_mark:
                 decision = dropped_bit
                 store_word(context, 40, start)
-            elif load_word(counters, late) != 0:
-                _conditions_first(load_word(context, 32), start, load_word(context, 40))
+            else:
+                if decision > most:
+                    raise OverflowError("a transaction has 16383 conditions at most")
+                if load_word(counters, late) != 0:
+                    _conditions_first(load_word(context, 32), start, load_word(context, 40))
+                decision |= load_word(counters, failed)
             store_half(decisions, event * 4, decision)
         return 0
 
@@ -301,7 +306,7 @@ def _arrive(typingctx, group, shared):
             with otherwise:
                 old = builder.atomic_rmw("sub", word, code.i64(1), "acq_rel")
                 builder.store(builder.sub(old, code.i64(1)), left)
-        return builder.load(left)
+        return builder.and_(builder.load(left), code.i64(0xFFFFFFFF))  # the upper half is the condition's argument
 
     return types.int64(types.int64, types.int64), codegen
 
@@ -337,14 +342,15 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         namespace[f"copy_{t}"] = _copier(table.state[1])
         namespace[f"writable_{t}"] = row_maker(table, False, True)
         namespace[f"readable_{t}"] = row_maker(table, False, False)
+        namespace[f"captured_{t}"] = row_maker(table, False, False, tx.HIDDEN_IN_CAPTURES)
     namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
     namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
 
     def row(t: int) -> str:
         return f"table_{t} + row * {bound.tables[t].state[1]}"
 
-    def takes_argument(function: Callable) -> str:
-        return ", load_half(access, 8)" if function.py_func.__code__.co_argcount == 3 else ""
+    def argument(function: Callable, rows: int, where: str) -> str:
+        return f", {where}" if function.py_func.__code__.co_argcount == rows + 2 else ""
 
     def choose(name: str, branches: dict[int, str], depth: int) -> str:
         """An if-chain over a small number; an unknown one cannot occur, plans only write down known ones."""
@@ -353,19 +359,22 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         return "\n".join(lines) if lines else f"{indent}pass"
 
     modify = {
-        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request{takes_argument(modifications[function])})"
+        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request"
+        f"{argument(modifications[function], 1, 'load_half(access, 8)')})"
         for (function, t), fn in bound.modifications.items()
     }
     alone = {
-        fn: f"holds = condition_{fn}(readable_{tables[0]}({row(tables[0])}, 0, arena), request)"
-        for (_, tables), fn in bound.conditions.items()
+        fn: f"holds = condition_{fn}(readable_{tables[0]}({row(tables[0])}, 0, arena), request"
+        f"{argument(conditions[function], 1, 'load_half(access, 8)')})"
+        for (function, tables), fn in bound.conditions.items()
         if len(tables) == 1
     }
     together = {}
-    for (_, tables), fn in bound.conditions.items():
+    for (function, tables), fn in bound.conditions.items():
         if len(tables) > 1:
-            rows = ", ".join(f"readable_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
-            together[fn] = f"holds = condition_{fn}({rows}, request)"
+            rows = ", ".join(f"captured_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
+            extra = argument(conditions[function], len(tables), "load_half(group, 4)")
+            together[fn] = f"holds = condition_{fn}({rows}, request{extra})"
     names = range(len(bound.tables))
     source = f"""
 def apply_accesses(context):

@@ -17,7 +17,7 @@ from numba.extending import intrinsic, overload, register_model
 from streaming_core.api.kernels import ir as code
 from streaming_core.api.kernels.emitter import drop
 from streaming_core.api.kernels.values import RowType
-from streaming_core.api.record import Resolved
+from streaming_core.api.record import CONTAINERS, Counter, Map, Resolved, Set, TopK
 
 # PlanContext
 ACCESSES, LEN, CAP, GROW, DECISIONS, RESULTS, NEXT, LIMIT, MORE, CAPTURES, PLAN_DROPPED = (
@@ -25,6 +25,10 @@ ACCESSES, LEN, CAP, GROW, DECISIONS, RESULTS, NEXT, LIMIT, MORE, CAPTURES, PLAN_
 )  # fmt: skip
 CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, 0x3FFF0000, 0xFFFF, 1 << 31
+MAX_CONDITIONS = FAILED_MASK >> 16
+
+# What a copy of a row does not show: results are scalars; a captured row's growing containers go on changing.
+HIDDEN_IN_RESULTS, HIDDEN_IN_CAPTURES = CONTAINERS, (Set, Map, Counter, TopK)
 
 
 @dataclass(eq=False)
@@ -36,6 +40,7 @@ class Bound:
 
     tables: list[Resolved]
     sizes: list[int]
+    event: Resolved
     modifications: dict[tuple[int, int], int] = field(default_factory=dict)
     conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
 
@@ -95,7 +100,15 @@ def txn_row(txn, table, key):
 
 
 def txn_require(txn, condition, rows):
-    """`txn.require(condition, row, ...)`."""
+    """`txn.require(condition, row, ...)` or `txn.require(condition, row, ..., argument)`."""
+
+
+def txn_request(txn):
+    """The event's row, for a condition that looks at nothing else."""
+
+
+def txn_hold(txn, holds):
+    """`txn.require(condition)`, of which `holds` is the value."""
 
 
 def txn_modify(txn, row, function, argument):
@@ -133,8 +146,8 @@ def name_row(typingctx, bound_sizes, table, key):
 
 
 # Per-event counters the plan kernel keeps on its stack, zeroed for each event (bytes).
-READS, CONDITIONS, OPERATIONS, CAPTURE_WORDS, LATE = 0, 8, 16, 24, 32
-COUNTERS_SIZE = 40
+READS, CONDITIONS, OPERATIONS, CAPTURE_WORDS, LATE, FAILED = 0, 8, 16, 24, 32, 40
+COUNTERS_SIZE = 48
 
 
 def _append(context, builder, plan, event, row, slot, fn, table, kind):
@@ -180,6 +193,14 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
     return before, after
 
 
+def _argument(context, builder, value, given: types.Type, word: str):
+    """The integer handed on to a modification or condition, as i64."""
+    argument = context.cast(builder, value, given, types.int64)
+    beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
+    code.raise_if(context, builder, beyond, OverflowError, f"the argument of txn.{word} lies in 0..2^32-1")
+    return argument
+
+
 @intrinsic(prefer_literal=True)
 def _plan_modify(typingctx, txn, row, function, argument):
     if not isinstance(types.unliteral(argument), types.Integer):
@@ -189,9 +210,7 @@ def _plan_modify(typingctx, txn, row, function, argument):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        argument = context.cast(builder, args[3], signature.args[3], types.int64)
-        beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
-        code.raise_if(context, builder, beyond, OverflowError, "the argument of txn.modify lies in 0..2^32-1")
+        argument = _argument(context, builder, args[3], signature.args[3], "modify")
         _append(context, builder, held.address, held.event, args[1], argument, fn, row.table, MODIFY)
         count = code.load(builder, held.counters, OPERATIONS, code.I64)
         code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
@@ -216,7 +235,11 @@ def _plan_read(typingctx, txn, row):
 
 @intrinsic(prefer_literal=True)
 def _plan_require(typingctx, txn, condition, rows):
-    tables = tuple(row.table for row in rows.types)
+    given = [types.unliteral(kind) for kind in rows.types]
+    argument = given.pop() if isinstance(given[-1], types.Integer) else None
+    if not given or not all(isinstance(kind, NamedRow) for kind in given):
+        raise TypingError("txn.require takes rows named by txn.row, and one integer behind them")
+    tables = tuple(row.table for row in given)
     key = (literal(condition, "condition"), tables)
     fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
     if len(tables) > 100:
@@ -228,11 +251,14 @@ def _plan_require(typingctx, txn, condition, rows):
         # Conditions read the state before the event: one that comes late has to move to the front (shapes.py).
         with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
             code.store(builder, code.i64(1), held.counters, LATE)
+        extra = code.i64(0)
+        if argument is not None:
+            extra = _argument(context, builder, builder.extract_value(args[2], len(tables)), argument, "require")
         if len(tables) == 1:
             row = builder.extract_value(args[2], 0)
-            _append(context, builder, held.address, held.event, row, code.i64(0), fn, tables[0], CONDITION)
+            _append(context, builder, held.address, held.event, row, extra, fn, tables[0], CONDITION)
         else:
-            _capture(context, builder, held, txn.bound, args[2], fn, tables)
+            _capture(context, builder, held, txn.bound, args[2], extra, fn, tables)
         count = code.load(builder, held.counters, CONDITIONS, code.I64)
         code.store(builder, builder.add(count, code.i64(1)), held.counters, CONDITIONS)
         return context.get_dummy_value()
@@ -240,7 +266,7 @@ def _plan_require(typingctx, txn, condition, rows):
     return types.none(txn, condition, rows), codegen
 
 
-def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[int, ...]) -> None:
+def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> None:
     """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
     size = 8 + len(tables) * bound.result_stride
     captures = code.load(builder, held.address, CAPTURES, code.PTR, code.CONTEXT)
@@ -252,11 +278,37 @@ def _capture(context, builder, held, bound: Bound, rows, fn: int, tables: tuple[
     with builder.if_then(builder.icmp_unsigned("!=", before, after), likely=False):
         cgutils.raw_memcpy(builder, builder.inttoptr(after, code.PTR), builder.inttoptr(before, code.PTR), used, 1)
     group = builder.add(after, used)
-    code.store(builder, code.i64(len(tables)), builder.inttoptr(group, code.PTR), 0)
+    missing = builder.or_(code.i64(len(tables)), builder.shl(argument, code.i64(32)))
+    code.store(builder, missing, builder.inttoptr(group, code.PTR), 0)
     for j, table in enumerate(tables):
         row = builder.extract_value(rows, j)
         _append(context, builder, held.address, held.event, row, words, fn, table, CAPTURE + j)
     code.store(builder, builder.add(words, code.i64(size // 8)), held.counters, CAPTURE_WORDS)
+
+
+@intrinsic
+def _plan_request(typingctx, txn):
+    row = RowType(txn.bound.event, header=True, writable=False)
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        rows = code.load(builder, held.address, 0, code.PTR, code.CONTEXT)
+        request = cgutils.create_struct_proxy(row)(context, builder)
+        request.address = code.at(builder, rows, builder.mul(held.event, code.i64(row.size)))
+        request.text = code.load(builder, held.address, 24, code.PTR, code.CONTEXT)
+        return request._getvalue()
+
+    return row(txn), codegen
+
+
+@intrinsic
+def _plan_fail(typingctx, txn):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        code.store(builder, code.i64(FAILED_UNIT), held.counters, FAILED)
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
 
 
 @intrinsic
@@ -293,7 +345,7 @@ def _plan_drop(typingctx, txn):
 @intrinsic(prefer_literal=True)
 def _post_result(typingctx, txn, table, i):
     index = literal(table, "table")
-    row = RowType(txn.bound.tables[index], header=False, writable=False)
+    row = RowType(txn.bound.tables[index], header=False, writable=False, hidden=HIDDEN_IN_RESULTS)
     stride = txn.bound.result_stride
 
     def codegen(context, builder, signature, args):
@@ -315,6 +367,23 @@ def _row(txn, table, key):
 @overload(txn_require, prefer_literal=True)
 def _require(txn, condition, rows):
     return (lambda txn, condition, rows: _plan_require(txn, condition, rows)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_request)
+def _request(txn):
+    return (lambda txn: _plan_request(txn)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_hold)
+def _hold(txn, holds):
+    if not isinstance(txn, PlanType) or not isinstance(types.unliteral(holds), types.Number | types.Boolean):
+        return None
+
+    def hold(txn, holds):
+        if not holds:
+            _plan_fail(txn)
+
+    return hold
 
 
 @overload(txn_modify, prefer_literal=True)

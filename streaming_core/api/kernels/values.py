@@ -23,12 +23,16 @@ def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None
 
 
 class RowType(types.Type):
-    """A row of `resolved`: events and outputs with header, table rows and states without."""
+    """A row of `resolved`: events and outputs with header, table rows and states without.
 
-    def __init__(self, resolved: Resolved, header: bool, writable: bool):
-        self.resolved, self.header, self.writable = resolved, header, writable
+    `hidden`: containers that cannot be seen, because this is a copy of the row and what they keep elsewhere is not.
+    """
+
+    def __init__(self, resolved: Resolved, header: bool, writable: bool, hidden: tuple[type, ...] = ()):
+        self.resolved, self.header, self.writable, self.hidden = resolved, header, writable, hidden
         self.slots, self.size = resolved.event if header else resolved.state
-        super().__init__(f"Row({resolved.name}@{id(resolved):x}, header={header}, writable={writable})")
+        names = ", ".join(kind.__name__ for kind in hidden)
+        super().__init__(f"Row({resolved.name}@{id(resolved):x}, header={header}, writable={writable}, hidden={names})")
 
 
 class TextType(types.Type):
@@ -99,6 +103,11 @@ class _RowAttributes(AttributeTemplate):
         if name == "seq" and row.header:
             return types.int64
         slot = row.slots.get(name)
+        if slot and isinstance(slot.type, row.hidden):
+            kind = type(slot.type).__name__.lower()
+            raise _typing_error(
+                f"{row.resolved.name}.{name}: what is seen here is a copy of the row, without its {kind}"
+            )
         return field_type(slot, row.writable) if slot else None
 
 

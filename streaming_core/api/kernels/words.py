@@ -22,6 +22,8 @@ WORDS = {
     "_drop": emitter.drop,
     "_txn_row": transaction.txn_row,
     "_txn_require": transaction.txn_require,
+    "_txn_request": transaction.txn_request,
+    "_txn_hold": transaction.txn_hold,
     "_txn_modify": transaction.txn_modify,
     "_txn_read": transaction.txn_read,
     "_txn_result": transaction.txn_result,

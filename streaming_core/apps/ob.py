@@ -1,0 +1,289 @@
+"""Online Bidding: bids on items, and orders that alter asking prices or top up quantities (TStream, section VI-A;
+workloads A.3).
+
+    authenticate -> trade (transaction: a bid's item, or an order's 20 items) -> sink
+
+A bid is rejected, and leaves no trace, unless every item it names is offered at no more than the bid's price and in the
+quantity it wants; else it takes what it wants. ALTER sets asking prices, TOP adds quantities, both unconditionally. A
+bid's output holds asking price and quantity of its item after it (of several items: their sums), of a rejected bid the
+unchanged ones. An event that is not authorised counts as dropped and touches nothing, but is answered. Events of an
+unknown kind, with no items or too many, a key outside the table, a negative price or quantity, or a bid that names an
+item twice, are invalid.
+
+The initial asking prices are the same whatever the workload's seed: they belong to the application.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Array, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.errors import BadInput
+from streaming_core.generator import Draws, Keys, of_eight
+
+app = App(
+    "ob",
+    reads="TStream, section VI-A; prices and quantities of its code",
+    params={
+        "n_items": Param(10_000, "items on offer", minimum=1, maximum=100_000_000),
+        "length": Param(20, "items an ALTER or TOP names, and the most an event has room for", minimum=1, maximum=24),
+        "len_mode": Param(
+            "paper",
+            "paper: `length` items per ALTER or TOP; code: uniform 5..24",
+            choices=("paper", "code"),
+        ),
+        "bid_length": Param(1, "items a bid names", minimum=1, maximum=24),
+        "bid_ratio": Param(0.75, "share of bids; what is left are as many ALTER as TOP", minimum=0.0, maximum=1.0),
+        "init_qty": Param(100, "quantity of every item in the beginning", minimum=0, maximum=10**15),
+        "max_price": Param(100, "asked and bid prices lie below", minimum=1, maximum=10**9),
+        "max_qty": Param(20, "quantities of bids and TOPs lie below", minimum=1, maximum=10**9),
+        "users": Param(10_000, "who sends events", minimum=1, maximum=10**9),
+        "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
+        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
+        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
+        "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
+        "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "pattern": Param(
+            "code",
+            "code: the last of every 8 events are multi-partition ones, ALTER and TOP; independent: drawn",
+            choices=("code", "independent"),
+        ),
+        "duplicates": Param(False, "an ALTER or TOP may name an item twice: the last price wins, quantities add up"),
+        "unauth_ratio": Param(0.0, "share of events that are not authorised", minimum=0.0, maximum=1.0),
+        "invalid_ratio": Param(0.0, "share of events with an item outside the table", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "ob-code": Profile(
+            "lengths of ALTER and TOP uniform 5..24, as in TStream's code", {"len_mode": "code", "length": 24}
+        ),
+        "ob-basket": Profile("bids for four items at once, of which each must do", {"bid_length": 4}),
+        "ob-scarce": Profile("one of each item: most bids find nothing left", {"init_qty": 1}),
+    },
+)
+p = app.params
+BID = 0
+ALTER = 1
+TOP = 2
+OWN = 0  # the seed of what is the same in every workload
+
+
+@record
+class Request:
+    ts: i64
+    user: u32
+    kind: u8
+    auth: boolean
+    n: u8
+    items: Array[u32, "length"]
+    prices: Array[i64, "length"]
+    qtys: Array[i64, "length"]
+
+
+@record
+class Item:
+    ask: i64
+    qty: i64
+
+
+@record
+class Answer:
+    kind: u8
+    auth: boolean
+    ok: boolean
+    ask: i64
+    qty: i64
+
+
+def offer(key, params):
+    return {"ask": Draws(OWN, "ob.init", units=key).below(0, params["max_price"]), "qty": params["init_qty"]}
+
+
+goods = app.table("goods", Item, "n_items", offer)
+
+
+def sells(item, request, i):
+    return request.prices[i] >= item.ask and request.qtys[i] <= item.qty
+
+
+def take(item, request, i):
+    item.qty -= request.qtys[i]
+
+
+def alter(item, request, i):
+    item.ask = request.prices[i]
+
+
+def top_up(item, request, i):
+    item.qty += request.qtys[i]
+
+
+def makes_sense(request):
+    if request.kind > TOP or request.n < 1 or request.n > len(request.items):
+        return False
+    for i in range(request.n):
+        if request.items[i] >= p.n_items or request.prices[i] < 0 or request.qtys[i] < 0:
+            return False
+    if request.kind == BID:
+        for i in range(1, request.n):
+            for j in range(i):
+                if request.items[i] == request.items[j]:
+                    return False
+    return True
+
+
+@app.transaction(input=Request, output=Answer)
+def trade(request, txn):
+    if not makes_sense(request):
+        txn.drop()
+        return
+    if not request.auth:
+        return
+    if request.kind == BID:
+        for i in range(request.n):
+            txn.require(sells, txn.row(goods, request.items[i]), i)
+        for i in range(request.n):
+            item = txn.row(goods, request.items[i])
+            txn.modify(item, take, i)
+            txn.read(item)
+    elif request.kind == ALTER:
+        for i in range(request.n):
+            txn.modify(txn.row(goods, request.items[i]), alter, i)
+    else:
+        for i in range(request.n):
+            txn.modify(txn.row(goods, request.items[i]), top_up, i)
+
+
+@trade.post
+def answer(request, txn, out):
+    ask = 0
+    qty = 0
+    if request.auth and request.kind == BID:
+        for i in range(request.n):
+            ask += txn.result(goods, i).ask
+            qty += txn.result(goods, i).qty
+    out.emit(kind=request.kind, auth=request.auth, ok=request.auth and txn.accepted, ask=ask, qty=qty)
+    if not request.auth:
+        out.drop()
+
+
+@app.generates
+def requests(params, seed, start, stop):
+    """Bids, ALTERs and TOPs in a pattern of 8, keys by partition (workloads A.0.1); ts is the number of the event."""
+    n_items, room, bid_length = params["n_items"], params["length"], params["bid_length"]
+    coded = params["len_mode"] == "code"
+    if coded and room < 24:
+        raise BadInput(f"app ob: len_mode=code draws up to 24 items: give a length of 24, not {room}")
+    if bid_length > room:
+        raise BadInput(f"app ob: a bid for {bid_length} items needs a length of at least {bid_length}, got {room}")
+    most = bid_length if params["duplicates"] or params["bid_ratio"] == 1.0 else room
+    if most > n_items:
+        raise BadInput(f"app ob: {most} distinct items need n_items of at least {most}, got {n_items}")
+    drawn = params["pattern"] == "independent"
+    draws = Draws(seed, "ob.events", start, stop)
+    order = of_eight(1.0 - params["bid_ratio"], draws, 0, start, stop)
+    multi = of_eight(params["mp_ratio"], draws, 1, start, stop, drawn)
+    # Of the orders, the second half of each eight events' are TOPs.
+    half = 4 * (1.0 - params["bid_ratio"])
+    top = of_eight(half / 8, draws, 0, start, stop) if half == int(half) else order & draws.chance(2, 0.5)
+    kind = np.where(top, TOP, np.where(order, ALTER, BID))
+    n = np.where(order, 5 + draws.below(3, 20) if coded else room, bid_length)
+
+    space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
+    items, prices, qtys = (np.zeros((stop - start, room), np.int64) for _ in range(3))
+    for length in np.unique(n).tolist():
+        rows = np.flatnonzero(n == length)
+        distinct = not params["duplicates"] or (kind[rows] == BID).any()
+        keys = Draws(seed, "ob.items", units=start + rows)
+        items[rows, :length] = _keys(keys, space, length, multi[rows], params["mp_len"], distinct)
+        values = Draws(seed, "ob.values", units=start + rows)
+        for i in range(length):
+            prices[rows, i] = values.below(i, params["max_price"])
+            qtys[rows, i] = values.below(room + i, params["max_qty"])
+    prices[kind == TOP], qtys[kind == ALTER] = 0, 0
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "ob.invalid", start, stop)
+        broken = np.flatnonzero(invalid.chance(0, params["invalid_ratio"]))
+        items[broken, invalid.below(1, n)[broken]] += n_items
+    return {
+        "ts": np.arange(start, stop),
+        "user": draws.below(4, params["users"]),
+        "kind": kind,
+        "auth": ~draws.chance(5, params["unauth_ratio"]),
+        "n": n,
+        "items": items,
+        "prices": prices,
+        "qtys": qtys,
+    }
+
+
+def _keys(draws, space, length, multi, mp_len, distinct):
+    """`length` keys per event: a single-partition event's are of one partition, a multi-partition event's of `mp_len`
+    partitions, in order, equally many of each."""
+    first = space.start(draws, length)
+    per_part = -(-length // min(params["mp_len"], space.parts))
+    columns = []
+    for i in range(length):
+        group = i // per_part
+        needs, avoid = (1, 1), ()
+        if distinct:
+            needs, avoid = (length, min(per_part, length - group * per_part)), columns
+        columns.append(space.draw(draws, i, (first + group * multi) % space.parts, multi, needs, avoid))
+    return np.stack(columns, axis=1)
+
+
+NAMED = "slice({}, 1, CAST(n AS INT))"
+VALID = f"""kind <= 2 AND n BETWEEN 1 AND size(items)
+    AND array_max({NAMED.format("items")}) < (SELECT count(*) FROM state_goods)
+    AND array_min({NAMED.format("prices")}) >= 0 AND array_min({NAMED.format("qtys")}) >= 0
+    AND (kind <> 0 OR size(array_distinct({NAMED.format("items")})) = n)"""
+
+# Each item that each event has named, with what came of it.
+TRADES = f"""SELECT *, prices[pos] AS price,
+    CASE WHEN kind = 2 THEN qtys[pos] WHEN kind = 0 AND ok THEN -qtys[pos] ELSE 0 END AS moved FROM
+    (SELECT e.seq, e.kind, e.prices, e.qtys, o.ok, o.ask, o.qty AS remains,
+    posexplode({NAMED.format("items")}) AS (pos, item)
+    FROM events e JOIN outputs o ON e.seq = o.seq WHERE o.auth)"""
+
+app.invariant(
+    "one answer of its kind for each valid event, none for others; who is not authorised gets nothing, orders succeed",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
+    (SELECT seq, kind, auth, {VALID} AS valid FROM events) e FULL OUTER JOIN
+    (SELECT seq, count(*) AS outputs, max(kind) AS of_kind, bool_and(auth) AS auth, bool_and(ok) AS ok,
+    bool_and(kind = 0 AND auth OR (ask = 0 AND qty = 0 AND ok = auth)) AS plain FROM outputs GROUP BY seq) o
+    ON e.seq = o.seq WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind
+    OR o.auth <> e.auth OR NOT o.plain""",
+)
+app.invariant(
+    # All items begin alike, so what is left of their final quantities after taking the accepted movements away must be
+    # one number.
+    "an item ends with what it began with, plus what was added, minus what was sold",
+    f"""SELECT * FROM (SELECT *, mode(opening) OVER () AS others FROM (SELECT g.key, g.qty,
+    g.qty - coalesce(m.moved, 0) AS opening FROM state_goods g LEFT JOIN
+    (SELECT item, sum(moved) AS moved FROM ({TRADES}) GROUP BY item) m ON g.key = m.item)) WHERE opening <> others""",
+)
+app.invariant(
+    "an item ends with the asking price of the last ALTER that names it",
+    f"""SELECT g.key, g.ask, a.newest FROM state_goods g JOIN (SELECT item, max_by(price, struct(seq, pos)) AS newest
+    FROM ({TRADES}) WHERE kind = 1 GROUP BY item) a ON g.key = a.item WHERE g.ask <> a.newest""",
+)
+app.invariant(
+    "no quantity is ever negative",
+    """SELECT seq AS row, qty FROM outputs WHERE qty < 0 UNION ALL SELECT key, qty FROM state_goods WHERE qty < 0""",
+)
+app.invariant(
+    # An item's first asking price shows in the end if nobody alters it; what is asked before the first ALTER of one
+    # that somebody does is not checked here.
+    "a bid sees the newest asking prices, and the quantities that everything before it has left",
+    f"""WITH seen AS (SELECT t.*, g.qty - sum(moved) OVER (PARTITION BY item) + sum(moved) OVER sofar AS quantity,
+    coalesce(last_value(IF(kind = 1, price, NULL), true) OVER sofar,
+    IF(max(kind = 1) OVER (PARTITION BY item), NULL, g.ask)) AS asked
+    FROM ({TRADES}) t JOIN state_goods g ON g.key = t.item
+    WINDOW sofar AS (PARTITION BY item ORDER BY seq, pos ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
+    SELECT * FROM (SELECT seq, max(ask) AS ask, max(remains) AS qty, sum(quantity) AS quantity,
+    IF(count(asked) = count(*), sum(asked), NULL) AS asked FROM seen WHERE kind = 0 GROUP BY seq)
+    WHERE qty <> quantity OR ask <> asked""",
+)
+app.invariant(
+    "a bid for one item is accepted just when it is offered at that price and in that quantity",
+    """SELECT * FROM (SELECT o.*, e.prices[0] AS price, e.qtys[0] AS wanted, o.qty + IF(o.ok, e.qtys[0], 0) AS available
+    FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.kind = 0 AND o.auth AND e.n = 1)
+    WHERE ok <> (price >= ask AND wanted <= available)""",
+)

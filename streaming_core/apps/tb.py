@@ -1,0 +1,244 @@
+"""Trip Booking: two flights and a hotel, all of them or nothing (Lockstep's own).
+
+    trips (transaction: two rows of one table and one of another) -> sink
+
+A BOOK wants `party` seats on a flight out and on another one back, and rooms for two each for `nights`. It is accepted
+when both flights have the seats, the hotel has the rooms, and what all of it costs by the prices of the moment stays
+within the budget: one condition over rows of two tables. Whatever is sold gets dearer by `rise`. A CANCEL gives back as
+much, if as much was taken. Demand is larger than supply and most events are rejected: what an engine has to get right
+here are conditions that look at many rows, and rejections that leave no trace in any. The output holds the prices paid
+together, and what was taken of each before the event. Events of an unknown kind, with a flight or hotel that does not
+exist, the same flight twice, no party, or a negative budget are invalid.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.errors import BadInput
+from streaming_core.generator import Draws, Keys
+
+app = App(
+    "tb",
+    reads="Lockstep's own: conditions over rows of two tables, and a high ratio of aborts",
+    params={
+        "n_flights": Param(1_000, "flights", minimum=1, maximum=100_000_000),
+        "n_hotels": Param(1_000, "hotels", minimum=1, maximum=100_000_000),
+        "seats": Param(200, "seats of every flight", minimum=0, maximum=10**15),
+        "rooms": Param(200, "rooms of every hotel", minimum=0, maximum=10**15),
+        "rise": Param(1, "what a seat or room sold adds to the price of the next", minimum=0, maximum=10**6),
+        "max_budget": Param(2_000, "budgets lie below", minimum=1, maximum=10**9),
+        "cancel_ratio": Param(0.25, "share of cancellations", minimum=0.0, maximum=1.0),
+        "theta": Param(0.6, "Zipf exponent of flights and hotels", minimum=0.0, maximum=4.0),
+        "invalid_ratio": Param(0.0, "share of events with a negative budget", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "tb-rush": Profile("all want the same few", {"n_flights": 20, "n_hotels": 10}),
+        "tb-calm": Profile(
+            "enough of everything: nothing is rejected",
+            {"seats": 10**9, "rooms": 10**9, "rise": 0, "max_budget": 10**9, "cancel_ratio": 0.0},
+        ),
+    },
+)
+p = app.params
+BOOK = 0
+CANCEL = 1
+OWN = 0  # the seed of what is the same in every workload
+
+
+@record
+class Request:
+    ts: i64
+    kind: u8
+    party: u8
+    nights: u8
+    out: u32
+    back: u32
+    hotel: u32
+    budget: i64
+
+
+@record
+class Stock:
+    capacity: i64
+    taken: i64
+    price: i64
+
+
+@record
+class Answer:
+    kind: u8
+    ok: boolean
+    cost: i64
+    out: i64
+    back: i64
+    rooms: i64
+
+
+def flights_offered(key, params):
+    return {"capacity": params["seats"], "price": 50 + Draws(OWN, "tb.fares", units=key).below(0, 100)}
+
+
+def hotels_offered(key, params):
+    return {"capacity": params["rooms"], "price": 30 + Draws(OWN, "tb.rates", units=key).below(0, 100)}
+
+
+flights = app.table("flights", Stock, "n_flights", flights_offered)
+hotels = app.table("hotels", Stock, "n_hotels", hotels_offered)
+
+
+def rooms_for(request):
+    return (request.party + 1) // 2
+
+
+def price_of(out, back, hotel, request):
+    return (out.price + back.price) * request.party + hotel.price * rooms_for(request) * request.nights
+
+
+def seats_left(flight, request):
+    return flight.capacity - flight.taken >= request.party
+
+
+def rooms_left(hotel, request):
+    return hotel.capacity - hotel.taken >= rooms_for(request)
+
+
+def affordable(out, back, hotel, request):
+    return price_of(out, back, hotel, request) <= request.budget
+
+
+def were_taken(out, back, hotel, request):
+    return min(out.taken, back.taken) >= request.party and hotel.taken >= rooms_for(request)
+
+
+def sell_seats(flight, request):
+    flight.taken += request.party
+    flight.price += p.rise * request.party
+
+
+def sell_rooms(hotel, request):
+    hotel.taken += rooms_for(request)
+    hotel.price += p.rise * rooms_for(request)
+
+
+def return_seats(flight, request):
+    flight.taken -= request.party
+    flight.price -= p.rise * request.party
+
+
+def return_rooms(hotel, request):
+    hotel.taken -= rooms_for(request)
+    hotel.price -= p.rise * rooms_for(request)
+
+
+@app.transaction(input=Request, output=Answer)
+def trips(request, txn):
+    known = request.out < p.n_flights and request.back < p.n_flights and request.hotel < p.n_hotels
+    if not known or request.out == request.back or request.kind > CANCEL or request.party == 0 or request.budget < 0:
+        txn.drop()
+        return
+    out = txn.row(flights, request.out)
+    back = txn.row(flights, request.back)
+    hotel = txn.row(hotels, request.hotel)
+    if request.kind == BOOK:
+        txn.require(seats_left, out)
+        txn.require(seats_left, back)
+        txn.require(rooms_left, hotel)
+        txn.require(affordable, out, back, hotel)
+    else:
+        txn.require(were_taken, out, back, hotel)
+    # A trip costs what its parts cost before it raised their prices.
+    txn.read(out)
+    txn.read(back)
+    txn.read(hotel)
+    if request.kind == BOOK:
+        txn.modify(out, sell_seats)
+        txn.modify(back, sell_seats)
+        txn.modify(hotel, sell_rooms)
+    else:
+        txn.modify(out, return_seats)
+        txn.modify(back, return_seats)
+        txn.modify(hotel, return_rooms)
+
+
+@trips.post
+def confirm(request, txn, out):
+    cost = 0
+    if request.kind == BOOK:
+        cost = price_of(txn.result(flights, 0), txn.result(flights, 1), txn.result(hotels, 2), request)
+    out.emit(
+        kind=request.kind,
+        ok=txn.accepted,
+        cost=cost,
+        out=txn.result(flights, 0).taken,
+        back=txn.result(flights, 1).taken,
+        rooms=txn.result(hotels, 2).taken,
+    )
+
+
+@app.generates
+def requests(params, seed, start, stop):
+    """Flights and hotels by Zipf, everything else uniform; ts is the number of the event."""
+    if params["n_flights"] < 2:
+        raise BadInput("app tb: a flight out and another one back need n_flights of at least 2, got 1")
+    draws = Draws(seed, "tb.requests", start, stop)
+    keys = Draws(seed, "tb.flights", start, stop)
+    whole, single = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)  # one partition: all of a table
+    by_air, by_night = (Keys(params[n], params["theta"], 1, False) for n in ("n_flights", "n_hotels"))
+    out = by_air.draw(keys, 0, whole, single, (2, 2))
+    back = by_air.draw(keys, 1, whole, single, (2, 2), [out])
+    hotel = by_night.draw(keys, 2, whole, single, (1, 1))
+    budget = draws.below(3, params["max_budget"])
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "tb.invalid", start, stop).chance(0, params["invalid_ratio"])
+        budget = np.where(invalid, -1 - budget, budget)
+    return {
+        "ts": np.arange(start, stop),
+        "kind": np.where(draws.chance(4, params["cancel_ratio"]), CANCEL, BOOK),
+        "party": 1 + draws.below(1, 4),
+        "nights": 1 + draws.below(2, 7),
+        "out": out,
+        "back": back,
+        "hotel": hotel,
+        "budget": budget,
+    }
+
+
+VALID = """greatest(out, back) < (SELECT count(*) FROM state_flights) AND hotel < (SELECT count(*) FROM state_hotels)
+    AND out <> back AND kind <= 1 AND party > 0 AND budget >= 0"""
+
+# What each event asked of each row, and what came of it: (seq, name, key, seen, moved).
+PARTS = """SELECT e.seq, stack(3, 'flights', e.out, o.out, int(e.party), 'flights', e.back, o.back, int(e.party),
+    'hotels', e.hotel, o.rooms, int((e.party + 1) DIV 2)) AS (name, key, seen, size), o.kind, o.ok
+    FROM outputs o JOIN events e ON o.seq = e.seq"""
+STOCK = """SELECT 'flights' AS name, key, capacity, taken FROM state_flights
+    UNION ALL SELECT 'hotels', key, capacity, taken FROM state_hotels"""
+
+app.invariant(
+    "one answer of its kind for each valid event, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
+    (SELECT seq, kind, {VALID} AS valid FROM events) e FULL OUTER JOIN
+    (SELECT seq, count(*) AS outputs, max(kind) AS of_kind FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind""",
+)
+app.invariant(
+    "nothing is sold twice: no more is taken than there is, and no less than nothing",
+    f"SELECT * FROM ({STOCK}) WHERE taken NOT BETWEEN 0 AND capacity",
+)
+app.invariant(
+    "an event sees what those before it have taken, and all of them together leave what is taken in the end",
+    f"""WITH parts AS
+    (SELECT *, CASE WHEN NOT ok THEN 0 WHEN kind = 0 THEN size ELSE -size END AS moved FROM ({PARTS})),
+    sums AS (SELECT *, sum(moved) OVER (PARTITION BY name, key ORDER BY seq) - moved AS before FROM parts)
+    SELECT seq, name, key, seen, before FROM sums WHERE seen <> before
+    UNION ALL SELECT -1, s.name, s.key, s.taken, coalesce(m.moved, 0) FROM ({STOCK}) s
+    LEFT JOIN (SELECT name, key, sum(moved) AS moved FROM parts GROUP BY name, key) m
+    ON s.name = m.name AND s.key = m.key WHERE s.taken <> coalesce(m.moved, 0)""",
+)
+app.invariant(
+    "bookings are accepted just when everything was there and within budget, cancellations when as much was taken",
+    f"""SELECT d.*, o.cost, e.budget FROM
+    (SELECT p.seq, p.kind, bool_and(p.ok) AS ok, bool_and(s.capacity - p.seen >= p.size) AS there,
+    bool_and(p.seen >= p.size) AS taken FROM ({PARTS}) p JOIN ({STOCK}) s ON s.name = p.name AND s.key = p.key
+    GROUP BY p.seq, p.kind) d JOIN outputs o ON o.seq = d.seq JOIN events e ON e.seq = d.seq
+    WHERE d.ok <> IF(d.kind = 0, d.there AND o.cost <= e.budget, d.taken)""",
+)
