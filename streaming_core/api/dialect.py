@@ -64,6 +64,71 @@ def source_of(function: Callable) -> tuple[ast.FunctionDef, str]:
     return definition, inspect.getsourcefile(function) or "<operator>"
 
 
+def decides_first(plan: Callable) -> bool:
+    """Whether on every path through a transaction's plan all conditions and drops come before the first modification.
+
+    False also where that cannot be told from the source.
+    """
+    return not _Decisions().late(plan)
+
+
+class _Decisions:
+    """Walks a plan's paths and those of the functions it hands its `txn` to."""
+
+    def __init__(self) -> None:
+        self._is_late = False
+
+    def late(self, plan: Callable) -> bool:
+        """Whether a condition or a drop may follow a modification."""
+        self._function(plan, 1, modified=False)
+        return self._is_late
+
+    def _function(self, function: Callable, position: int, modified: bool) -> bool:
+        definition, _ = source_of(function)
+        scope = (function, definition.args.args[position].arg)
+        ends: list[bool] = []
+        after = self._block(definition.body, scope, modified, ends)
+        return any(ends) or bool(after)
+
+    def _block(self, statements: list[ast.stmt], scope: tuple, modified: bool, ends: list[bool]) -> bool | None:
+        """Whether a row may have been modified after the statements; None when none of their paths goes on."""
+        for statement in statements:
+            match statement:
+                case ast.If():
+                    modified = self._calls(statement.test, scope, modified)
+                    paths = [self._block(part, scope, modified, ends) for part in (statement.body, statement.orelse)]
+                    if paths == [None, None]:
+                        return None
+                    modified = any(paths)
+                case ast.For() | ast.While():
+                    head = statement.iter if isinstance(statement, ast.For) else statement.test
+                    for _ in range(2):  # what one turn modifies, the next one's conditions follow
+                        modified = self._calls(head, scope, modified)
+                        modified |= bool(self._block(statement.body, scope, modified, ends))
+                case ast.Return():
+                    ends.append(modified)
+                    return None
+                case _:
+                    modified = self._calls(statement, scope, modified)
+        return modified
+
+    def _calls(self, node: ast.AST, scope: tuple, modified: bool) -> bool:
+        function, txn = scope
+        for call in ast.walk(node):
+            if not isinstance(call, ast.Call):
+                continue
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == txn:
+                self._is_late |= modified and call.func.attr in ("require", "drop")
+                modified |= call.func.attr == "modify"
+            elif txn in (passed := [ast.unparse(a) for a in call.args]):
+                called = function.__globals__.get(call.func.id) if isinstance(call.func, ast.Name) else None
+                if not inspect.isfunction(called):
+                    self._is_late = True
+                else:
+                    modified = self._function(called, passed.index(txn), modified)
+        return modified
+
+
 class Translator:
     """Translates the functions of one bound application.
 

@@ -18,7 +18,7 @@ from streaming_core.errors import BadInput
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import digest_of
 
-_ADDRESSES = ("kernel", "flush", "plan", "apply", "post")
+_ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute")
 
 
 class Program:
@@ -102,6 +102,7 @@ class Program:
                 "plan": f"{name}.plan",
                 "apply": f"{name}.apply",
                 "post": f"{name}.post",
+                "execute": f"{name}.execute",
                 "stride": self.output.event[1],
                 "result_stride": max(row.state[1] for _, row, _ in self.tables),
             },
@@ -134,8 +135,9 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
     # The compiler is imported only here: a run whose kernels are cached never loads it.
     from numba.core.errors import NumbaError
 
-    from streaming_core.api.dialect import Translator
+    from streaming_core.api.dialect import Translator, decides_first
     from streaming_core.api.kernels import shapes
+    from streaming_core.api.kernels.direct import execute_kernel
     from streaming_core.api.kernels.transaction import Bound
     from streaming_core.api.kernels.words import WORDS
 
@@ -161,6 +163,10 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
         add(operator, "apply", shapes.apply_kernel, bound, event, modifications, conditions)
         post = translator.translate(operator.functions["post"], operator.output)
         add(operator, "post", shapes.post_kernel, post, event, bound, output)
+        at_once = decides_first(operator.functions["plan"])
+        add(
+            operator, "execute", execute_kernel, plan, at_once, event, bound, modifications, conditions, post, output
+        )
         return kernels
     for operator in chain(app):
         event, output = operator.input.resolve(params), operator.output.resolve(params)

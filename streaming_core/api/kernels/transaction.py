@@ -193,7 +193,7 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
     return before, after
 
 
-def _argument(context, builder, value, given: types.Type, word: str):
+def checked_argument(context, builder, value, given: types.Type, word: str):
     """The integer handed on to a modification or condition, as i64."""
     argument = context.cast(builder, value, given, types.int64)
     beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
@@ -210,7 +210,7 @@ def _plan_modify(typingctx, txn, row, function, argument):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        argument = _argument(context, builder, args[3], signature.args[3], "modify")
+        argument = checked_argument(context, builder, args[3], signature.args[3], "modify")
         _append(context, builder, held.address, held.event, args[1], argument, fn, row.table, MODIFY)
         count = code.load(builder, held.counters, OPERATIONS, code.I64)
         code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
@@ -253,7 +253,7 @@ def _plan_require(typingctx, txn, condition, rows):
             code.store(builder, code.i64(1), held.counters, LATE)
         extra = code.i64(0)
         if argument is not None:
-            extra = _argument(context, builder, builder.extract_value(args[2], len(tables)), argument, "require")
+            extra = checked_argument(context, builder, builder.extract_value(args[2], len(tables)), argument, "require")
         if len(tables) == 1:
             row = builder.extract_value(args[2], 0)
             _append(context, builder, held.address, held.event, row, extra, fn, tables[0], CONDITION)

@@ -261,6 +261,28 @@ impl Default for PostContext {
     }
 }
 
+/// A transaction from plan to outputs, for who is alone with the tables.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExecuteContext {
+    pub rows: *const u8,
+    pub begin: i64,
+    pub end: i64,
+    pub text: *const u8,
+    pub tables: *const *mut u8,
+    pub arena: *mut ArenaHeader,
+    pub emitter: *mut Emitter,
+    pub results: *mut u8,
+    pub capacity: i64,
+    pub more: extern "C" fn(*mut ExecuteContext, i64) -> i64,
+    pub dropped: i64,
+    pub rejected: i64,
+    pub error_at: i64,
+    pub error: *const u8,
+    pub error_len: i64,
+    pub reserved: i64,
+}
+
 macro_rules! context {
     ($name:ident, $size:literal) => {
         const _: () = assert!(std::mem::size_of::<$name>() == $size);
@@ -277,5 +299,6 @@ context!(BatchContext, 96);
 context!(PlanContext, 160);
 context!(ApplyContext, 112);
 context!(PostContext, 88);
+context!(ExecuteContext, 128);
 const _: () = assert!(std::mem::size_of::<Emitter>() == 64);
 const _: () = assert!(std::mem::size_of::<Access>() == 16);

@@ -85,6 +85,7 @@ pub struct Transaction {
     pub plan: u64,
     pub apply: u64,
     pub post: u64,
+    pub execute: u64,
     pub stride: usize,
     pub result_stride: usize,
 }
@@ -148,7 +149,7 @@ impl Program {
             }
             ProgramKind::Transaction => {
                 let Some(transaction) = &self.transaction else { return invalid("no transaction".into()) };
-                if [transaction.plan, transaction.apply, transaction.post].contains(&0) {
+                if [transaction.plan, transaction.apply, transaction.post, transaction.execute].contains(&0) {
                     return invalid(format!("{} lacks a kernel", transaction.name));
                 }
                 if self.tables.is_empty() || self.tables.len() > usize::from(u8::MAX) {

@@ -7,7 +7,9 @@ use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
 use crate::batch::{Block, RowBuffer};
-use crate::kernel::{Access, ApplyContext, ArenaHeader, Kernel, PlanContext, PostContext, Raised, RunError, decision};
+use crate::kernel::{
+    Access, ApplyContext, ArenaHeader, ExecuteContext, Kernel, PlanContext, PostContext, Raised, RunError, decision,
+};
 use crate::program;
 
 /// A run of events within a block; kernels number them from 0.
@@ -44,6 +46,7 @@ pub struct Transaction {
     plan: Kernel<PlanContext>,
     apply: Kernel<ApplyContext>,
     post: Kernel<PostContext>,
+    execute: Kernel<ExecuteContext>,
     pub output_stride: usize,
 }
 
@@ -58,6 +61,7 @@ impl Transaction {
                 plan: Kernel::at(transaction.plan)?,
                 apply: Kernel::at(transaction.apply)?,
                 post: Kernel::at(transaction.post)?,
+                execute: Kernel::at(transaction.execute)?,
                 output_stride: transaction.stride,
             })
         }
@@ -138,6 +142,98 @@ impl Transaction {
         unsafe { self.post.call(&mut context) }.map_err(|raised| self.failed(batch, raised))?;
         Ok(context.rejected as u64)
     }
+
+    /// Takes the batch's events from plan to outputs, one after the other. Returns how many were (dropped, rejected).
+    ///
+    /// # Safety
+    /// Nobody else is at the tables meanwhile, or the scheme answers for it.
+    pub unsafe fn execute(
+        &self,
+        batch: &Batch,
+        tables: *const *mut u8,
+        arena: *mut ArenaHeader,
+        scratch: &mut Scratch,
+        outputs: &mut RowBuffer,
+    ) -> Result<(u64, u64), RunError> {
+        let context = &mut scratch.inner.context;
+        context.rows = batch.rows();
+        context.begin = 0;
+        context.end = batch.len() as i64;
+        context.text = batch.block.text.pointer();
+        context.tables = tables;
+        context.arena = arena;
+        context.emitter = outputs.emitter();
+        context.dropped = 0;
+        context.rejected = 0;
+        // SAFETY: the batch has that many rows, the scratch memory is this thread's; the caller answers for the tables.
+        unsafe { self.execute.call(context) }.map_err(|raised| self.failed(batch, raised))?;
+        Ok((context.dropped as u64, context.rejected as u64))
+    }
+}
+
+/// Where READs of the event at hand go, when it is executed at once.
+#[derive(Debug)]
+pub struct Scratch {
+    inner: Box<ScratchInner>,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+struct ScratchInner {
+    /// First, so that a context's address is this struct's.
+    context: ExecuteContext,
+    /// A word for the number of reads, then their slots.
+    words: Vec<u64>,
+}
+
+// SAFETY: it owns its memory; the context's other pointers are set for each call.
+unsafe impl Send for Scratch {}
+
+impl Scratch {
+    pub fn new() -> Self {
+        let context = ExecuteContext {
+            rows: null_mut(),
+            begin: 0,
+            end: 0,
+            text: null_mut(),
+            tables: null_mut(),
+            arena: null_mut(),
+            emitter: null_mut(),
+            results: null_mut(),
+            capacity: 0,
+            more: more_results,
+            dropped: 0,
+            rejected: 0,
+            error_at: 0,
+            error: null_mut(),
+            error_len: 0,
+            reserved: 0,
+        };
+        let mut inner = Box::new(ScratchInner { context, words: Vec::new() });
+        more_results(&raw mut inner.context, 1024);
+        Self { inner }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Makes room for `bytes` of results; what is there stays.
+extern "C" fn more_results(context: *mut ExecuteContext, bytes: i64) -> i64 {
+    let Ok(bytes) = usize::try_from(bytes) else { return 1 };
+    // SAFETY: the context is the first field of a `ScratchInner` that this thread alone uses while the kernel runs.
+    let inner = unsafe { &mut *context.cast::<ScratchInner>() };
+    let wanted = bytes.div_ceil(8).next_power_of_two();
+    if inner.words.try_reserve(wanted).is_err() {
+        return 1;
+    }
+    inner.words.resize(wanted + 1, 0);
+    inner.context.results = inner.words.as_mut_ptr().wrapping_add(1).cast();
+    inner.context.capacity = (wanted * 8) as i64;
+    0
 }
 
 /// Per event of a batch: its decision, and where its results and captures are. Written by plan and apply kernels

@@ -5,7 +5,7 @@
 use _runtime::batch::{Block, TEXT_PADDING, Text};
 use _runtime::executor::{Executor, make};
 use _runtime::kernel::{
-    Access, ApplyContext, Emitter, PlanContext, PostContext, RunError,
+    Access, ApplyContext, Emitter, ExecuteContext, PlanContext, PostContext, RunError,
     decision::{self, DROPPED},
     kind,
 };
@@ -221,20 +221,70 @@ extern "C" fn post(context: *mut PostContext) -> i64 {
     }
 }
 
+extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
+    // SAFETY: see above.
+    unsafe {
+        let c = &mut *context;
+        for i in c.begin as usize..c.end as usize {
+            let event = c.rows.cast::<Event>().add(i).read();
+            if (666..=668).contains(&event.amount) {
+                (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
+                return 1;
+            }
+            if event.kind == 2 {
+                c.dropped += 1;
+                continue;
+            }
+            let account = |row: u32| (*c.tables).cast::<i64>().add(row as usize);
+            let stock = (*c.tables.add(1)).cast::<i64>().add(event.item as usize);
+            let both = event.kind == 1;
+            let ok = *account(event.from) > event.amount && (!both || *account(event.from) + *stock > 100);
+            if ok {
+                *account(event.from) -= event.amount;
+                *account(event.to) += event.amount;
+                *stock += i64::from(both);
+            }
+            c.rejected += i64::from(!ok);
+            if c.capacity < 3 * RESULT as i64 && (c.more)(c, 3 * RESULT as i64) != 0 {
+                return 1;
+            }
+            let results = c.results.cast::<i64>();
+            results.write(*account(event.from));
+            results.add(1).write(*account(event.to));
+            results.add(2).write(if both { *stock } else { 0 });
+            let verdict = Verdict {
+                seq: event.seq,
+                ok: i64::from(ok),
+                from: results.read(),
+                to: results.add(1).read(),
+                item: results.add(2).read(),
+            };
+            let emitter: &mut Emitter = &mut *c.emitter;
+            if emitter.len == emitter.cap && (emitter.grow)(emitter) != 0 {
+                return 1;
+            }
+            emitter.rows.cast::<Verdict>().add(emitter.len as usize).write(verdict);
+            emitter.len += 1;
+        }
+        0
+    }
+}
+
 fn program(accounts: usize, stocks: usize) -> Program {
     let kernels = [
         plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
         apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
         post as extern "C" fn(*mut PostContext) -> i64 as usize,
+        execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
     ];
     Program::parse(&format!(
         r#"{{"kind": "transaction", "event": {{"stride": {EVENT}}},
             "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false}},
                        {{"name": "stocks", "rows": {stocks}, "stride": 8}}],
-            "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "stride": {VERDICT},
+            "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "execute": {}, "stride": {VERDICT},
                              "result_stride": {RESULT}}},
             "columns": [{{"kind": "i64", "offset": 8, "count": 1}}, {{"kind": "i64", "offset": 16, "count": 3}}]}}"#,
-        kernels[0], kernels[1], kernels[2]
+        kernels[0], kernels[1], kernels[2], kernels[3]
     ))
     .unwrap()
 }

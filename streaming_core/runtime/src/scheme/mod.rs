@@ -16,7 +16,7 @@ use crate::program::{Options, Program};
 use crate::sink::{Prepared, Preparer, Sink};
 use crate::state::table::Tables;
 use crate::sync::{AtomicBool, AtomicU64, CachePadded, Ordering, UnsafeCell};
-use crate::transaction::{Batch, Outcome, Planner, Transaction};
+use crate::transaction::{Batch, Outcome, Planner, Scratch, Transaction};
 
 /// A block and everything a scheme runs it with.
 #[derive(Debug)]
@@ -127,13 +127,19 @@ impl<T> PerThread<T> {
 #[derive(Debug)]
 struct Lane {
     planner: Planner,
+    scratch: Scratch,
     outputs: RowBuffer,
     counters: Counters,
 }
 
 impl Lane {
     fn new(output_stride: usize) -> Self {
-        Self { planner: Planner::new(), outputs: RowBuffer::new(output_stride, false), counters: Counters::default() }
+        Self {
+            planner: Planner::new(),
+            scratch: Scratch::new(),
+            outputs: RowBuffer::new(output_stride, false),
+            counters: Counters::default(),
+        }
     }
 
     /// Plans some events of a batch into the empty planner.
@@ -162,6 +168,22 @@ impl Lane {
         Ok(())
     }
 
+    /// Takes a batch from plan to outputs, one event after the other.
+    ///
+    /// # Safety
+    /// As for `Transaction::execute`.
+    unsafe fn execute(&mut self, run: &Run, batch: &Batch, thread: usize) -> Result<(), RunError> {
+        self.outputs.clear();
+        // SAFETY: `thread` is the calling thread's number; the caller answers for the tables.
+        let (dropped, rejected) = unsafe {
+            let arena = run.tables.arena(thread);
+            run.transaction.execute(batch, run.tables.bases(), arena, &mut self.scratch, &mut self.outputs)?
+        };
+        self.counters.dropped += dropped + self.outputs.take_dropped();
+        self.counters.rejected += rejected;
+        Ok(())
+    }
+
     /// Post-processes some events and examines their outputs.
     fn post(
         &mut self,
@@ -177,24 +199,16 @@ impl Lane {
     }
 }
 
-/// Takes some events through plan, apply and post by themselves and delivers under `ticket`.
+/// Executes some events by themselves and delivers under `ticket`.
 ///
 /// # Safety
-/// As for `Transaction::apply`.
-unsafe fn alone(
-    lane: &mut Lane,
-    thread: usize,
-    run: &Run,
-    batch: &Batch,
-    outcome: &Outcome,
-    ticket: u64,
-) -> Result<(), RunError> {
+/// As for `Transaction::execute`.
+unsafe fn alone(lane: &mut Lane, thread: usize, run: &Run, batch: &Batch, ticket: u64) -> Result<(), RunError> {
     let started = run.clock.now();
     let mut watch = Stopwatch::start();
-    lane.plan(run, batch, 0..batch.len(), outcome)?;
     // SAFETY: as the caller says.
-    unsafe { lane.apply_all(run, batch, thread, outcome)? };
-    let prepared = lane.post(run, batch, 0..batch.len(), outcome)?;
+    unsafe { lane.execute(run, batch, thread)? };
+    let prepared = run.delivery.preparer.prepare(&lane.outputs, run.block.text)?;
     watch.lap(&mut lane.counters.time.useful);
     let timing = Timing { started, arrival: run.arrival(batch) };
     run.delivery.deliver(ticket, &lane.outputs, &prepared, Some(timing), run)?;

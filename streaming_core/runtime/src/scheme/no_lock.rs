@@ -10,14 +10,14 @@ use super::{Lane, PerThread, Run, Scheme, alone, batches};
 use crate::kernel::RunError;
 use crate::metrics::Counters;
 use crate::program::{Options, Program};
-use crate::transaction::{Batch, Outcome};
+use crate::transaction::Batch;
 
 /// Events a thread takes through all modes at a time: what belongs to them stays in its caches.
 const PART: usize = 1024;
 
 struct NoLock {
     punctuation: usize,
-    lanes: PerThread<(Lane, Outcome)>,
+    lanes: PerThread<Lane>,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -26,7 +26,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         return Err(RunError::Invalid(message));
     }
     let stride = program.output_stride();
-    let lanes = PerThread::new(options.threads, || (Lane::new(stride), Outcome::new(PART)));
+    let lanes = PerThread::new(options.threads, || Lane::new(stride));
     Ok(Box::new(NoLock { punctuation: options.punctuation, lanes }))
 }
 
@@ -34,7 +34,7 @@ impl Scheme for NoLock {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
         let threads = self.lanes.len();
         // SAFETY: thread `thread` is the only one at its lane.
-        let (lane, outcome) = unsafe { &mut *self.lanes.get(thread) };
+        let lane = unsafe { &mut *self.lanes.get(thread) };
         let mut ticket = run.first_ticket + thread as u64;
         for (batch, interval) in batches(run.block, self.punctuation, PART * threads) {
             run.await_arrival(interval);
@@ -42,7 +42,7 @@ impl Scheme for NoLock {
             let slice = batch.slice(thread, threads);
             let part = Batch { block: batch.block, begin: batch.begin + slice.start, end: batch.begin + slice.end };
             // SAFETY: see the top of this file: races on rows are what this scheme is about, and harmless.
-            unsafe { alone(lane, thread, run, &part, outcome, ticket)? };
+            unsafe { alone(lane, thread, run, &part, ticket)? };
             ticket += threads as u64;
         }
         Ok(())
@@ -52,7 +52,7 @@ impl Scheme for NoLock {
         let mut sum = Counters::default();
         for thread in 0..self.lanes.len() {
             // SAFETY: no thread is in `block`.
-            sum += unsafe { (*self.lanes.get(thread)).0.counters };
+            sum += unsafe { (*self.lanes.get(thread)).counters };
         }
         sum
     }

@@ -140,7 +140,7 @@ impl Serial {
                 run.await_arrival(batch.end);
                 let ticket = run.first_ticket + number as u64;
                 // SAFETY: as above.
-                unsafe { alone(&mut content.lane, 0, run, &batch, &content.outcome, ticket)? };
+                unsafe { alone(&mut content.lane, 0, run, &batch, ticket)? };
             }
             Ok(())
         })

@@ -96,7 +96,7 @@ impl Scheme for Tstream {
             let outcome = &self.outcomes[number % 2];
             if threads == 1 {
                 // SAFETY: the only thread there is.
-                unsafe { alone(&mut (*self.threads.get(0)).lane, 0, run, &batch, outcome, ticket)? };
+                unsafe { alone(&mut (*self.threads.get(0)).lane, 0, run, &batch, ticket)? };
             } else {
                 self.batch(thread, run, &batch, outcome, ticket)?;
             }
