@@ -34,7 +34,7 @@ EXECUTORS: dict[str, Executor] = {
         Executor(
             "transactional",
             runs=("transaction",),
-            axes={"scheme": ("tstream", "serial", "no_lock"), "pool": ("shared_nothing",)},
+            axes={"scheme": ("tstream", "serial", "lock", "mvlk", "pat", "no_lock"), "pool": ("shared_nothing",)},
         ),
         Executor(
             "pooled",

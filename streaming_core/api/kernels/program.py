@@ -18,6 +18,7 @@ from streaming_core.errors import BadInput
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import digest_of
 
+PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
 _ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute")
 
 
@@ -106,6 +107,7 @@ class Program:
                 "stride": self.output.event[1],
                 "result_stride": max(row.state[1] for _, row, _ in self.tables),
             },
+            "partitions": self.params.get("gen_parts", PARTITIONS),
         }
 
 

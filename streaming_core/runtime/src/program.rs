@@ -26,7 +26,14 @@ pub struct Program {
     pub tables: Vec<Table>,
     #[serde(default)]
     pub transaction: Option<Transaction>,
+    /// Equal ranges of rows that every table is cut into, where a scheme works by partition.
+    #[serde(default = "partitions")]
+    pub partitions: usize,
     pub columns: Vec<Column>,
+}
+
+fn partitions() -> usize {
+    40
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -142,6 +149,9 @@ impl Program {
                 return invalid(format!("table {} has an impossible size", table.name));
             }
         }
+        if self.partitions == 0 {
+            return invalid("partitions must be positive".into());
+        }
         match self.kind {
             ProgramKind::Dataflow if self.operators.is_empty() => return invalid("no operators".into()),
             ProgramKind::Dataflow if self.transaction.is_some() => {
@@ -252,6 +262,7 @@ mod tests {
             (r#""stride": 16"#, r#""stride": 4"#),
             (r#""kernel": 1"#, r#""kernel": 0"#),
             (r#""kind": "dataflow""#, r#""kind": "transaction""#),
+            (r#""event": {"#, r#""partitions": 0, "event": {"#),
         ] {
             assert!(WORDS.contains(from));
             let program = Program::parse(&WORDS.replace(from, to));

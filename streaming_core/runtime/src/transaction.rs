@@ -293,6 +293,13 @@ impl Outcome {
         }
     }
 
+    /// Where the results of a planned event's reads go.
+    #[inline(always)]
+    pub fn results(&self, event: u32) -> *mut u8 {
+        // SAFETY: nobody plans the event now.
+        unsafe { *self.results[event as usize].get() as *mut u8 }
+    }
+
     /// Whether an event's outcome is known, while other threads apply its conditions.
     #[inline(always)]
     pub fn is_decided(&self, event: u32) -> bool {

@@ -14,9 +14,10 @@ use _runtime::sink::SinkKind;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// An event moves `amount` from account `from` to account `to` if `from` holds more than that, and, for `kind` 1, if
+/// An event moves `amount` from account `from` to account `to` if `from` holds more than that, and, but for `kind` 0, if
 /// `from` and stock `item` together hold more than 100; then the stock gains one. It reads all rows it named.
-/// Kind 2 is invalid. Amount 666 makes the condition raise, 667 the plan, 668 the post-processing.
+/// Kind 2 is invalid. Kind 3 changes nothing, kind 4 the account `to` only: what else they name they only read.
+/// Amount 666 makes the condition raise, 667 the plan, 668 the post-processing.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Event {
@@ -51,17 +52,15 @@ fn sequential(events: &[Event], accounts: &mut [i64], stocks: &mut [i64]) -> Vec
             continue;
         }
         let mut ok = accounts[from] > event.amount;
-        if event.kind == 1 {
+        if event.kind != 0 {
             ok &= accounts[from] + stocks[item] > 100;
         }
         if ok {
-            accounts[from] -= event.amount;
-            accounts[to] += event.amount;
-            if event.kind == 1 {
-                stocks[item] += 1;
-            }
+            accounts[from] -= if event.kind < 3 { event.amount } else { 0 };
+            accounts[to] += if event.kind != 3 { event.amount } else { 0 };
+            stocks[item] += i64::from(event.kind == 1);
         }
-        let stock = if event.kind == 1 { stocks[item] } else { 0 };
+        let stock = if event.kind != 0 { stocks[item] } else { 0 };
         let (from, to) = (accounts[from], accounts[to]);
         verdicts.push(Verdict { seq: event.seq, ok: i64::from(ok), from, to, item: stock });
     }
@@ -96,7 +95,7 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
             }
             c.results.add(i).write(c.next as u64);
             c.next = c.next.add(slots);
-            let both = event.kind == 1;
+            let both = event.kind != 0;
             if both {
                 c.captures.add(i).write(c.next as u64);
                 c.next.cast::<u64>().write(2);
@@ -116,9 +115,13 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
                 put(event.from, 0, 1, 0, kind::CAPTURE);
                 put(event.item, 1, 1, 0, kind::CAPTURE + 1);
             }
-            put(event.from, 0, 0, 0, kind::MODIFY);
-            put(event.to, 0, 1, 0, kind::MODIFY);
-            if both {
+            if event.kind < 3 {
+                put(event.from, 0, 0, 0, kind::MODIFY);
+            }
+            if event.kind != 3 {
+                put(event.to, 0, 1, 0, kind::MODIFY);
+            }
+            if event.kind == 1 {
                 put(event.item, 1, 2, 0, kind::MODIFY);
             }
             put(event.from, 0, 0, 0, kind::READ);
@@ -207,7 +210,7 @@ extern "C" fn post(context: *mut PostContext) -> i64 {
             let ok = word & decision::FAILED == 0;
             c.rejected += i64::from(!ok);
             let results = *c.results.add(i) as *const i64;
-            let item = if event.kind == 1 { results.add(2).read() } else { 0 };
+            let item = if event.kind != 0 { results.add(2).read() } else { 0 };
             let verdict =
                 Verdict { seq: event.seq, ok: i64::from(ok), from: results.read(), to: results.add(1).read(), item };
             let emitter: &mut Emitter = &mut *c.emitter;
@@ -373,13 +376,18 @@ fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) -> Vec
             let (from, to, item) = (pick(accounts), pick(accounts), pick(stocks));
             let kind = match draw() % 20 {
                 0 => 2,
-                n if n < 12 => 1,
+                n if n < 8 => 1,
+                n if n < 12 => 3,
+                n if n < 16 => 4,
                 _ => 0,
             };
             Event { seq: seq as i64, kind, from, to, item, amount: (draw() % 40) as i64 }
         })
         .collect()
 }
+
+/// The schemes that work by batch and not by punctuation.
+const BY_BATCH: [&str; 4] = ["serial", "lock", "mvlk", "pat"];
 
 #[test]
 fn every_scheme_and_shape_equals_the_sequential_loop() {
@@ -393,7 +401,9 @@ fn every_scheme_and_shape_equals_the_sequential_loop() {
             for batch in [1, 64, 4096] {
                 let more = format!(r#", "batch": {batch}"#);
                 let n = if batch == 1 { 600 } else { events.len() };
-                check(&events[..n], accounts, stocks, options("serial", threads, 500, &more), 2500);
+                for scheme in BY_BATCH {
+                    check(&events[..n], accounts, stocks, options(scheme, threads, 500, &more), 2500);
+                }
             }
         }
         check(&events, accounts, stocks, options("no_lock", 1, 500, ""), 2500);
@@ -405,7 +415,7 @@ fn every_idle_strategy_ends() {
     let events = events(5000, 100, 50, 2, 3);
     for idle in ["spin", "yield", "park"] {
         for threads in [2, 5] {
-            for scheme in ["tstream", "serial"] {
+            for scheme in ["tstream", "serial", "lock", "mvlk", "pat"] {
                 let more = format!(r#", "idle": "{idle}", "batch": 100"#);
                 check(&events, 100, 50, options(scheme, threads, 100, &more), 5000);
             }
@@ -432,7 +442,8 @@ fn the_digest_sink_agrees_with_the_kept_rows() {
 #[test]
 fn an_open_loop_run_waits_for_its_events() {
     let events = events(2000, 100, 50, 1, 5);
-    for (scheme, threads) in [("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2), ("no_lock", 2)] {
+    let ways = [("serial", 1), ("serial", 2), ("lock", 2), ("tstream", 1), ("tstream", 2), ("no_lock", 2)];
+    for (scheme, threads) in ways {
         let mut engine = make(program(100, 50), options(scheme, threads, 100, r#", "rate": 100000"#)).unwrap();
         process(&mut *engine, &events).unwrap();
         let metrics = engine.metrics();
@@ -447,7 +458,8 @@ fn an_open_loop_run_waits_for_its_events() {
 #[test]
 fn a_failing_kernel_stops_the_run_with_operator_and_event() {
     for amount in [666, 667, 668] {
-        for (scheme, threads) in [("serial", 1), ("serial", 3), ("tstream", 1), ("tstream", 2), ("tstream", 8)] {
+        let ways = [("serial", 1), ("serial", 3), ("tstream", 1), ("tstream", 2), ("tstream", 8)];
+        for (scheme, threads) in ways.into_iter().chain([("lock", 2), ("lock", 8), ("mvlk", 3), ("pat", 3)]) {
             let mut events = events(4000, 10, 5, 1, 11);
             events[2345] = Event { kind: 0, amount, ..events[2345] };
             let mut engine = make(program(10, 5), options(scheme, threads, 500, "")).unwrap();
@@ -468,7 +480,7 @@ fn what_cannot_run_is_refused() {
         Ok(_) => panic!("accepted"),
     };
     let message = refused(program(1, 1), options("pessimistic", 1, 500, ""));
-    assert_eq!(message, "unknown scheme \"pessimistic\"; known: tstream, serial, no_lock");
+    assert_eq!(message, "unknown scheme \"pessimistic\"; known: tstream, serial, lock, mvlk, pat, no_lock");
     let message = refused(program(1, 1), options("tstream", 1, 500, r#", "pool": "shared_everything""#));
     assert!(message.contains("shared_nothing"));
     let mut containers = program(1, 1);
@@ -495,7 +507,7 @@ fn racing_without_locks_delivers_everything_in_order() {
 }
 
 fn any_events() -> impl Strategy<Value = Vec<Event>> {
-    let event = (0_u32..3, 0_u32..6, 0_u32..6, 0_u32..3, 0_i64..60);
+    let event = (0_u32..5, 0_u32..6, 0_u32..6, 0_u32..3, 0_i64..60);
     proptest::collection::vec(event, 1..120).prop_map(|events| {
         let event = |(seq, (kind, from, to, item, amount)): (usize, _)| Event {
             seq: seq as i64 * 3,
@@ -510,7 +522,7 @@ fn any_events() -> impl Strategy<Value = Vec<Event>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn random_transactions_equal_the_sequential_loop(
@@ -518,9 +530,8 @@ proptest! {
         threads in 1_usize..5,
         punctuation in 1_usize..50,
         block in 1_usize..100,
-        serial: bool,
+        scheme in prop::sample::select(vec!["tstream", "serial", "lock", "mvlk", "pat"]),
     ) {
-        let scheme = if serial { "serial" } else { "tstream" };
         let more = format!(r#", "batch": {punctuation}"#);
         check(&events, 6, 3, options(scheme, threads, punctuation, &more), block);
     }

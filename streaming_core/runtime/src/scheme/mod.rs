@@ -2,9 +2,17 @@
 //!
 //! One trait, one file per scheme, one registry. A scheme is called once per block and thread and works per batch.
 
+mod ahead;
+mod cost;
+mod lock;
+mod mvlk;
 mod no_lock;
+mod pat;
+mod requests;
+mod ring;
 mod serial;
 mod tstream;
+mod turn;
 
 use std::ops::Range;
 
@@ -73,7 +81,14 @@ pub trait Scheme: Send + Sync {
 type Make = fn(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>;
 
 /// The registry: adding a scheme touches its file and this table.
-const SCHEMES: &[(&str, Make)] = &[("tstream", tstream::make), ("serial", serial::make), ("no_lock", no_lock::make)];
+const SCHEMES: &[(&str, Make)] = &[
+    ("tstream", tstream::make),
+    ("serial", serial::make),
+    ("lock", lock::make),
+    ("mvlk", mvlk::make),
+    ("pat", pat::make),
+    ("no_lock", no_lock::make),
+];
 
 /// The scheme the options name (the first one if they name none).
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -154,7 +169,7 @@ impl Lane {
     ///
     /// # Safety
     /// As for `Transaction::apply`; nobody else applies accesses of these events.
-    unsafe fn apply_all(&mut self, run: &Run, batch: &Batch, thread: usize, outcome: &Outcome) -> Result<(), RunError> {
+    unsafe fn apply_all(&self, run: &Run, batch: &Batch, thread: usize, outcome: &Outcome) -> Result<(), RunError> {
         // SAFETY: `thread` is the calling thread's number.
         let arena = unsafe { run.tables.arena(thread) };
         let mut context = outcome.apply_context(batch, run.tables.bases(), arena, false);

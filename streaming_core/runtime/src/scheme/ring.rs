@@ -1,0 +1,355 @@
+//! Batches in flight: planned by any thread, applied in the way of a scheme, post-processed by any thread, delivered in
+//! order. A bounded ring, so that memory does not grow with the block, and nobody waits for a place while there is
+//! something else to do.
+
+use super::cost::Costs;
+use super::{Lane, Run, Timing, alone};
+use crate::kernel::RunError;
+use crate::metrics::{Counters, Stopwatch};
+use crate::program::{Options, Program};
+use crate::sink::Prepared;
+use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::transaction::{Batch, Outcome};
+
+/// Batches under way, per thread: enough that nobody waits for a slot, few enough to stay in the shared cache.
+const DEPTH: usize = 4;
+
+/// A slot's life: FREE, (planning), PLANNED, (being applied: APPLYING if that takes several threads), APPLIED, POSTING,
+/// POSTED, FREE. Batch b uses slot b mod n.
+const FREE: u32 = 0;
+const PLANNED: u32 = 1;
+const APPLYING: u32 = 2;
+const APPLIED: u32 = 3;
+const POSTING: u32 = 4;
+const POSTED: u32 = 5;
+
+/// The batches of a block, numbered from 0; `E` is what a scheme keeps with each that is in flight.
+pub(super) struct Ring<E> {
+    pub costs: Costs,
+    batch: usize,
+    slots: Vec<CachePadded<Slot<E>>>,
+    /// Next batch to be planned: claimed by compare-and-exchange.
+    planned: CachePadded<AtomicUsize>,
+    /// Next batch to be delivered; written by who holds `delivering`.
+    delivered: CachePadded<AtomicUsize>,
+    delivering: CachePadded<AtomicBool>,
+}
+
+struct Slot<E> {
+    state: AtomicU32,
+    /// Used by who moved `state` last, or is the one allowed to move it next; from PLANNED to APPLIED by all who apply
+    /// the batch, who only read it then.
+    content: UnsafeCell<Content<E>>,
+}
+
+pub(super) struct Content<E> {
+    /// Of the block's batches, the one that is here.
+    number: usize,
+    pub lane: Lane,
+    pub outcome: Outcome,
+    pub extra: E,
+    /// It was executed at once: its outputs are there already.
+    executed: bool,
+    prepared: Prepared,
+    started: u64,
+}
+
+// SAFETY: `content` is handed from thread to thread by `state`: written with Release, taken with Acquire.
+unsafe impl<E: Send + Sync> Sync for Slot<E> {}
+// SAFETY: nothing in it refers to a thread.
+unsafe impl<E: Send> Send for Slot<E> {}
+
+impl<E> Ring<E> {
+    pub fn new(program: &Program, options: &Options, extra: impl Fn() -> E) -> Self {
+        let stride = program.output_stride();
+        let slots = if options.threads == 1 { 1 } else { options.threads * DEPTH };
+        let slot = || {
+            CachePadded::new(Slot {
+                state: AtomicU32::new(FREE),
+                content: UnsafeCell::new(Content {
+                    number: 0,
+                    lane: Lane::new(stride),
+                    outcome: Outcome::new(options.batch),
+                    extra: extra(),
+                    executed: false,
+                    prepared: Prepared::default(),
+                    started: 0,
+                }),
+            })
+        };
+        Self {
+            costs: Costs::unknown(),
+            batch: options.batch,
+            slots: (0..slots).map(|_| slot()).collect(),
+            planned: CachePadded::default(),
+            delivered: CachePadded::default(),
+            delivering: CachePadded::default(),
+        }
+    }
+
+    /// Before a block, when no thread is at one.
+    pub fn rewind(&self) {
+        self.costs.forget();
+        // ORDERING: Relaxed; starting the next block publishes it.
+        self.planned.store(0, Ordering::Relaxed);
+        self.delivered.store(0, Ordering::Relaxed);
+    }
+
+    /// What was counted with the batches. The caller sees to it that no thread is at a block.
+    pub fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for slot in &self.slots {
+            // SAFETY: as the caller says.
+            sum += slot.content.with(|content| unsafe { (*content).lane.counters });
+        }
+        sum
+    }
+
+    /// Takes the block's batches through everything one after the other, when there is one thread.
+    pub fn alone(&self, run: &Run) -> Result<(), RunError> {
+        for number in 0..self.count(run) {
+            let batch = self.events(run, number);
+            run.await_arrival(batch.end);
+            self.slots[0].content.with_mut(|content| {
+                // SAFETY: the only thread there is.
+                unsafe {
+                    let content = &mut *content;
+                    alone(&mut content.lane, 0, run, &batch, run.first_ticket + number as u64)
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Events in a batch; the block's last one may have fewer.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// How many batches the block has.
+    pub fn count(&self, run: &Run) -> usize {
+        run.block.n.div_ceil(self.batch)
+    }
+
+    pub fn events<'a>(&self, run: &Run<'a>, number: usize) -> Batch<'a> {
+        let begin = number * self.batch;
+        Batch { block: run.block, begin, end: run.block.n.min(begin + self.batch) }
+    }
+
+    fn slot(&self, number: usize) -> &Slot<E> {
+        &self.slots[number % self.slots.len()]
+    }
+
+    pub fn is_done(&self, run: &Run) -> bool {
+        // ORDERING: Acquire; whoever sees the last delivery may return to the caller.
+        self.delivered.load(Ordering::Acquire) == self.count(run)
+    }
+
+    /// Whether batch `number`, which the caller knows not to have been applied, waits to be.
+    #[inline]
+    pub fn is_planned(&self, number: usize) -> bool {
+        // ORDERING: Acquire takes over the content from who planned it.
+        self.slot(number).state.load(Ordering::Acquire) == PLANNED
+    }
+
+    /// Whether a thread that found nothing to plan or post should look again; `applied` as for `post`.
+    pub fn has_news(&self, run: &Run, applied: usize) -> bool {
+        // ORDERING: Acquire, as in the steps this foretells.
+        let (delivered, planned) = (self.delivered.load(Ordering::Acquire), self.planned.load(Ordering::Acquire));
+        run.stopped.load(Ordering::Acquire)
+            || delivered == self.count(run)
+            || (delivered..applied).any(|number| self.slot(number).state.load(Ordering::Acquire) == APPLIED)
+            || (planned < self.count(run) && planned < delivered + self.slots.len())
+    }
+
+    /// Plans the next batch if it has a slot; `finish` then works out what the scheme keeps with it.
+    pub fn plan(
+        &self,
+        run: &Run,
+        counters: &mut Counters,
+        watch: &mut Stopwatch,
+        finish: impl FnOnce(&Batch, &mut Content<E>),
+    ) -> Result<bool, RunError> {
+        // ORDERING: Relaxed; the claim below decides, the slot's state orders its content.
+        let number = self.planned.load(Ordering::Relaxed);
+        // ORDERING: Acquire takes over the slots that were freed before `delivered` moved.
+        let delivered = self.delivered.load(Ordering::Acquire);
+        if number >= self.count(run) || number >= delivered + self.slots.len() {
+            return Ok(false);
+        }
+        // ORDERING: AcqRel; who claims a number is alone with its slot until it is planned.
+        let claimed = self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if !claimed {
+            return Ok(true);
+        }
+        let batch = self.events(run, number);
+        if run.arrivals.is_open_loop() {
+            run.await_arrival(batch.end);
+            watch.lap(&mut counters.time.other);
+        }
+        let slot = self.slot(number);
+        slot.content.with_mut(|content| {
+            // SAFETY: the slot was free, and its batch is claimed by this thread.
+            let content = unsafe { &mut *content };
+            content.number = number;
+            content.executed = false;
+            content.started = run.clock.now();
+            content.lane.plan(run, &batch, 0..batch.len(), &content.outcome)?;
+            self.costs.plan.note(batch.len(), run.clock.now() - content.started);
+            finish(&batch, content);
+            Ok::<_, RunError>(())
+        })?;
+        // ORDERING: Release hands the content to those who apply it.
+        slot.state.store(PLANNED, Ordering::Release);
+        run.idle.notify();
+        Ok(true)
+    }
+
+    /// The next batch to be planned, or executed at once.
+    pub fn next(&self) -> usize {
+        // ORDERING: Relaxed; whoever claims it looks again.
+        self.planned.load(Ordering::Relaxed)
+    }
+
+    /// Whether batch `number`, which is not planned, has a slot.
+    #[inline]
+    pub fn has_room(&self, number: usize) -> bool {
+        // ORDERING: Acquire takes over the slots that were freed before `delivered` moved.
+        number < self.delivered.load(Ordering::Acquire) + self.slots.len()
+    }
+
+    /// Takes the next batch, if it is `number` and has a slot, from plan to outputs at once.
+    ///
+    /// # Safety
+    /// All batches before it are applied, and nobody else applies one meanwhile.
+    pub unsafe fn execute(&self, run: &Run, thread: usize, number: usize) -> Result<bool, RunError> {
+        if number >= self.count(run) || !self.has_room(number) {
+            return Ok(false);
+        }
+        // ORDERING: as in `plan`.
+        if self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Ok(false);
+        }
+        let batch = self.events(run, number);
+        run.await_arrival(batch.end);
+        self.slot(number).content.with_mut(|content| {
+            // SAFETY: the slot was free, and its batch is claimed by this thread.
+            let content = unsafe { &mut *content };
+            content.number = number;
+            content.executed = true;
+            content.started = run.clock.now();
+            // SAFETY: as the caller says.
+            unsafe { content.lane.execute(run, &batch, thread)? };
+            self.costs.execute.note(batch.len(), run.clock.now() - content.started);
+            Ok::<_, RunError>(())
+        })?;
+        self.set_applied(number);
+        Ok(true)
+    }
+
+    /// A planned batch, for those who apply it.
+    ///
+    /// # Safety
+    /// The batch is planned and not applied.
+    pub unsafe fn planned(&self, number: usize) -> &Content<E> {
+        // SAFETY: as the caller says.
+        self.slot(number).content.with(|content| unsafe { &*content })
+    }
+
+    /// Every part of the batch is taken by somebody: it is planned no longer, and not applied yet.
+    pub fn set_applying(&self, number: usize) {
+        // ORDERING: Relaxed; read after this only by those who look past it, ordered by what they learnt that from.
+        self.slot(number).state.store(APPLYING, Ordering::Relaxed);
+    }
+
+    /// The batch may be post-processed.
+    pub fn set_applied(&self, number: usize) {
+        // ORDERING: Release hands the content to who post-processes it.
+        self.slot(number).state.store(APPLIED, Ordering::Release);
+    }
+
+    /// Post-processes one batch below number `applied` (where those that are not applied yet are passed over), and
+    /// delivers what can be.
+    pub fn post(&self, run: &Run, applied: usize) -> Result<bool, RunError> {
+        // ORDERING: Acquire; whose slot was freed is not looked at.
+        let delivered = self.delivered.load(Ordering::Acquire);
+        for number in delivered..applied {
+            let slot = self.slot(number);
+            // ORDERING: Relaxed; a look that saves the exchange.
+            if slot.state.load(Ordering::Relaxed) != APPLIED {
+                continue;
+            }
+            // ORDERING: Acquire takes over the content from who applied it.
+            let claimed = slot.state.compare_exchange(APPLIED, POSTING, Ordering::Acquire, Ordering::Relaxed).is_ok();
+            if !claimed {
+                continue;
+            }
+            slot.content.with_mut(|content| {
+                // SAFETY: claimed above.
+                let content = unsafe { &mut *content };
+                // Meanwhile it may be a later batch than we looked for.
+                let batch = self.events(run, content.number);
+                let (since, cost) =
+                    (run.clock.now(), if content.executed { &self.costs.prepare } else { &self.costs.post });
+                content.prepared = if content.executed {
+                    run.delivery.preparer.prepare(&content.lane.outputs, run.block.text)?
+                } else {
+                    content.lane.post(run, &batch, 0..batch.len(), &content.outcome)?
+                };
+                cost.note(batch.len(), run.clock.now() - since);
+                Ok::<_, RunError>(())
+            })?;
+            // ORDERING: Release hands the content to who delivers it. SeqCst, with the swap in `deliver`: either its
+            // holder sees this state, or we get the lock.
+            slot.state.store(POSTED, Ordering::SeqCst);
+            self.deliver(run)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Delivers what is posted, in order. Whoever cannot get in leaves its batch to who is in.
+    fn deliver(&self, run: &Run) -> Result<(), RunError> {
+        loop {
+            // ORDERING: SeqCst, with the store of POSTED and the loads below: a batch posted while somebody is in is
+            // either seen by that thread's last look, or its poster finds the lock free.
+            if self.delivering.swap(true, Ordering::SeqCst) {
+                return Ok(());
+            }
+            let outcome = self.deliver_ready(run);
+            // ORDERING: SeqCst as above; Release in it hands the sink on.
+            self.delivering.store(false, Ordering::SeqCst);
+            run.idle.notify();
+            outcome?;
+            // ORDERING: SeqCst, as above.
+            let next = self.delivered.load(Ordering::SeqCst);
+            if next >= self.count(run) || self.slot(next).state.load(Ordering::SeqCst) != POSTED {
+                return Ok(());
+            }
+        }
+    }
+
+    fn deliver_ready(&self, run: &Run) -> Result<(), RunError> {
+        loop {
+            // ORDERING: Relaxed; written under this lock only.
+            let number = self.delivered.load(Ordering::Relaxed);
+            let slot = self.slot(number);
+            // ORDERING: SeqCst, see `deliver`; Acquire in it takes over the content from who post-processed it.
+            if number >= self.count(run) || slot.state.load(Ordering::SeqCst) != POSTED {
+                return Ok(());
+            }
+            let batch = self.events(run, number);
+            slot.content.with(|content| {
+                // SAFETY: posted, and the holder of `delivering` is the one to move it on.
+                let content = unsafe { &*content };
+                let timing = Timing { started: content.started, arrival: run.arrival(&batch) };
+                let ticket = run.first_ticket + number as u64;
+                run.delivery.deliver(ticket, &content.lane.outputs, &content.prepared, Some(timing), run)
+            })?;
+            // ORDERING: Relaxed; published by the next store.
+            slot.state.store(FREE, Ordering::Relaxed);
+            // ORDERING: SeqCst for `deliver`; Release in it hands the slot to who plans its next batch.
+            self.delivered.store(number + 1, Ordering::SeqCst);
+        }
+    }
+}
