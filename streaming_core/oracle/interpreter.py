@@ -169,7 +169,8 @@ class Interpreter:
         rows = [new() for _ in range(size)]
         for name, column in self.program.initial(table).items():
             kind = resolved.state[0][name].type
-            values = column.astype(bool).tolist() if kind.name == "boolean" else column.tolist()
+            item = kind.item if isinstance(kind, Array) else kind
+            values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()
             for row, value in zip(rows, values, strict=True):
                 setattr(row, name, value)
         return rows
