@@ -346,7 +346,7 @@ def within(shelf, wallet, other, purchase, i):
 
 
 def few(wallet, purchase, i):
-    return wallet.visits.get(purchase.code) < 3 + i
+    return wallet.visits.get(purchase.code) < 3 + i + 1 // (99 - purchase.code)  # fails for events that are dropped
 
 
 def charge(wallet, purchase, i):
@@ -398,6 +398,8 @@ def buy(purchase, txn):
     pay(purchase, txn, purchase.amount < 3)
     hand_over(purchase, txn)
     txn.read(wallet_of(purchase, txn))
+    if purchase.code == 99:
+        txn.drop()
 
 
 @buy.post
@@ -440,11 +442,11 @@ def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
         compare("shop", rows, loop.state()[name], name)
     assert (loop.rejected, loop.dropped_invalid) == (case.rejected, case.dropped)
     schemes = [s for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock"]
-    for scheme, threads, punctuation in itertools.product(schemes, (1, 2, 3, 8), (1, 7, 500, 100_000)):
+    for scheme, threads, (punctuation, batch, block) in itertools.product(schemes, (1, 2, 3, 8), CUTS):
         spec = RunSpec(
-            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=punctuation, batch=64
+            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
         )
-        case.check(spec)
+        case.check(spec, block)
 
 
 def divides(row, state, out):
