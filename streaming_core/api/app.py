@@ -263,7 +263,7 @@ class App:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
 
         `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
-        any false rejects all of it: `condition(row, ..., request)` over any rows of any tables, or none;
+        any false rejects all of it: `condition(row, ..., request)` over any rows of any tables, or over none;
         `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's scalars at this point of the
         program, or unchanged ones if the transaction is rejected; `txn.drop()`. An integer 0 <= i < 2^32 behind the
         rows of `require` or the function of `modify` becomes one more argument, after the request: which position of

@@ -188,10 +188,10 @@ def requests(params, seed, start, stop):
 
     space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
     items, prices, qtys = (np.zeros((stop - start, room), np.int64) for _ in range(3))
-    for length in np.unique(n).tolist():
-        rows = np.flatnonzero(n == length)
-        distinct = not params["duplicates"] or (kind[rows] == BID).any()
+    for bids, length in sorted({(True, bid_length), *((False, k) for k in np.unique(n[order]).tolist())}):
+        rows = np.flatnonzero((n == length) & (order != bids))
         keys = Draws(seed, "ob.items", units=start + rows)
+        distinct = bids or not params["duplicates"]
         items[rows, :length] = _keys(keys, space, length, multi[rows], params["mp_len"], distinct)
         values = Draws(seed, "ob.values", units=start + rows)
         for i in range(length):
@@ -218,7 +218,7 @@ def _keys(draws, space, length, multi, mp_len, distinct):
     """`length` keys per event: a single-partition event's are of one partition, a multi-partition event's of `mp_len`
     partitions, in order, equally many of each."""
     first = space.start(draws, length)
-    per_part = -(-length // min(params["mp_len"], space.parts))
+    per_part = -(-length // min(mp_len, space.parts))
     columns = []
     for i in range(length):
         group = i // per_part
@@ -243,7 +243,7 @@ TRADES = f"""SELECT *, prices[pos] AS price,
     FROM events e JOIN outputs o ON e.seq = o.seq WHERE o.auth)"""
 
 app.invariant(
-    "one answer of its kind for each valid event, none for others; who is not authorised gets nothing, orders succeed",
+    "one answer of its kind for each valid event, none for others; orders succeed, who is not authorised gets nothing",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
     (SELECT seq, kind, auth, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(kind) AS of_kind, bool_and(auth) AS auth, bool_and(ok) AS ok,

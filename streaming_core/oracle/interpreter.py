@@ -27,7 +27,7 @@ from streaming_core.api.record import Array, Resolved, Scalar, Text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import twins
 from streaming_core.oracle.printer import BOOL, FLOAT, HIGH, INT, LOW, Printer
-from streaming_core.oracle.typed import POST, TEXT, ArrayKind, BoxKind, Function, Node, Program
+from streaming_core.oracle.typed import POST, TEXT, ArrayKind, BoxKind, Function, Node, Program, RowKind
 
 
 class Interpreter:
@@ -169,7 +169,8 @@ class Interpreter:
         rows = [new() for _ in range(size)]
         for name, column in self.program.initial(table).items():
             kind = resolved.state[0][name].type
-            values = column.astype(bool).tolist() if kind.name == "boolean" else column.tolist()
+            item = kind.item if isinstance(kind, Array) else kind
+            values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()
             for row, value in zip(rows, values, strict=True):
                 setattr(row, name, value)
         return rows
@@ -417,7 +418,7 @@ class _Transaction(_Step):
                 return
             accepted = True
             for condition, places, extra in requires:  # every one is evaluated, also after one has failed
-                if not condition(*places, request, *extra):
+                if not (places if condition is None else condition(*places, request, *extra)):
                     accepted = False
             for change, row, extra in operations:
                 if change is None:
@@ -539,6 +540,10 @@ class _Source(Printer):
     def s_require(self, node: Node) -> None:
         condition, extra = node.data
         self.make(condition)
+        if not node.args:  # on the event alone: evaluated where it stands
+            request = next(n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
+            self.add(f"_require((None, {self.names[condition]}({request}), None))", node.line)
+            return
         places, given = ("".join(f"{self.expression(v)}, " for v in values) for values in (node.args, extra))
         self.add(f"_require(({self.names[condition]}, ({places}), ({given})))", node.line)
 

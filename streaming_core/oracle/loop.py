@@ -421,7 +421,9 @@ class _Source(Printer):
         self.finished: list[tuple[int, str, int]] = []
         self.operator_name, self.emitter = "?", 0
         self.read_fields: dict[int, set[str]] = {}
-        self.phase = "both"  # or "conditions", "operations": a plan's conditions are printed apart from its operations
+        # A plan is printed once, or as several passes: "drops" finds out whether it drops the event, then come its
+        # "conditions", then its "operations".
+        self.phase = "whole"
         self.plans: list[Function] = []
         # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
         # calls have conditions and operations too, the context does.
@@ -543,21 +545,26 @@ class _Source(Printer):
         plan = program.operator(operator, "plan")
         self.plans = [plan]
         self.shared = any(self.operates(n.data) for n in _within(plan.body) if n.op == "call" and _plans(n.data))
-        if self.unordered(plan.body, False)[1]:
+        lines = []
+        if self.follows(plan.body, False, ("require", "modify", "read"), "drop")[1]:
+            self.phase = "drops"
+            lines += [f"_status = {self.function_name(plan, 'drops')}(_ctx, _row, 0)", "if _status != 2:"]
+        if self.follows(plan.body, False, ("modify", "read"), "require")[1]:
             self.phase = "conditions"
             first = self.function_name(plan, "conditions")
             self.phase = "operations"
             second = self.operations(plan)
-            self.phase = "both"
-            lines = [
+            passes = [
                 f"_status = {first}(_ctx, _row, 0)",
-                "if _status != 2:",
-                f"    _status = {second}(_ctx, _row, 0, _status == 1)",
+                f"_status = {second}(_ctx, _row, 0, _status == 1) if _status != 2 else 2",
             ]
         else:
-            lines = [f"_status = {self.function_name(plan)}(_ctx, _row, 0)"]
+            self.phase = "whole"
+            passes = [f"_status = {self.function_name(plan)}(_ctx, _row, 0)"]
+        self.phase = "whole"
         return [
             *lines,
+            *(f"    {line}" if lines else line for line in passes),
             "if _status != 2:",
             "    _ok = (_status & 1) == 1",
             "    if not _ok:",
@@ -587,28 +594,27 @@ class _Source(Printer):
             for n in _within(function.body)
         )
 
-    def unordered(self, parts: list[Any], seen: bool) -> tuple[bool, bool]:
-        """Whether an operation has been met by the end of `parts`, and whether a condition may come after one."""
+    def follows(self, parts: list[Any], seen: bool, first: tuple[str, ...], second: str) -> tuple[bool, bool]:
+        """Whether one of the steps `first` has been met by the end of `parts`, and whether a step `second` may come
+        after one; `seen`: one has been met before."""
         late = False
         for part in parts:
             if isinstance(part, list):
-                seen, inside = self.unordered(part, seen)
+                seen, inside = self.follows(part, seen, first, second)
             elif part.op == "if":
-                seen, inside = self.unordered([part.args[0]], seen)
-                (one, first), (other, second) = (self.unordered(branch, seen) for branch in part.args[1:])
-                seen, inside = one or other, inside or first or second
+                seen, inside = self.follows([part.args[0]], seen, first, second)
+                ways = [self.follows(branch, seen, first, second) for branch in part.args[1:]]
+                seen, inside = any(met for met, _ in ways), inside or any(after for _, after in ways)
             elif part.op in ("for", "while"):
-                seen, inside = self.unordered(part.args, seen)
-                inside = inside or (seen and self.unordered(part.args, seen)[1])
+                seen, inside = self.follows(part.args, seen, first, second)
+                inside = inside or (seen and self.follows(part.args, seen, first, second)[1])
             else:
-                seen, inside = self.unordered(part.args, seen)
-                if part.op in ("modify", "read"):
-                    seen = True
-                elif part.op in ("require", "drop"):
-                    inside = inside or seen
-                elif part.op == "call" and _plans(part.data):
-                    seen, further = self.unordered(part.data.body, seen)
+                seen, inside = self.follows(part.args, seen, first, second)
+                if part.op == "call" and _plans(part.data):
+                    seen, further = self.follows(part.data.body, seen, first, second)
                     inside = inside or further
+                inside = inside or (seen and part.op == second)
+                seen = seen or part.op in first
             late = late or inside
         return seen, late
 
@@ -812,8 +818,14 @@ class _Source(Printer):
         if self.phase == "operations":
             return
         condition, extra = node.data
-        given = ", ".join(["_ctx", *self.operands(node), self.request(), *(self.expression(e) for e in extra)])
-        self.add(f"if not {self.function_name(condition)}({given}):")
+        places, extra = self.operands(node), [self.expression(e) for e in extra]
+        given = ", ".join(["_ctx", *places, self.request(), *extra])
+        holds = f"{self.function_name(condition)}({given})"
+        if self.phase == "drops":  # what the plan itself evaluates may fail, and does so before it drops the event
+            for value in [*places, *extra] if places else [holds]:
+                self.add(f"_place = {value}")
+            return
+        self.add(f"if not {holds}:")
         self.add(f"    _put(_ctx + {memory.HOLDS}, 0)" if self.shared else "    _ok = False")
 
     def s_modify(self, node: Node) -> None:
@@ -821,14 +833,14 @@ class _Source(Printer):
         self.add(f"_place = {row}")
         for value in extra:
             self.add(f"_argument = {value}")
-        if self.phase != "conditions":
+        if self.phase in ("whole", "operations"):
             self.add(f"if _get(_ctx + {memory.HOLDS}) != 0:" if self.shared else "if _ok:")
             given = ", ".join(["_ctx", "_place", self.request(), *(["_argument"] if extra else [])])
             self.add(f"    {self.function_name(node.data)}({given})")
 
     def s_read(self, node: Node) -> None:
         self.add(f"_place = {self.expression(node.args[0])}")
-        if self.phase == "conditions":
+        if self.phase not in ("whole", "operations"):
             return
         table = node.args[0].kind.table
         resolved = self.loop.program.resolved(table.row)
@@ -1049,7 +1061,7 @@ class _Source(Printer):
         return f"_bits_float({word})" if scalar.is_float else f"({word} != 0)" if scalar.name == "boolean" else word
 
     def e_call(self, node: Node) -> str:
-        phase = self.phase if _plans(node.data) and self.phase != "both" else ""
+        phase = self.phase if _plans(node.data) and self.phase != "whole" else ""
         return f"{self.function_name(node.data, phase)}({', '.join(['_ctx', *self.operands(node)])})"
 
     # --- transactions

@@ -8,12 +8,31 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core import engine, workload
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i64, record, text, u8
+from streaming_core.api import (
+    App,
+    Array,
+    Counter,
+    Map,
+    Param,
+    Ring,
+    Set,
+    TopK,
+    boolean,
+    f64,
+    i16,
+    i64,
+    record,
+    text,
+    u8,
+    u32,
+)
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.digest import digest_table, format_digest
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle import compare
 from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
 from streaming_core.state import state_digest
 
@@ -25,8 +44,11 @@ SMALL = {
     "wc": {"vocabulary": 5, "skew": 1.2},
     "fd": {"entities": 3, "invalid_ratio": 0.05},
     "sd": {"devices": 2, "window": 7, "invalid_ratio": 0.05},
+    "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
+    "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
+    "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
 }
-LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "wc": {}, "fd": {}, "sd": {}}
+LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
 
 
 class Events:
@@ -72,7 +94,7 @@ def cases(tmp_path_factory):
     def case(name, kind):
         if (name, kind) not in made:
             app = registry.load(name)
-            params = app.bind((SMALL if kind == "small" else LARGE)[name])
+            params = app.bind(SMALL[name] if kind == "small" else LARGE.get(name, {}))
             events = EVENTS if name != "wc" else EVENTS // 10
             table = workload.generate_chunk(app, params, events, 7, 0, events)
             made[name, kind] = Case(app, params, table)
@@ -84,7 +106,7 @@ def cases(tmp_path_factory):
 def ways():
     """Every application on every strategy that is a result, and thread counts."""
     found = []
-    for name in ("gs", "sl", "wc", "fd", "sd"):
+    for name in registry.names():
         kind = registry.load(name).kind
         for executor in EXECUTORS.values():
             if kind not in executor.runs:
@@ -144,7 +166,7 @@ def test_an_open_loop_source_changes_times_only(cases, name, executor):
     assert sample.seconds >= (case.events.rows - 1) / 100_000.0
 
 
-@pytest.mark.parametrize("name", ["gs", "sl", "wc", "fd", "sd"])
+@pytest.mark.parametrize("name", registry.names())
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
     case = cases(name, "large")
     executor = "transactional" if case.app.kind == "transaction" else "pooled"
@@ -153,6 +175,12 @@ def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
     assert written.equals(case.outputs)
     for table, expected in case.state.items():
         assert pq.read_table(tmp_path / "state" / f"{table}.parquet").equals(expected)
+
+
+def test_a_bound_is_refused_where_it_would_not_be_memory_safe():
+    spec = RunSpec(app="tp", executor="transactional", scheme="no_lock")
+    with pytest.raises(BadInput, match="no_lock is refused for tp: its tables hold containers"):
+        engine.check(spec, registry.load("tp"))
 
 
 def test_a_bound_is_memory_safe_and_counts_every_event(cases):
@@ -256,6 +284,169 @@ def test_containers_fan_out_and_flushes_of_a_chain(keys):
     case = Case(chain(), {}, table)
     for threads, batch in itertools.product((1, 2, 3, 8), (1, 7, 256)):
         case.check(RunSpec(app="chain", executor="pooled", threads=threads, batch=batch), block=700)
+
+
+# A shop: everything that a state transaction may be made of.
+
+
+@record
+class Purchase:
+    who: u32
+    what: u32
+    other: u32
+    amount: i16
+    code: u8
+
+
+@record
+class Shelf:
+    price: f64
+    stock: i16
+    recent: Ring[i16, 3]
+    buyers: Set[u32]
+    paid: Map[u8, f64]
+    best: TopK[2]
+
+
+@record
+class Wallet:
+    money: f64
+    closed: boolean
+    limits: Array[i64, 2]
+    visits: Counter[u8]
+
+
+@record
+class Receipt:
+    ok: boolean
+    before: f64
+    price: f64
+    stock: i64
+    money: f64
+    limit: i64
+    closed: boolean
+
+
+shop = App("shop", params={"shelves": Param(3), "wallets": Param(2)})
+shelves = shop.table("shelves", Shelf, "shelves", lambda key, params: {"price": 1.5 + key, "stock": 5})
+wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 50.0 * (key + 1), "limits": [40, 9]})
+
+
+def polite(purchase):
+    return purchase.code != 13
+
+
+def fresh(shelf, purchase):
+    return purchase.code > 200 or purchase.who not in shelf.buyers or len(shelf.buyers) < 2
+
+
+def within(shelf, wallet, other, purchase, i):
+    bound = other.recent[0] if len(other.recent) > 0 else 0
+    return shelf.price * purchase.amount <= wallet.money and purchase.amount + bound // 2 <= wallet.limits[i]
+
+
+def few(wallet, purchase, i):
+    return wallet.visits.get(purchase.code) < 3 + i + 1 // (99 - purchase.code)  # fails for events that are dropped
+
+
+def charge(wallet, purchase, i):
+    wallet.money = wallet.money - wallet.limits[i] / 8.0
+    wallet.limits[i] += purchase.amount % 3 - 1
+    wallet.closed = wallet.money < 0.0
+    wallet.visits.add(purchase.code, 1)
+
+
+def sell(shelf, purchase):
+    shelf.stock = (shelf.stock - purchase.amount) % 100
+    shelf.price = shelf.price * 1.01 + shelf.paid.get(purchase.code, 0.25)
+    shelf.recent.append(purchase.amount)
+    shelf.buyers.add(purchase.who)
+    shelf.paid.put(purchase.code, shelf.price / 3.0)
+    shelf.best.offer(purchase.who, shelf.stock)
+    if len(shelf.buyers) > 20:
+        shelf.buyers.clear()
+
+
+def wallet_of(purchase, txn):
+    return txn.row(wallets, purchase.who % p.wallets)
+
+
+def pay(purchase, txn, cheap):
+    wallet = wallet_of(purchase, txn)
+    txn.require(polite)
+    if not cheap:
+        txn.require(within, txn.row(shelves, purchase.what), wallet, txn.row(shelves, purchase.other), 1)
+    for i in range(2):
+        txn.require(few, wallet, i)
+        txn.modify(wallet, charge, i)
+
+
+def hand_over(purchase, txn):
+    shelf = txn.row(shelves, purchase.what)
+    txn.require(fresh, shelf)  # late on purpose, and in a function that is called: it sees the state before the event
+    txn.read(shelf)
+    txn.modify(shelf, sell)
+    txn.modify(txn.row(shelves, purchase.other), sell)
+    txn.read(shelf)
+
+
+@shop.transaction(input=Purchase, output=Receipt)
+def buy(purchase, txn):
+    if purchase.what >= p.shelves or purchase.other >= p.shelves:
+        txn.drop()
+        return
+    pay(purchase, txn, purchase.amount < 3)
+    hand_over(purchase, txn)
+    txn.read(wallet_of(purchase, txn))
+    if purchase.code == 99:
+        txn.drop()
+
+
+@buy.post
+def receipt(purchase, txn, out):
+    after = txn.result(shelves, 1)
+    wallet = txn.result(wallets, 2)
+    out.emit(
+        ok=txn.accepted,
+        before=txn.result(shelves, 0).price,
+        price=after.price,
+        stock=after.stock,
+        money=wallet.money,
+        limit=wallet.limits[0] * 1000 + wallet.limits[1],
+        closed=wallet.closed,
+    )
+    if purchase.code == 77:
+        out.drop()
+
+
+p = shop.params
+shop.generates(lambda *arguments: {})
+
+
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
+def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
+    random, n = np.random.default_rng(11), 2000
+    columns = {
+        "who": random.integers(0, 30, n), "what": random.integers(0, keys + (keys > 2), n),
+        "other": random.integers(0, keys, n), "amount": random.integers(0, 9, n), "code": random.integers(0, 256, n),
+    }  # fmt: skip
+    schema = Purchase.resolve({}).arrow(("seq",))
+    table = pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
+    params = shop.bind({"shelves": keys, "wallets": people})
+    case, loop = Case(shop, params, table), Loop(shop, params)
+    assert 100 < case.rejected < n - 100
+    assert case.dropped
+    assert case.outputs["ok"].to_pylist().count(True) > 100
+    compare("shop", case.outputs, loop.process(table), "outputs")
+    for name, rows in case.state.items():
+        compare("shop", rows, loop.state()[name], name)
+    assert (loop.rejected, loop.dropped_invalid) == (case.rejected, case.dropped)
+    schemes = [s for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock"]
+    for scheme, threads, (punctuation, batch, block) in itertools.product(schemes, (1, 2, 3, 8), CUTS):
+        spec = RunSpec(
+            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
+        )
+        case.check(spec, block)
 
 
 def divides(row, state, out):

@@ -45,6 +45,9 @@ def agree(app, params, events, cuts=(0,)):
         ("wc", {"vocabulary": 2000}),
         ("fd", {"entities": 20, "invalid_ratio": 0.1}),
         ("sd", {"window": 7, "invalid_ratio": 0.1}),
+        ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
+        ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
+        ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
     ],
 )
 def test_an_application(name, params):

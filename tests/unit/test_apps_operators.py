@@ -150,6 +150,250 @@ def test_sl_drops_what_it_cannot_mean(fields):
     assert (result.outputs, result.dropped) == ([], 1)
 
 
+# --- OB ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"n_items": 20, "gen_parts": 1, "init_qty": 30, "unauth_ratio": 0.1, "invalid_ratio": 0.1},
+        {"bid_length": 4, "n_items": 40, "length": 6},
+        {"n_items": 3, "length": 5, "duplicates": True, "bid_ratio": 0.5},
+        {"len_mode": "code", "length": 24, "pattern": "independent", "partitioned": False},
+    ],
+)
+def test_ob_trades(params):
+    events, result = run("ob", params)
+    bound, goods = result.params, [[row["ask"], row["qty"]] for row in ob_opening(params)]
+    expected, dropped = [], 0
+    for e in events:
+        n, items = e["n"], e["items"][: e["n"]]
+        if max(items) >= bound["n_items"]:
+            dropped += 1
+            continue
+        trades = list(zip(items, e["prices"], e["qtys"], strict=False))
+        ok, ask, qty = e["auth"], 0, 0
+        dropped += not ok
+        if ok and e["kind"] == 0:
+            assert len(set(items)) == n == bound["bid_length"]
+            ok = all(price >= goods[k][0] and wanted <= goods[k][1] for k, price, wanted in trades)
+            for k, _, wanted in trades:
+                goods[k][1] -= wanted * ok
+            ask, qty = (sum(goods[k][part] for k in items) for part in (0, 1))
+        elif ok:
+            for k, price, more in trades:
+                if e["kind"] == 1:
+                    goods[k][0] = price
+                else:
+                    goods[k][1] += more
+        answer = {"kind": e["kind"], "auth": e["auth"], "ok": ok, "ask": ask, "qty": qty}
+        expected.append({"seq": e["seq"], "sub": 0, **answer})
+    assert result.outputs == expected
+    assert result.dropped == dropped
+    assert [[row.ask, row.qty] for row in result.state["state_goods"][1].values()] == goods
+    bids = [o["ok"] for o in expected if o["kind"] == 0 and o["auth"]]
+    assert 0 < sum(bids) < len(bids)
+
+
+def ob_opening(params):
+    app = registry.load("ob")
+    empty = workload.schema(app, params).empty_table()
+    return by_hand.run(app, params, empty).state_tables()["state_goods"].to_pylist()
+
+
+def test_ob_opens_with_prices_of_its_own():
+    prices = [row["ask"] for row in ob_opening({"n_items": 5_000})]
+    assert {row["qty"] for row in ob_opening({})} == {100}
+    assert prices == [row["ask"] for row in ob_opening({})][:5_000]
+    assert set(prices) == set(range(100))
+
+
+def ob_event(**fields):
+    zeros = {"ts": 0, "user": 0, "kind": 0, "auth": True, "n": 1, "items": [0], "prices": [50], "qtys": [0]}
+    event = zeros | fields
+    return event | {name: (event[name] + [0] * 3)[:3] for name in ("items", "prices", "qtys")}
+
+
+def ob_run(*events):
+    app, params = registry.load("ob"), {"n_items": 4, "length": 3, "max_price": 1, "init_qty": 10}
+    rows = [{"seq": i, **event} for i, event in enumerate(events)]
+    return by_hand.run(app, params, pa.Table.from_pylist(rows, workload.schema(app, params)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "ok"),
+    [
+        ({"qtys": [10]}, True),  # all there is
+        ({"qtys": [11]}, False),
+        ({"prices": [0]}, True),  # just the asking price
+        ({"items": [1], "prices": [6], "qtys": [1]}, False),  # one below
+        ({"items": [1], "prices": [7], "qtys": [1]}, True),
+        ({"items": [2], "qtys": [0]}, True),  # nothing left, and nothing wanted
+        ({"items": [2], "qtys": [1]}, False),
+        ({"n": 3, "items": [0, 1, 3], "prices": [9, 9, 9], "qtys": [1, 1, 1]}, True),
+        ({"n": 3, "items": [0, 1, 3], "prices": [9, 9, 9], "qtys": [1, 11, 1]}, False),  # one that fails, fails all
+    ],
+)
+def test_ob_bids_are_for_all_or_nothing(fields, ok):
+    altered = ob_event(kind=1, items=[1], prices=[7])
+    result = ob_run(altered, ob_event(items=[2], qtys=[10]), ob_event(**fields))
+    assert [o["ok"] for o in result.outputs] == [True, True, ok]
+    left = sum(row.qty for row in result.state["state_goods"][1].values())
+    assert left == 30 - (sum(ob_event(**fields)["qtys"]) if ok else 0)
+
+
+def test_ob_answers_who_is_not_authorised_and_does_nothing():
+    for kind in (0, 1, 2):
+        result = ob_run(ob_event(kind=kind, auth=False, qtys=[3], prices=[9]))
+        answer = {"kind": kind, "auth": False, "ok": False, "ask": 0, "qty": 0}
+        assert (result.outputs, result.dropped) == ([{"seq": 0, "sub": 0, **answer}], 1)
+        assert {(row.ask, row.qty) for row in result.state["state_goods"][1].values()} == {(0, 10)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": 3}, {"n": 0}, {"n": 4}, {"items": [4]}, {"prices": [-1]}, {"qtys": [-1]}, {"n": 2, "items": [1, 1]},
+        {"kind": 2, "n": 3, "items": [0, 1, 4]}, {"kind": 1, "n": 2, "prices": [0, -1]}, {"auth": False, "items": [9]},
+    ],
+)  # fmt: skip
+def test_ob_drops_what_it_cannot_mean(fields):
+    result = ob_run(ob_event(**fields))
+    assert (result.outputs, result.dropped) == ([], 1)
+
+
+# --- TP ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"segments": 2, "vehicles": 90, "invalid_ratio": 0.1, "max_speed": 60},
+        {"segments": 1, "max_speed": 1, "flagged": True},
+        {"segments": 1, "max_speed": 1},
+        {"segments": 3, "vehicles": 50, "window": 3, "reports_per_s": 60, "theta": 1.0},
+    ],
+)
+def test_tp_charges_tolls(params):
+    events, result = run("tp", params)
+    bound = result.params
+    speed, seen, began, expected = {}, defaultdict(dict), defaultdict(int), []
+    for e in events:
+        seg, answer = e["seg"], {"ok": False, "speed": 0.0, "count": 0, "toll": 0}
+        if e["speed"] >= 0:
+            fresh = seg not in speed if bound["flagged"] else not speed.get(seg)
+            speed[seg] = float(e["speed"]) if fresh else (speed[seg] + e["speed"]) / 2
+            if bound["window"] and e["ts"] // bound["window"] * bound["window"] > began[seg]:
+                began[seg] = e["ts"] // bound["window"] * bound["window"]
+                seen[seg] = {}
+            seen[seg][e["vid"]] = None
+            count = len(seen[seg])
+            toll = 2 * (count - 50) ** 2 if speed[seg] < 40 and count > 50 else 0
+            answer = {"ok": True, "speed": speed[seg], "count": count, "toll": toll}
+        expected.append({"seq": e["seq"], "sub": 0, "vid": e["vid"], "seg": seg, **answer})
+    assert result.outputs == expected
+    assert result.dropped == 0
+    assert any(o["toll"] for o in expected) == (bound["segments"] < 3)
+    assert (not all(o["ok"] for o in expected)) == ("invalid_ratio" in params)
+    presence = result.state["state_presence"][1]
+    assert {k: list(row.vehicles) for k, row in presence.items() if row.count} == {k: list(v) for k, v in seen.items()}
+    assert all(row.count == len(row.vehicles) and row.begin == began[k] for k, row in presence.items())
+    assert [row.average for row in result.state["state_speeds"][1].values()] == [
+        speed.get(k, 0.0) for k in range(bound["segments"])
+    ]
+
+
+def tp_run(*events, **params):
+    app = registry.load("tp")
+    zeros = dict.fromkeys(("ts", "vid", "pos", "speed", "xway", "lane", "dir", "seg"), 0)
+    rows = [{"seq": i, **zeros, **event} for i, event in enumerate(events)]
+    return by_hand.run(app, {"segments": 2, **params}, pa.Table.from_pylist(rows, workload.schema(app, {})))
+
+
+def test_tp_profiles_differ_in_what_a_speed_of_zero_means():
+    reports = [{"speed": s} for s in (0, 50, 0, 25)]
+    assert [o["speed"] for o in tp_run(*reports).outputs] == [0.0, 50.0, 25.0, 25.0]
+    assert [o["speed"] for o in tp_run(*reports, flagged=True).outputs] == [0.0, 25.0, 12.5, 18.75]
+
+
+def test_tp_rejects_a_negative_speed_and_all_three_operators_with_it():
+    result = tp_run({"speed": 30, "vid": 1}, {"speed": -1, "vid": 2}, {"speed": -1, "seg": 1}, {"speed": 30, "vid": 1})
+    assert [(o["ok"], o["speed"], o["count"]) for o in result.outputs] == [
+        (True, 30.0, 1), (False, 0.0, 0), (False, 0.0, 0), (True, 30.0, 1),
+    ]  # fmt: skip
+    assert [list(row.vehicles) for row in result.state["state_presence"][1].values()] == [[1], []]
+    assert result.dropped == 0
+
+
+def test_tp_charges_from_the_51st_vehicle_below_40():
+    slow = [{"speed": 39, "vid": v, "seg": 0} for v in range(52)]
+    fast = [{"speed": 40, "vid": v, "seg": 1} for v in range(60)]
+    tolls = [o["toll"] for o in tp_run(*slow, *fast).outputs]
+    assert tolls == [0] * 50 + [2, 8] + [0] * 60
+
+
+def test_tp_drops_a_segment_that_is_not_there():
+    result = tp_run({"seg": 2}, {"seg": 2, "speed": -1})
+    assert (result.outputs, result.dropped) == ([], 2)
+
+
+# --- TB ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"n_flights": 20, "n_hotels": 10, "rise": 3}, {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.1}]
+)
+def test_tb_books_all_or_nothing(params):
+    events, result = run("tb", params)
+    bound, app = result.params, registry.load("tb")
+    opening = by_hand.run(app, params, workload.schema(app, params).empty_table()).state_tables()
+    flights, hotels = (
+        [[row["taken"], row["price"]] for row in opening[f"state_{n}"].to_pylist()] for n in ("flights", "hotels")
+    )
+    expected = []
+    for e in events:
+        if e["budget"] < 0:
+            continue
+        rooms = -(-e["party"] // 2)
+        parts = [
+            (flights[e["out"]], e["party"], bound["seats"]), (flights[e["back"]], e["party"], bound["seats"]),
+            (hotels[e["hotel"]], rooms, bound["rooms"]),
+        ]  # fmt: skip
+        cost, before = 0, [row[0] for row, _, _ in parts]
+        if e["kind"] == 0:
+            cost = sum(row[1] * size for row, size, _ in parts[:2]) + parts[2][0][1] * rooms * e["nights"]
+            ok, sign = cost <= e["budget"] and all(row[0] + size <= most for row, size, most in parts), 1
+        else:
+            ok, sign = all(row[0] >= size for row, size, _ in parts), -1
+        for row, size, _ in parts:
+            row[0] += sign * ok * size
+            row[1] += sign * ok * size * bound["rise"]
+        taken = dict(zip(("out", "back", "rooms"), before, strict=True))
+        expected.append({"seq": e["seq"], "sub": 0, "kind": e["kind"], "ok": ok, "cost": cost, **taken})
+    assert result.outputs == expected
+    assert result.dropped == N - len(expected)
+    for name, rows in (("flights", flights), ("hotels", hotels)):
+        assert [[row.taken, row.price] for row in result.state[f"state_{name}"][1].values()] == rows
+    for kind in (0, 1):
+        accepted = [o["ok"] for o in expected if o["kind"] == kind]
+        assert 0 < sum(accepted) < len(accepted)
+    assert sum(not o["ok"] for o in expected) > 0.4 * len(expected)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"kind": 2}, {"party": 0}, {"budget": -1}, {"back": 1}, {"out": 2}, {"back": 2}, {"hotel": 1}]
+)
+def test_tb_drops_what_it_cannot_mean(fields):
+    app = registry.load("tb")
+    event = {"seq": 0, "ts": 0, "kind": 0, "party": 1, "nights": 1, "out": 1, "back": 0, "hotel": 0, "budget": 0}
+    params = {"n_flights": 2, "n_hotels": 1}
+    for given, dropped in ((event, 0), (event | fields, 1)):
+        result = by_hand.run(app, params, pa.Table.from_pylist([given], workload.schema(app, params)))
+        assert (len(result.outputs), result.dropped) == (1 - dropped, dropped)
+
+
 # --- WC ---------------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from streaming_core.apps import registry
 from streaming_core.digest import digest_table, format_digest
 from streaming_core.errors import BadInput
 
-APPS = ["gs", "sl", "wc", "fd", "sd"]
+APPS = registry.names()
 VARIANTS = [
     ("gs", {}),
     ("gs", {"partitioned": False, "theta": 0.9, "n_items": 12, "invalid_ratio": 0.1, "pattern": "independent"}),
@@ -26,6 +26,15 @@ VARIANTS = [
     ("fd", {"theta": 0.5, "fraud_ratio": 0.2, "invalid_ratio": 0.1}),
     ("fd", {"markov": True, "entities": 37}),
     ("sd", {"invalid_ratio": 0.1}),
+    ("ob", {}),
+    (
+        "ob",
+        {"len_mode": "code", "length": 24, "bid_length": 5, "n_items": 30, "unauth_ratio": 0.1, "invalid_ratio": 0.1},
+    ),
+    ("ob", {"n_items": 4, "duplicates": True, "bid_ratio": 0.3, "mp_ratio": 0.4, "partitioned": False, "theta": 1.2}),
+    ("tp", {}),
+    ("tp", {"segments": 256, "invalid_ratio": 0.1, "reports_per_s": 7}),
+    ("tb", {"n_flights": 3, "invalid_ratio": 0.1}),
 ]
 
 
@@ -63,6 +72,12 @@ GOLDEN = [
     "5000:e4d29f8b6f970150",
     "5000:79e800ef09a4d07b",
     "5000:96abd216c72d71fe",
+    "5000:62642aa8839cfd53",
+    "5000:05e698dc68149fe6",
+    "5000:255c8e106905abbf",
+    "5000:d72915f608ccaace",
+    "5000:d5c5bafa04b0c622",
+    "5000:59f382e29191d86b",
 ]
 
 
@@ -105,6 +120,55 @@ def test_sl_events_are_as_specified():
     multi_deposits = workload.generate_chunk("sl", {"mp_ratio": 1.0}, 800, 1, 0, 800).to_pandas().astype(int)
     multi_deposits = multi_deposits[multi_deposits.kind == 0]
     assert ((multi_deposits.dst_asset // 250 - multi_deposits.dst_acct // 250) % 40 == 1).all()
+
+
+def test_ob_events_are_as_specified():
+    table = workload.generate_chunk("ob", {"unauth_ratio": 0.25}, 4000, 1, 0, 4000)
+    column = {name: np.array(table.column(name).to_pylist()) for name in table.column_names}
+    slot = np.arange(4000) % 8
+    assert (column["kind"] == np.array([0, 0, 0, 0, 0, 0, 1, 2])[slot]).all()
+    assert (column["n"] == np.where(slot < 6, 1, 20)).all()
+    used = np.arange(20) < column["n"][:, None]
+    assert (column["items"] * ~used + column["prices"] * ~used + column["qtys"] * ~used == 0).all()
+    # Orders are the multi-partition events: 20 items over 4 partitions in a row, all of them different.
+    parts = column["items"][slot >= 6] // 250
+    assert ((parts - parts[:, :1]) % 40 == np.repeat(np.arange(4), 5)).all()
+    assert all(len(set(items)) == 20 for items in column["items"][slot >= 6].tolist())
+    prices, qtys = column["prices"], column["qtys"]
+    assert set(prices[slot == 6].ravel().tolist()) == set(range(100))
+    assert set(qtys[slot == 7].ravel().tolist()) == set(range(20))
+    assert (prices[slot == 7].max(), qtys[slot == 6].max()) == (0, 0)
+    assert set(prices[slot < 6, 0].tolist()) == set(range(100))
+    assert set(qtys[slot < 6, 0].tolist()) == set(range(20))
+    assert 900 < (~column["auth"]).sum() < 1100
+
+
+def test_ob_lengths_of_the_code():
+    params = {"len_mode": "code", "length": 24}
+    n = workload.generate_chunk("ob", params, 4000, 1, 0, 4000).column("n").to_numpy().reshape(-1, 8)
+    assert set(n[:, 6:].ravel().tolist()) == set(range(5, 25))
+    assert (n[:, :6] == 1).all()
+    # Half of each eight events' orders are TOPs, drawn where eight events have an odd number of orders.
+    for ratio in (0.5, 0.875, 0.4):
+        kinds = workload.generate_chunk("ob", {"bid_ratio": ratio}, 8000, 1, 0, 8000).column("kind").to_numpy()
+        assert abs((kinds == 0).mean() - ratio) < 0.02
+        assert abs((kinds == 1).mean() - (1 - ratio) / 2) < 0.02
+
+
+def test_tp_events_are_as_specified():
+    table = workload.generate_chunk("tp", {"invalid_ratio": 0.1}, 100_000, 1, 0, 100_000)
+    column = {name: table.column(name).to_numpy().astype(np.int64) for name in table.column_names}
+    assert (column["ts"] == np.arange(100_000) // 1000).all()
+    assert (column["pos"] // 5280 == column["seg"]).all()
+    assert set(column["speed"].tolist()) == set(range(-1, 101))
+    assert 0.095 < (column["speed"] == -1).mean() < 0.11
+    counts = np.bincount(column["seg"], minlength=100)
+    assert len(counts) == 100
+    assert abs(counts[0] / counts[99] - 100**0.2) < 0.4
+    assert 60_000 < len(set(column["vid"].tolist())) < 65_000  # 1 - 1/e of all that there are
+    assert {name: set(column[name].tolist()) for name in ("xway", "lane", "dir")} == {
+        "xway": {0}, "lane": {1, 2, 3}, "dir": {0, 1},
+    }  # fmt: skip
 
 
 def test_markov_entities_take_turns():
@@ -150,12 +214,22 @@ def test_bad_requests_are_refused_in_one_line(arguments, message):
     [
         ("gs", {"n_items": 9}, "10 distinct keys need n_items of at least 10"),
         ("sl", {"n_items": 1}, "needs n_items of at least 2"),
+        ("ob", {"n_items": 19}, "20 distinct items need n_items of at least 20"),
+        ("ob", {"n_items": 2, "bid_length": 3}, "20 distinct items need n_items of at least 20"),
+        ("ob", {"n_items": 2, "bid_length": 3, "duplicates": True}, "3 distinct items need n_items of at least 3"),
+        ("ob", {"bid_length": 21}, "a bid for 21 items needs a length of at least 21"),
+        ("ob", {"len_mode": "code"}, "give a length of 24"),
+        ("tb", {"n_flights": 1}, "need n_flights of at least 2"),
     ],
 )
-def test_too_few_keys_are_refused(app, params, message, tmp_path):
+def test_what_cannot_be_drawn_is_refused(app, params, message, tmp_path):
     with pytest.raises(BadInput, match=message):
         workload.write(app, params, 10, 1, tmp_path / "w")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("app", "params"), [("gs", {"n_items": 9}), ("sl", {"n_items": 1}), ("ob", {"n_items": 1})])
+def test_too_few_keys_are_enough_when_events_may_repeat_them(app, params):
     assert workload.generate_chunk(app, {**params, "duplicates": True}, 10, 1, 0, 10).num_rows == 10
 
 
