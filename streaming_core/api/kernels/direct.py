@@ -124,8 +124,9 @@ _fail, _go = _counter(FAILED, tx.FAILED_UNIT), _counter(GONE, 1)
 
 @intrinsic
 def _copy_row(typingctx, txn, row):
-    """READ: the row as it is now, into the next result slot."""
+    """READ: the row as it is now, as far as it will be looked at, into the next result slot."""
     stride, size = txn.bound.result_stride, txn.bound.tables[row.table].state[1]
+    first, last = txn.bound.spans[row.table]
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -141,8 +142,8 @@ def _copy_row(typingctx, txn, row):
         results = code.load(builder, held.context, RESULTS, code.PTR, code.CONTEXT)
         tables = code.load(builder, held.context, TABLES, code.PTR, code.CONTEXT)
         base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
-        source = code.at(builder, base, builder.mul(args[1], code.i64(size)))
-        code.copy(builder, code.at(builder, results, begin), source, size)
+        source = code.at(builder, base, builder.add(builder.mul(args[1], code.i64(size)), code.i64(first)))
+        code.copy(builder, code.at(builder, results, begin), source, last - first)
         return context.get_dummy_value()
 
     return types.none(txn, row), codegen

@@ -40,7 +40,11 @@ class Program:
         self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
         self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
         self.description["columns"] = columns(self.output)
-        kernels = self._cached(cache) if cache else compile_kernels(app, params)
+        kernels, spans = self._cached(cache) if cache else compile_kernels(app, params)
+        for entry, span in zip(self.description.get("tables", []), spans, strict=True):
+            entry["read"] = span
+        if spans:
+            self.description["transaction"]["result_stride"] = max(end - begin for begin, end in spans)
         self._loaded = {name: machine.Loaded(code, "kernel") for name, code in kernels.items()}
         for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
             for role in _ADDRESSES:
@@ -52,24 +56,24 @@ class Program:
         """The description as the runtime takes it."""
         return json.dumps(self.description)
 
-    def _cached(self, cache: Path) -> dict[str, bytes]:
-        """Kernels from the cache below `cache`, compiled and put there if they are not."""
+    def _cached(self, cache: Path) -> tuple[dict[str, bytes], list]:
+        """What `compile_kernels` returns, from the cache below `cache`; compiled and put there if it is not."""
         source = Path(self.app.file).read_text()
         constants = [hashlib.sha256(c.build(self.params).tobytes()).hexdigest() for c in self.app.constants]
         folder = cache / digest_of([machine.fingerprint(), source, self.params, self.description, constants])
         try:
-            names = json.loads((folder / "manifest.json").read_text())
-            return {name: (folder / f"{name}.o").read_bytes() for name in names}
+            manifest = json.loads((folder / "manifest.json").read_text())
+            return {name: (folder / f"{name}.o").read_bytes() for name in manifest["kernels"]}, manifest["spans"]
         except (OSError, ValueError):
-            kernels = compile_kernels(self.app, self.params)
+            kernels, spans = compile_kernels(self.app, self.params)
         try:
             with atomic_directory(folder) as temporary:
                 for name, code in kernels.items():
                     (temporary / f"{name}.o").write_bytes(code)
-                write_json(temporary / "manifest.json", list(kernels))
+                write_json(temporary / "manifest.json", {"kernels": list(kernels), "spans": spans})
         except OSError:
             pass  # The cache saves time and nothing else: without it the next run compiles again.
-        return kernels
+        return kernels, spans
 
     def _dataflow(self) -> dict:
         operators = []
@@ -105,7 +109,6 @@ class Program:
                 "post": f"{name}.post",
                 "execute": f"{name}.execute",
                 "stride": self.output.event[1],
-                "result_stride": max(row.state[1] for _, row, _ in self.tables),
             },
             "partitions": self.params.get("gen_parts", PARTITIONS),
         }
@@ -128,8 +131,8 @@ def chain(app: App) -> list[Operator]:
     return operators
 
 
-def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
-    """Object files by kernel name.
+def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
+    """Object files by kernel name, and of a transaction by table which bytes of a row its READs take along.
 
     Raises:
         BadInput: an operator does not keep to the language or does not compile; the line names it.
@@ -156,20 +159,24 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
     if app.kind == "transaction":
         operator = app.operators[1]
         tables = [t.row.resolve(params) for t in app.tables]
-        bound = Bound(tables, [table_size(app, t, params) for t in app.tables], event)
+        sizes = [table_size(app, t, params) for t in app.tables]
         output = operator.output.resolve(params)
+        post = translator.translate(operator.functions["post"], operator.output)
+        # Compiled once only to see what it looks at, for reads need not bring along more.
+        scout = Bound(tables, sizes, event, seen=[set() for _ in tables])
+        add(operator, "post", shapes.post_kernel, post, event, scout, output)
+        bound = Bound(tables, sizes, event, spans=scout.spans_seen())
         plan = translator.translate(operator.functions["plan"], operator.output)
         add(operator, "plan", shapes.plan_kernel, plan, event, bound)
         modifications = [translator.translate(f) for f in translator.modifications]
         conditions = [translator.translate(f) for f in translator.conditions]
         add(operator, "apply", shapes.apply_kernel, bound, event, modifications, conditions)
-        post = translator.translate(operator.functions["post"], operator.output)
         add(operator, "post", shapes.post_kernel, post, event, bound, output)
         at_once = decides_first(operator.functions["plan"])
         add(
             operator, "execute", execute_kernel, plan, at_once, event, bound, modifications, conditions, post, output
         )
-        return kernels
+        return kernels, bound.spans
     for operator in chain(app):
         event, output = operator.input.resolve(params), operator.output.resolve(params)
         functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
@@ -180,7 +187,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> dict[str, bytes]:
         add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)
         if "flush" in functions:
             add(operator, "flush", shapes.flush_kernel, functions["flush"], state, output)
-    return kernels
+    return kernels, []
 
 
 def columns(record: Resolved) -> list[dict]:

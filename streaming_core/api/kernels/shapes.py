@@ -311,11 +311,14 @@ def _arrive(typingctx, group, shared):
     return types.int64(types.int64, types.int64), codegen
 
 
-def _copier(size: int) -> Callable:
+def _copier(begin: int, end: int) -> Callable:
+    """An intrinsic that copies these bytes of a row."""
+
     @intrinsic
     def copy(typingctx, target, source):
         def codegen(context, builder, signature, args):
-            code.copy(builder, builder.inttoptr(args[0], code.PTR), builder.inttoptr(args[1], code.PTR), size)
+            source = code.at(builder, builder.inttoptr(args[1], code.PTR), begin)
+            code.copy(builder, builder.inttoptr(args[0], code.PTR), source, end - begin)
             return context.get_dummy_value()
 
         return types.none(types.int64, types.int64), codegen
@@ -328,7 +331,7 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
 
     The functions of an application are few and known, so that they are chosen by comparison and inlined.
     """
-    stride = bound.result_stride
+    stride, row_stride = bound.result_stride, bound.row_stride
     namespace: dict = {
         "load_word": load_word,
         "load_half": load_half,
@@ -339,7 +342,8 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         "make_event": row_maker(event, True, False),
     }
     for t, table in enumerate(bound.tables):
-        namespace[f"copy_{t}"] = _copier(table.state[1])
+        namespace[f"copy_{t}"] = _copier(0, table.state[1])
+        namespace[f"read_{t}"] = _copier(*bound.spans[t])
         namespace[f"writable_{t}"] = row_maker(table, False, True)
         namespace[f"readable_{t}"] = row_maker(table, False, False)
         namespace[f"captured_{t}"] = row_maker(table, False, False, tx.HIDDEN_IN_CAPTURES)
@@ -372,7 +376,7 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     together = {}
     for (function, tables), fn in bound.conditions.items():
         if len(tables) > 1:
-            rows = ", ".join(f"captured_{t}(group + {8 + j * stride}, 0, 0)" for j, t in enumerate(tables))
+            rows = ", ".join(f"captured_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
             extra = argument(conditions[function], len(tables), "load_half(group, 4)")
             together[fn] = f"holds = condition_{fn}({rows}, request{extra})"
     names = range(len(bound.tables))
@@ -396,7 +400,7 @@ def apply_accesses(context):
                 break
             if kind == {tx.READ}:
                 slot = load_word(results, event * 8) + load_half(access, 8) * {stride}
-{choose("table", {t: f"copy_{t}(slot, {row(t)})" for t in names}, 4)}
+{choose("table", {t: f"read_{t}(slot, {row(t)})" for t in names}, 4)}
             elif failed == 0:
                 store_word(context, 88, event)
 {choose("fn", modify, 4)}
@@ -408,7 +412,7 @@ def apply_accesses(context):
 {choose("fn", alone, 4)}
             else:
                 group = load_word(captures, event * 8) + load_half(access, 8) * 8
-                copied = group + 8 + (kind - {tx.CAPTURE}) * {stride}
+                copied = group + 8 + (kind - {tx.CAPTURE}) * {row_stride}
 {choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
                 complete = arrive(group, shared) == 0
                 if complete:

@@ -36,6 +36,8 @@ class Bound:
     """The tables of a bound application, and what its plan turned out to do, filled in while the plan is compiled.
 
     `modifications` and `conditions` map what a plan names (function index and tables) to the `fn` of an access.
+    `spans` says which bytes of a table's rows a READ takes along, all of them until it is known what post-processing
+    looks at; `seen` collects that by table.
     """
 
     tables: list[Resolved]
@@ -43,11 +45,31 @@ class Bound:
     event: Resolved
     modifications: dict[tuple[int, int], int] = field(default_factory=dict)
     conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    seen: list[set[str]] | None = None
+
+    def __post_init__(self):
+        self.spans = self.spans or [(0, t.state[1]) for t in self.tables]
 
     @property
     def result_stride(self) -> int:
-        """Bytes of a result slot: the largest row."""
+        """Bytes of a result slot."""
+        return max(end - begin for begin, end in self.spans)
+
+    @property
+    def row_stride(self) -> int:
+        """Bytes of the largest row."""
         return max(t.state[1] for t in self.tables)
+
+    def spans_seen(self) -> list[tuple[int, int]]:
+        """The bytes, in whole words, between the first and the last field of each table that was seen."""
+        found = []
+        for table, names in zip(self.tables, self.seen, strict=True):
+            slots = [table.state[0][name] for name in names]
+            begin = min((slot.offset for slot in slots), default=0) & ~7
+            end = -(-max((slot.offset + slot.size for slot in slots), default=0) // 8) * 8
+            found.append((begin, min(end, table.state[1])))
+        return found
 
 
 class PlanType(types.Type):
@@ -268,7 +290,7 @@ def _plan_require(typingctx, txn, condition, rows):
 
 def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> None:
     """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
-    size = 8 + len(tables) * bound.result_stride
+    size = 8 + len(tables) * bound.row_stride
     captures = code.load(builder, held.address, CAPTURES, code.PTR, code.CONTEXT)
     begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
     words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
@@ -345,15 +367,17 @@ def _plan_drop(typingctx, txn):
 @intrinsic(prefer_literal=True)
 def _post_result(typingctx, txn, table, i):
     index = literal(table, "table")
-    row = RowType(txn.bound.tables[index], header=False, writable=False, hidden=HIDDEN_IN_RESULTS)
-    stride = txn.bound.result_stride
+    seen = txn.bound.seen[index] if txn.bound.seen else None
+    row = RowType(txn.bound.tables[index], False, False, HIDDEN_IN_RESULTS, seen)
+    stride, begin = txn.bound.result_stride, txn.bound.spans[index][0]
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         i = context.cast(builder, args[2], signature.args[2], types.int64)
         code.checked_index(context, builder, i, code.load(builder, held.results, -8, code.I64, code.ROW), "txn.result")
         found = cgutils.create_struct_proxy(row)(context, builder)
-        found.address = code.at(builder, held.results, builder.mul(i, code.i64(stride)))
+        offset = builder.sub(builder.mul(i, code.i64(stride)), code.i64(begin))
+        found.address = code.at(builder, held.results, offset)
         return found._getvalue()
 
     return row(txn, table, types.unliteral(i)), codegen

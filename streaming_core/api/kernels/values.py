@@ -25,14 +25,23 @@ def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None
 class RowType(types.Type):
     """A row of `resolved`: events and outputs with header, table rows and states without.
 
-    `hidden`: containers that cannot be seen, because this is a copy of the row and what they keep elsewhere is not.
+    `hidden`: containers that cannot be seen, because this is a copy of the row and what they keep elsewhere is not;
+    `seen`: collects the names of the fields that code asks for.
     """
 
-    def __init__(self, resolved: Resolved, header: bool, writable: bool, hidden: tuple[type, ...] = ()):
-        self.resolved, self.header, self.writable, self.hidden = resolved, header, writable, hidden
+    def __init__(
+        self,
+        resolved: Resolved,
+        header: bool,
+        writable: bool,
+        hidden: tuple[type, ...] = (),
+        seen: set[str] | None = None,
+    ):
+        self.resolved, self.header, self.writable, self.hidden, self.seen = resolved, header, writable, hidden, seen
         self.slots, self.size = resolved.event if header else resolved.state
         names = ", ".join(kind.__name__ for kind in hidden)
-        super().__init__(f"Row({resolved.name}@{id(resolved):x}, header={header}, writable={writable}, hidden={names})")
+        which = f"{resolved.name}@{id(resolved):x}, header={header}, writable={writable}, hidden={names}"
+        super().__init__(f"Row({which}{'' if seen is None else f', seen by {id(seen):x}'})")
 
 
 class TextType(types.Type):
@@ -108,6 +117,8 @@ class _RowAttributes(AttributeTemplate):
             raise _typing_error(
                 f"{row.resolved.name}.{name}: what is seen here is a copy of the row, without its {kind}"
             )
+        if slot and row.seen is not None:
+            row.seen.add(name)
         return field_type(slot, row.writable) if slot else None
 
 

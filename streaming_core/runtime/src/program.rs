@@ -82,6 +82,8 @@ pub struct Table {
     pub stride: usize,
     #[serde(default)]
     pub containers: bool,
+    /// The bytes of a row that a READ brings along: first and behind the last.
+    pub read: (usize, usize),
 }
 
 /// A state transaction: addresses of its kernels; `result_stride` bytes per READ.
@@ -145,6 +147,9 @@ impl Program {
             stride = operator.stride;
         }
         for table in &self.tables {
+            if table.read.0 > table.read.1 || table.read.1 > table.stride {
+                return invalid(format!("a READ of table {} goes beyond its rows", table.name));
+            }
             if table.stride == 0 || table.rows > u32::MAX as usize || table.rows.checked_mul(table.stride).is_none() {
                 return invalid(format!("table {} has an impossible size", table.name));
             }

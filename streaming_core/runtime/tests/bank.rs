@@ -282,8 +282,8 @@ fn program(accounts: usize, stocks: usize) -> Program {
     ];
     Program::parse(&format!(
         r#"{{"kind": "transaction", "event": {{"stride": {EVENT}}},
-            "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false}},
-                       {{"name": "stocks", "rows": {stocks}, "stride": 8}}],
+            "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false, "read": [0, 8]}},
+                       {{"name": "stocks", "rows": {stocks}, "stride": 8, "read": [0, 8]}}],
             "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "execute": {}, "stride": {VERDICT},
                              "result_stride": {RESULT}}},
             "columns": [{{"kind": "i64", "offset": 8, "count": 1}}, {{"kind": "i64", "offset": 16, "count": 3}}]}}"#,

@@ -37,6 +37,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         containers: program.tables.iter().map(|table| table.containers).collect(),
         image: size_of::<Image>().div_ceil(WORD) + strides.iter().max().map_or(0, |&stride| stride.div_ceil(WORD)),
         strides,
+        reads: program.tables.iter().map(|table| table.read).collect(),
         result_stride: program.transaction.as_ref().map_or(0, |transaction| transaction.result_stride),
         rows: (0..rows).map(|_| Row::default()).collect(),
         running: Running::new(options.threads),
@@ -53,6 +54,8 @@ struct Mvlk {
     /// Number of the first row of each table.
     starts: Vec<usize>,
     strides: Vec<usize>,
+    /// The bytes of a row that a READ brings along.
+    reads: Vec<(usize, usize)>,
     containers: Vec<bool>,
     result_stride: usize,
     /// Words of an image.
@@ -277,24 +280,25 @@ unsafe fn copy_racing(from: *const u8, to: *mut u8, n: usize) {
 }
 
 impl Mvlk {
-    /// Copies the version of a row that a reader sees.
+    /// Copies these bytes of the version of a row that a reader sees.
     ///
     /// # Safety
-    /// The ticket is the caller's, a reader's, and granted; `to` has room for a row of the table.
+    /// The ticket is the caller's, a reader's, and granted; `to` has room for the bytes, which are the row's.
     #[inline]
-    unsafe fn copy(&self, group: &Group<Plan>, access: &Access, ticket: &Ticket, to: *mut u8) {
+    unsafe fn copy(&self, group: &Group<Plan>, access: &Access, ticket: &Ticket, bytes: (usize, usize), to: *mut u8) {
+        let (begin, n) = (bytes.0, bytes.1 - bytes.0);
         let stride = self.strides[usize::from(access.table)];
         // SAFETY: the plan kernel has checked that the row lies inside of its table.
         let row = unsafe {
             let base = *group.run.tables.bases().add(usize::from(access.table));
-            base.add(access.row as usize * stride)
+            base.add(access.row as usize * stride + begin)
         };
         self.rows[ticket.row as usize].read(
             ticket.version,
             // SAFETY: as the caller says.
-            || unsafe { copy_racing(row, to, stride) },
+            || unsafe { copy_racing(row, to, n) },
             // SAFETY: an image's bytes follow its head.
-            |image| unsafe { image.add(1).cast::<u8>().copy_to_nonoverlapping(to, stride) },
+            |image| unsafe { image.add(1).cast::<u8>().add(begin).copy_to_nonoverlapping(to, n) },
         );
     }
 
@@ -314,14 +318,24 @@ impl Mvlk {
             if access.kind == kind::READ {
                 let slot = access.slot as usize * self.result_stride;
                 // SAFETY: the plan kernel reserved a slot for each of the event's reads.
-                unsafe { self.copy(group, access, &ticket, group.outcome.results(access.event).add(slot)) };
+                unsafe {
+                    self.copy(
+                        group,
+                        access,
+                        &ticket,
+                        self.reads[usize::from(access.table)],
+                        group.outcome.results(access.event).add(slot),
+                    )
+                };
                 continue;
             }
             let copies = &mut held.copies[usize::from(access.table)];
             let row = held.accesses.len();
             copies.resize(((row + 1) * stride).div_ceil(WORD), 0);
             // SAFETY: room was just made.
-            unsafe { self.copy(group, access, &ticket, copies.as_mut_ptr().cast::<u8>().add(row * stride)) };
+            unsafe {
+                self.copy(group, access, &ticket, (0, stride), copies.as_mut_ptr().cast::<u8>().add(row * stride))
+            };
             held.accesses.push(Access { row: row as u32, ..*access });
         }
         if held.accesses.is_empty() {
