@@ -64,69 +64,77 @@ def source_of(function: Callable) -> tuple[ast.FunctionDef, str]:
     return definition, inspect.getsourcefile(function) or "<operator>"
 
 
-def decides_first(plan: Callable) -> bool:
-    """Whether on every path through a transaction's plan all conditions and drops come before the first modification.
+def passes(plan: Callable) -> tuple[str, ...]:
+    """How often a transaction's plan has to be gone through to carry it out at once, and for what each time.
 
-    False also where that cannot be told from the source.
+    A dropped event's conditions are never evaluated, and conditions read the state before the event: so what a plan
+    does not do in this order on every path, or cannot be seen from its source to do, takes one more pass.
     """
-    return not _Decisions().late(plan)
+    order = _Order()
+    order.function(plan, 1, 0)
+    if order.drops_late:
+        return ("drop", "check", "act")
+    return ("drop check", "act") if order.checks_late else ("drop check act",)
 
 
-class _Decisions:
-    """Walks a plan's paths and those of the functions it hands its `txn` to."""
+class _Order:
+    """Walks a plan's paths and those of the functions it hands its `txn` to, with what may have been done before."""
+
+    CHECKED, ACTED = 1, 2
 
     def __init__(self) -> None:
-        self._is_late = False
+        self.drops_late = self.checks_late = False
 
-    def late(self, plan: Callable) -> bool:
-        """Whether a condition or a drop may follow a modification."""
-        self._function(plan, 1, modified=False)
-        return self._is_late
-
-    def _function(self, function: Callable, position: int, modified: bool) -> bool:
+    def function(self, function: Callable, position: int, done: int) -> int:
+        """Walks a function whose argument at `position` is `txn`; returns what may be done behind it."""
         definition, _ = source_of(function)
-        scope = (function, definition.args.args[position].arg)
-        ends: list[bool] = []
-        after = self._block(definition.body, scope, modified, ends)
-        return any(ends) or bool(after)
+        ends = [0]
+        after = self._block(definition.body, (function, definition.args.args[position].arg), done, ends)
+        return (after or 0) | ends[0]
 
-    def _block(self, statements: list[ast.stmt], scope: tuple, modified: bool, ends: list[bool]) -> bool | None:
-        """Whether a row may have been modified after the statements; None when none of their paths goes on."""
+    def _block(self, statements: list[ast.stmt], scope: tuple, done: int, ends: list[int]) -> int | None:
+        """What may be done behind the statements; None when none of their paths goes on."""
         for statement in statements:
             match statement:
                 case ast.If():
-                    modified = self._calls(statement.test, scope, modified)
-                    paths = [self._block(part, scope, modified, ends) for part in (statement.body, statement.orelse)]
+                    done = self._calls(statement.test, scope, done)
+                    paths = [self._block(part, scope, done, ends) for part in (statement.body, statement.orelse)]
                     if paths == [None, None]:
                         return None
-                    modified = any(paths)
+                    done = (paths[0] or 0) | (paths[1] or 0)
                 case ast.For() | ast.While():
                     head = statement.iter if isinstance(statement, ast.For) else statement.test
-                    for _ in range(2):  # what one turn modifies, the next one's conditions follow
-                        modified = self._calls(head, scope, modified)
-                        modified |= bool(self._block(statement.body, scope, modified, ends))
+                    for _ in range(2):  # what one turn does, the next one's statements follow
+                        done = self._calls(head, scope, done)
+                        done |= self._block(statement.body, scope, done, ends) or 0
                 case ast.Return():
-                    ends.append(modified)
+                    ends[0] |= done
                     return None
                 case _:
-                    modified = self._calls(statement, scope, modified)
-        return modified
+                    done = self._calls(statement, scope, done)
+        return done
 
-    def _calls(self, node: ast.AST, scope: tuple, modified: bool) -> bool:
+    def _calls(self, node: ast.AST, scope: tuple, done: int) -> int:
         function, txn = scope
         for call in ast.walk(node):
             if not isinstance(call, ast.Call):
                 continue
             if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == txn:
-                self._is_late |= modified and call.func.attr in ("require", "drop")
-                modified |= call.func.attr == "modify"
+                match call.func.attr:
+                    case "drop":
+                        self.drops_late |= done != 0
+                    case "require":
+                        self.checks_late |= bool(done & self.ACTED)
+                        done |= self.CHECKED
+                    case "modify" | "read":
+                        done |= self.ACTED
             elif txn in (passed := [ast.unparse(a) for a in call.args]):
                 called = function.__globals__.get(call.func.id) if isinstance(call.func, ast.Name) else None
-                if not inspect.isfunction(called):
-                    self._is_late = True
+                if inspect.isfunction(called):
+                    done = self.function(called, passed.index(txn), done)
                 else:
-                    modified = self._function(called, passed.index(txn), modified)
-        return modified
+                    self.drops_late = True
+        return done
 
 
 class Translator:

@@ -1,9 +1,9 @@
 """State transactions executed directly: plan, state access and post-processing of an event in one kernel.
 
 For who is alone with the tables: nothing is written down, dealt out or waited for. The plan function is compiled a
-second time, with a `txn` that acts at once. Conditions read the state before the event and any false one rejects all of
-it, so where a plan might modify a row before a condition or a drop (`dialect.decides_first` says), it is called twice:
-first only to check, then only to act.
+second time, with a `txn` that acts at once. Nothing of a dropped event is ever done, conditions read the state before
+the event, and any false one rejects all of it: so a plan that is not written in this order (`dialect.passes` says) is
+called several times, first to see whether it drops, then to check, then to act.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FAILED, READS, GONE = 0, 8, 16
 
 
 class DirectType(types.Type):
-    """`txn` where nobody else is at the tables: `checks` conditions and drops, `acts` on rows, or both."""
+    """`txn` where nobody else is at the tables: it looks for drops, checks conditions, acts on rows, or several."""
 
     def __init__(self, bound: tx.Bound, modifications: list[Callable], conditions: list[Callable], what: str):
         self.bound, self.modifications, self.conditions = bound, modifications, conditions
-        self.checks, self.acts = "check" in what, "act" in what
+        self.drops, self.checks, self.acts = "drop" in what, "check" in what, "act" in what
         super().__init__(f"Direct({id(bound):x}, {what})")
 
 
@@ -165,7 +165,7 @@ def _argument(typingctx, txn, word, value):
 def _name(txn, table, key):
     if not isinstance(txn, DirectType):
         return None
-    if txn.checks:
+    if txn.drops:  # the first time
         return lambda txn, table, key: tx.name_row(txn, table, key)
     return lambda txn, table, key: _known_row(txn, table, key)
 
@@ -240,12 +240,14 @@ def _read(txn, row):
 
 @overload(drop)
 def _drop_event(txn):
-    return (lambda txn: _go(txn)) if isinstance(txn, DirectType) else None
+    if not isinstance(txn, DirectType):
+        return None
+    return (lambda txn: _go(txn)) if txn.drops else lambda txn: None
 
 
 def execute_kernel(
     plan: Callable,
-    at_once: bool,
+    passes: tuple[str, ...],
     event: Resolved,
     bound: tx.Bound,
     modifications: list[Callable],
@@ -253,17 +255,13 @@ def execute_kernel(
     post: Callable,
     output: Resolved,
 ) -> bytes:
-    """Every event from its plan to its outputs, one after the other.
-
-    `at_once`: the plan decides about an event before it modifies anything, so that calling it once will do.
-    """
+    """Every event from its plan to its outputs, one after the other; `passes` as `dialect.passes` has them."""
     make_row, size = shapes.row_maker(event, True, False), event.event[1]
     make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
 
-    def make_txn(what: str) -> Callable:
-        return shapes.maker(DirectType(bound, modifications, conditions, what), 3)
-
-    make_check, make_act = (make_txn("check and act"),) * 2 if at_once else (make_txn("check"), make_txn("act"))
+    makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
+    make_first, make_second, make_last = makers[0], makers[-2 if len(passes) > 1 else 0], makers[-1]
+    several, three = len(passes) > 1, len(passes) == 3
 
     def execute_events(context):
         rows, begin, end, text = (
@@ -278,12 +276,14 @@ def execute_kernel(
             store_word(counters, READS, 0)
             store_word(counters, GONE, 0)
             address = rows + number * size
-            plan(make_row(address, text, 0), make_check(context, counters, address))
+            plan(make_row(address, text, 0), make_first(context, counters, address))
             if load_word(counters, GONE) != 0:
                 dropped += 1
                 continue
-            if not at_once:
-                plan(make_row(address, text, 0), make_act(context, counters, address))
+            if three:
+                plan(make_row(address, text, 0), make_second(context, counters, address))
+            if several:
+                plan(make_row(address, text, 0), make_last(context, counters, address))
             failed, results = load_word(counters, FAILED), load_word(context, RESULTS)
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))

@@ -140,7 +140,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
     # The compiler is imported only here: a run whose kernels are cached never loads it.
     from numba.core.errors import NumbaError
 
-    from streaming_core.api.dialect import Translator, decides_first
+    from streaming_core.api.dialect import Translator, passes
     from streaming_core.api.kernels import shapes
     from streaming_core.api.kernels.direct import execute_kernel
     from streaming_core.api.kernels.transaction import Bound
@@ -172,10 +172,8 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         conditions = [translator.translate(f) for f in translator.conditions]
         add(operator, "apply", shapes.apply_kernel, bound, event, modifications, conditions)
         add(operator, "post", shapes.post_kernel, post, event, bound, output)
-        at_once = decides_first(operator.functions["plan"])
-        add(
-            operator, "execute", execute_kernel, plan, at_once, event, bound, modifications, conditions, post, output
-        )
+        steps = passes(operator.functions["plan"])
+        add(operator, "execute", execute_kernel, plan, steps, event, bound, modifications, conditions, post, output)
         return kernels, bound.spans
     for operator in chain(app):
         event, output = operator.input.resolve(params), operator.output.resolve(params)

@@ -238,14 +238,15 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
                 c.dropped += 1;
                 continue;
             }
-            let account = |row: u32| (*c.tables).cast::<i64>().add(row as usize);
-            let stock = (*c.tables.add(1)).cast::<i64>().add(event.item as usize);
-            let both = event.kind == 1;
+            let tables = c.tables;
+            let account = |row: u32| (*tables).cast::<i64>().add(row as usize);
+            let stock = (*tables.add(1)).cast::<i64>().add(event.item as usize);
+            let both = event.kind != 0;
             let ok = *account(event.from) > event.amount && (!both || *account(event.from) + *stock > 100);
             if ok {
-                *account(event.from) -= event.amount;
-                *account(event.to) += event.amount;
-                *stock += i64::from(both);
+                *account(event.from) -= if event.kind < 3 { event.amount } else { 0 };
+                *account(event.to) += if event.kind != 3 { event.amount } else { 0 };
+                *stock += i64::from(event.kind == 1);
             }
             c.rejected += i64::from(!ok);
             if c.capacity < 3 * RESULT as i64 && (c.more)(c, 3 * RESULT as i64) != 0 {
