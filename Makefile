@@ -30,7 +30,8 @@ HOST_PATH := $(PATH):$(HOME)/.cargo/bin
 export PATH := $(CURDIR)/$(VENV)/bin:$(HOST_PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYTHONNOUSERSITE := 1
-unexport PYTHONPATH PYTHONHOME
+# Without their bytecode kept, every process would compile all of its modules again.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 # The first Python on the machine that is new enough; else any, so that doctor can say what is wrong with it.
 PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -43,7 +43,8 @@ with DAG(
         return Job(task_id=task_id, run=RUN, arguments=[*arguments], **{**RETRIES, **kwargs})
 
     prepare_workloads = job("prepare_workloads", "-m", "jobs.prepare_workloads", "--run", RUN)
-    run_oracle = job("run_oracle", "-m", "jobs.run_oracle", "--run", RUN)
+    # On red too: a workload that could not be made does not take the others along.
+    run_oracle = job("run_oracle", "-m", "jobs.run_oracle", "--run", RUN, trigger_rule=TriggerRule.ALL_DONE)
 
     # One workload without an oracle does not stop the cells of the others; a run without a plan has no cells.
     cells = plan_matrix()

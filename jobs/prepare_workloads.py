@@ -9,7 +9,6 @@ Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json. One Spar
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,7 +17,7 @@ from jobs.run_folder import read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
 from streaming_core import workload
-from streaming_core.errors import RunFailed
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec import Home, atomic_directory
 
 
@@ -30,36 +29,53 @@ def make_part(piece: dict) -> dict:
     return workload.write_part(Path(piece["folder"]), piece["index"], table)
 
 
-def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> list[dict]:
-    """Makes those of the `asked` workloads (entries of plan.json) that are missing and returns these.
+def make(spark: SparkSession, folder: Path, entry: dict) -> None:
+    """Generates one workload into `folder`, its chunks in parallel.
 
     Raises:
-        RunFailed: a generator failed; none of the workloads is left half-made.
+        RunFailed: the generator failed.
     """
-    missing = [w for w in asked if not (home.workload(w["app"], w["address"]) / "manifest.json").is_file()]
-    with ExitStack() as renamed_at_the_end:
-        folders = [
-            renamed_at_the_end.enter_context(atomic_directory(home.workload(w["app"], w["address"]))) for w in missing
-        ]
-        pieces = [
-            {**entry, "folder": str(folder), "index": index, "start": start, "stop": stop}
-            for entry, folder in zip(missing, folders, strict=True)
-            for index, (start, stop) in enumerate(workload.chunks(entry["events"]))
-        ]
-        parts: dict[str, list[dict]] = {str(folder): [] for folder in folders}
-        for piece, (part, complaint) in zip(pieces, run_tasks(spark, make_part, pieces), strict=True):
-            if complaint:
-                raise RunFailed(complaint)
-            parts[piece["folder"]].append(part)
-        for w, folder in zip(missing, folders, strict=True):
-            workload.seal(folder, w["app"], w["params"], w["events"], w["seed"], parts[str(folder)])
-    return missing
+    pieces = [
+        {**entry, "folder": str(folder), "index": index, "start": start, "stop": stop}
+        for index, (start, stop) in enumerate(workload.chunks(entry["events"]))
+    ]
+    outcomes = run_tasks(spark, make_part, pieces)
+    if complaint := next((complaint for _, complaint in outcomes if complaint), None):
+        raise RunFailed(complaint)
+    parts = [part for part, _ in outcomes]
+    workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts)
+
+
+def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str], list[str]]:
+    """Makes those of the `asked` workloads (entries of plan.json) that are missing.
+
+    Returns:
+        Addresses of those made just now; one line for each that could not be made, of which nothing is left.
+    """
+    made, complaints = set(), []
+    for entry in asked:
+        target = home.workload(entry["app"], entry["address"])
+        if (target / "manifest.json").is_file():
+            continue
+        try:
+            with atomic_directory(target) as folder:
+                make(spark, folder, entry)
+            made.add(entry["address"])
+        except (BadInput, RunFailed) as error:
+            complaints.append(str(error))
+    return made, complaints
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
-    """Prepares what the run's plan asks for and says what was made and what was reused."""
+    """Prepares what the run's plan asks for and says what was made and what was reused.
+
+    Raises:
+        RunFailed: a generator failed; the workloads of the others are there.
+    """
     asked = read_plan(home, run_id)["workloads"]
-    made = {entry["address"] for entry in prepare(spark, home, asked)}
+    made, complaints = prepare(spark, home, asked)
+    if complaints:
+        raise RunFailed("; ".join(complaints))
     return said(asked, made, "generated")
 
 

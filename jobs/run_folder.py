@@ -57,11 +57,12 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     """
     folder = home.run(run_id) / cell["cell"]
     found = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
-    return [_attempt(number, path, cell) for number, path in found] or [_never_ran()]
-
-
-def _never_ran() -> Attempt:
-    return Attempt(0, None, "not_run", "it never started", None, {})
+    if found:
+        return [_attempt(number, path, cell) for number, path in found]
+    error = "it never started"
+    if cell["workload"] not in read_oracles(home, run_id):
+        error += ": its workload has no oracle; prepare_workloads and run_oracle say why"
+    return [Attempt(0, None, "not_run", error, None, {})]
 
 
 def _attempt(number: int, path: Path, cell: dict) -> Attempt:

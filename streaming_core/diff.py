@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from streaming_core import oracle
+from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RunReport
 
@@ -299,7 +300,7 @@ def _codes(expected: list, actual: list) -> tuple[np.ndarray, np.ndarray]:
     for one, other in zip(expected, actual, strict=True):
         both = pa.chunked_array([*one.chunks, *other.chunks], one.type).combine_chunks()
         # Dense ranks: the order of the values, equal values alike.
-        ordered = pc.rank(both, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        ordered = to_numpy(pc.rank(both, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
         total = ordered if total is None else total * (int(ordered.max(initial=0)) + 1) + ordered
     return total[:n], total[n:]
 
@@ -318,7 +319,7 @@ def _differing(expected: Any, actual: Any) -> np.ndarray:
     kind, n = expected.type, len(expected)
     nulls = np.zeros(n, bool)
     if actual.null_count:
-        nulls = actual.is_null().to_numpy(zero_copy_only=False)
+        nulls = to_numpy(actual.is_null())
         if pa.types.is_nested(kind):
             return nulls | True
         actual = actual.fill_null(b"" if pa.types.is_binary(kind) else False if pa.types.is_boolean(kind) else 0)
@@ -330,19 +331,19 @@ def _differing(expected: Any, actual: Any) -> np.ndarray:
         items = _differing(expected.flatten(), actual.flatten())
         return nulls | items.reshape(n, kind.list_size).any(axis=1)
     if pa.types.is_list(kind):
-        lengths, others = (pc.list_value_length(a).to_numpy() for a in (expected, actual))
+        lengths, others = (to_numpy(pc.list_value_length(a)) for a in (expected, actual))
         wrong = lengths != others
-        alike = pa.array(~wrong)
+        alike = to_arrow(~wrong)
         items = _differing(expected.filter(alike).flatten(), actual.filter(alike).flatten())
         owner = np.repeat(np.flatnonzero(~wrong), lengths[~wrong])
         wrong[owner[items]] = True
         return wrong
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        wrong = nulls if expected.equals(actual) else pc.not_equal(expected, actual).to_numpy(zero_copy_only=False)
+        wrong = nulls if expected.equals(actual) else to_numpy(pc.not_equal(expected, actual))
         return nulls | wrong
     if pa.types.is_boolean(kind):
         expected, actual = expected.cast(pa.uint8()), actual.cast(pa.uint8())
-    one, other = expected.to_numpy(), actual.to_numpy()
+    one, other = to_numpy(expected), to_numpy(actual)
     word = np.dtype(f"u{one.dtype.itemsize}")
     return nulls | (np.ascontiguousarray(one).view(word) != np.ascontiguousarray(other).view(word))
 

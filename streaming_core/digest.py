@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from streaming_core.columns import to_numpy
 from streaming_core.errors import BadInput
 
 SEED = 0x243F6A8885A308D3
@@ -71,7 +72,7 @@ def _fold_column(hashes: np.ndarray, column: pa.Array, name: str) -> None:
         data = column.buffers()[2]
         _kernels()[0](hashes, offsets, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
     elif pa.types.is_list(kind):
-        offsets = column.offsets.to_numpy()
+        offsets = to_numpy(column.offsets)
         items = np.ascontiguousarray(_words(column.values, name))
         _kernels()[1](hashes, offsets, items)
     else:
@@ -91,13 +92,13 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
     if pa.types.is_struct(kind):
         return np.concatenate([_words(field, name) for field in column.flatten()], axis=1)
     if pa.types.is_boolean(kind):
-        words = column.cast(pa.uint8()).to_numpy().astype(np.uint64)
+        words = to_numpy(column).astype(np.uint64)
     elif pa.types.is_unsigned_integer(kind):
-        words = column.to_numpy().astype(np.uint64, copy=False)
+        words = to_numpy(column).astype(np.uint64, copy=False)
     elif pa.types.is_signed_integer(kind):
-        words = column.to_numpy().astype(np.int64, copy=False).view(np.uint64)
+        words = to_numpy(column).astype(np.int64, copy=False).view(np.uint64)
     elif pa.types.is_float64(kind):
-        words = column.to_numpy().view(np.uint64)
+        words = to_numpy(column).view(np.uint64)
     else:
         raise BadInput(f"column {name}: no digest is defined for type {kind}")
     return words.reshape(-1, 1)

@@ -27,6 +27,7 @@ from streaming_core import workload
 from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
+from streaming_core.columns import from_bytes, to_arrow
 from streaming_core.digest import format_digest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
@@ -186,7 +187,7 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress) -> Run
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
         sample, state, binding = one_pass(
-            spec, program, blocks, kind, number, sink, rate, folder if first else None, progress
+            spec, program, blocks, kind, number, sink, rate, folder if first else None, progress, export=first
         )
         samples.append(sample)
         if first:
@@ -227,10 +228,12 @@ def one_pass(
     rate: float = 0.0,
     folder: Path | None = None,
     progress: Progress | None = None,
+    export: bool = True,
 ) -> tuple[Sample, dict[str, pa.Table], list[int] | None]:
     """One pass from fresh state: its sample, the final state by table, the binding of threads to cores.
 
-    `folder` receives outputs (parquet sink) and state. Raises RunFailed when an operator fails.
+    `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. Raises RunFailed
+    when an operator fails.
     """
     from streaming_core import _runtime
 
@@ -273,7 +276,7 @@ def one_pass(
         if writer is not None:
             _take(engine, program, text, writer)
             writer.close()
-        state = final_state(engine, program)
+        state = final_state(engine, program) if export else {}
         if folder is not None:
             (folder / "state").mkdir()
             for name, table in state.items():
@@ -317,7 +320,7 @@ def final_state(engine, program: Program) -> dict[str, pa.Table]:
     """Shared tables and keyed states by name, sorted by key."""
     state = {}
     for index, (table, record, size) in enumerate(program.tables):
-        keys = pa.array(np.arange(size, dtype=np.int64))
+        keys = to_arrow(np.arange(size, dtype=np.int64))
         state[table.name] = row_format.decode_state(engine.table(index), record, keys)
     for index, operator in enumerate(program.description.get("operators", [])):
         found = [record for op, record in program.states if op.name == operator["name"]]
@@ -327,9 +330,9 @@ def final_state(engine, program: Program) -> dict[str, pa.Table]:
         if operator["kind"] == "stateful":
             keys = None
         elif isinstance(keys, bytes):
-            keys = pa.array(np.frombuffer(keys, "<i8"))
+            keys = to_arrow(np.frombuffer(keys, "<i8"))
         else:
-            keys = pa.array(keys, pa.binary())
+            keys = from_bytes(keys)
         state[operator["name"]] = row_format.decode_state(data, found[0], keys)
     return state
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 
 TEXT_PADDING = 64
@@ -25,7 +26,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
         BadInput: a block holds 4 GiB of text or more.
     """
     rows = np.zeros(table.num_rows, dtype=record.dtype(header=True))
-    rows["seq"] = table.column("seq").to_numpy()
+    rows["seq"] = to_numpy(table.column("seq"))
     texts: list[np.ndarray] = []
     base = 0
     for name, slot in record.event[0].items():
@@ -44,9 +45,9 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
                 texts.append(data)
                 base += data.size
             case Array():
-                rows[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, slot.count)
+                rows[name] = to_numpy(column.flatten()).reshape(-1, slot.count)
             case _:
-                rows[name] = column.to_numpy(zero_copy_only=False)
+                rows[name] = to_numpy(column)
     texts.append(np.zeros(TEXT_PADDING, np.uint8))
     return rows, np.concatenate(texts)
 
@@ -54,7 +55,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
 def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarray) -> pa.Table:
     """Output rows as columns `seq`, `sub` and the record's fields. `rows` has the record's dtype with header."""
     schema = record.arrow(("seq", "sub"))
-    columns = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
+    columns = [to_arrow(rows["seq"]), to_arrow(subs.astype(np.int64))]
     for slot in record.event[0].values():
         if isinstance(slot.type, Text):
             columns.append(gather(rows[slot.name]["offset"], rows[slot.name]["length"], text))
@@ -76,11 +77,11 @@ def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Arr
 
 def _column(values: np.ndarray, slot: Slot) -> pa.Array:
     if isinstance(slot.type, Array):
-        items = pa.array(np.ascontiguousarray(values).reshape(-1))
+        items = to_arrow(np.ascontiguousarray(values).reshape(-1))
         if slot.type.item.name == "boolean":
             items = items.cast(pa.bool_())
         return pa.FixedSizeListArray.from_arrays(items, slot.count)
-    array = pa.array(np.ascontiguousarray(values))
+    array = to_arrow(values)
     return array.cast(pa.bool_()) if slot.type.name == "boolean" else array
 
 

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from streaming_core import generator
 from streaming_core.api import App
 from streaming_core.apps import registry
+from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput
 from streaming_core.runspec.layout import atomic_directory, write_json
@@ -104,10 +105,10 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
             values = np.asarray(values)
             if values.shape != (rows, field.type.list_size):
                 raise BadInput(f"shape {values.shape}, not {(rows, field.type.list_size)}")
-            items = pa.array(np.ascontiguousarray(values).reshape(-1)).cast(field.type.value_type)
+            items = to_arrow(values.reshape(-1)).cast(field.type.value_type)
             column = pa.FixedSizeListArray.from_arrays(items, type=field.type)
         elif isinstance(values, np.ndarray) and values.dtype.kind != "O":
-            column = pa.array(values).cast(field.type)
+            column = to_arrow(values).cast(field.type)
         else:
             column = pa.array(values, field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, BadInput, ValueError) as error:
@@ -259,7 +260,7 @@ class Workload:
                 with pq.ParquetFile(path) as file:
                     for batch in file.iter_batches(rows_per_block):
                         table = pa.Table.from_batches([batch], batch.schema).cast(self.schema)
-                        seq = table.column("seq").to_numpy()
+                        seq = to_numpy(table.column("seq"))
                         if not (seq == np.arange(total[0], total[0] + len(seq))).all():
                             raise BadInput(f"workload {self.directory}: {part['file']}: seq is not consecutive")
                         total = add(total, digest_table(table, ("seq",)))

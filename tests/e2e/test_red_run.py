@@ -1,4 +1,7 @@
-"""One whole run with a wrong, a crashed and a missing cell: what each becomes, and that the others do not mind."""
+"""One whole run with a wrong, a crashed and a missing cell, and a workload that cannot be made.
+
+What each becomes, and that the others do not mind.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,14 @@ EXPECTED = {
     "gs/serial/t2": "equal",
     "wc/ct/t1": "equal",
     "wc/ct/t2": "not_run",
+    "sl/tstream/t1": "not_run",
+    "sl/tstream/t2": "not_run",
+    "sl/serial/t1": "not_run",
+    "sl/serial/t2": "not_run",
 }
-ARGUMENTS = ["--applications", "gs,wc", "--schemes", "tstream,serial", "--threads", "1,2", "--events", "3000"]
+# A transfer needs two accounts: the generator refuses.
+UNMADE = json.dumps({"sl": {"n_items": 1}})
+ARGUMENTS = ["--applications", "gs,sl,wc", "--schemes", "tstream,serial", "--threads", "1,2", "--events", "3000"]
 
 pytestmark = pytest.mark.e2e
 
@@ -56,6 +65,8 @@ def result(world):
         *ARGUMENTS,
         "--repetitions",
         "1",
+        "--params",
+        UNMADE,
     ]
     done = subprocess.run(command, env=world, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 1, done.stderr
@@ -73,9 +84,9 @@ def label(cell: dict) -> str:
 
 def test_every_planned_cell_has_its_verdict(result):
     assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
-    assert result["counts"] == {"equal": 3, "different": 1, "failed": 1, "not_run": 1, "not_comparable": 0}
+    assert result["counts"] == {"equal": 3, "different": 1, "failed": 1, "not_run": 5, "not_comparable": 0}
     assert not result["green"]
-    assert result["sentence"].startswith("3 of 6 cells equal the oracle; ")
+    assert result["sentence"].startswith("3 of 10 cells equal the oracle; ")
 
 
 def test_the_reasons_are_told(result):
@@ -83,6 +94,7 @@ def test_the_reasons_are_told(result):
     assert "outputs: 1 different" in reasons["gs/tstream/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
     assert reasons["wc/ct/t2"]
+    assert "its workload has no oracle" in reasons["sl/serial/t1"]
 
 
 def test_the_other_cells_finish_and_are_measured(result):
@@ -92,7 +104,7 @@ def test_the_other_cells_finish_and_are_measured(result):
 
 def test_everything_after_the_core_runs_happened(result):
     states = {stage["stage"]: stage["state"] for stage in result["stages"]}
-    failed = {"run_core", "expectations", "verdict"}
+    failed = {"prepare_workloads", "run_oracle", "run_core", "expectations", "verdict"}
     assert {stage for stage, state in states.items() if state == "failed"} == failed
     assert {state for stage, state in states.items() if stage not in failed} == {"success"}
 

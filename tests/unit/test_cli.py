@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,6 +47,18 @@ def refused(result, *words):
     assert err.startswith("streaming-core: ")
     for word in words:
         assert word in err
+
+
+@pytest.mark.parametrize("app", ["sl", "wc"])
+def test_a_run_imports_no_pandas(app, workloads, tmp_path):
+    """pyarrow does at its conversions (streaming_core/columns.py): a second of every cell, in a process of its own."""
+    script = (
+        "import sys\nfrom streaming_core.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 10 * ('pandas' in sys.modules))"
+    )
+    command = [sys.executable, "-c", script, "run", app, "--input", workloads / app, "--out", tmp_path / "run"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads, tmp_path):
