@@ -7,7 +7,6 @@ padding behind (runtime/README.md). Exported state comes back as one table per s
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -101,37 +100,46 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
             columns.append(_column(rows[slot.name], slot))
         else:
             raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
-            columns.append(pa.array((_container(row.tobytes(), slot) for row in raw), field.type))
+            columns.append((_rings if isinstance(slot.type, Ring) else _growing)(raw, slot).cast(field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _container(head: bytes, slot: Slot) -> list:
-    match slot.type:
-        case Ring(item):
-            start, length = np.frombuffer(head, "<u4", 2)
-            items = np.frombuffer(head, item.dtype, slot.count, 8)
-            return [items[(int(start) + i) % slot.count].item() for i in range(length)]
-        case _:
-            address = int(np.frombuffer(head, "<u8", 1)[0])
-            length = int(np.frombuffer(head, "<u4", 1, 8)[0])
-            if length == 0:
-                return []
-            entries = np.frombuffer(ctypes.string_at(address, length * 16), "<i8").reshape(-1, 2)
-            return list(_entries(entries, slot))
+def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:
+    """Rings as lists, oldest first."""
+    item = slot.type.item
+    start, lengths = raw[:, :8].copy().view("<u4").astype(np.int64).T
+    items = np.ascontiguousarray(raw[:, 8 : 8 + slot.count * item.width]).view(item.dtype)
+    steps = np.arange(slot.count)
+    ordered = np.take_along_axis(items, (start[:, None] + steps) % slot.count, axis=1)
+    return _lists(lengths, _scalars(ordered[steps < lengths[:, None]], item))
 
 
-def _entries(entries: np.ndarray, slot: Slot) -> Iterable:
+def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
+    """Sets as lists of keys, other growing containers as lists of pairs."""
+    heads = raw[:, :16].copy()
+    addresses, lengths = heads.view("<u8")[:, 0].tolist(), heads.view("<u4")[:, 2].astype(np.int64)
+    found = [ctypes.string_at(a, n * 16) for a, n in zip(addresses, lengths.tolist(), strict=True) if n]
+    keys, values = np.frombuffer(b"".join(found), "<i8").reshape(-1, 2).T.copy()
     match slot.type:
-        case Set():
-            return (int(key) for key, _ in entries)
-        case Map(_, value) if value.is_float:
-            values = np.ascontiguousarray(entries[:, 1]).view("<f8")
-            return ({"key": int(k), "value": float(v)} for (k, _), v in zip(entries, values, strict=True))
-        case Map() | Counter():
-            return ({"key": int(k), "value": int(v)} for k, v in entries)
+        case Set(item):
+            return _lists(lengths, _scalars(keys, item))
+        case Map(key, value):
+            held = values.view("<f8") if value.is_float else values
+            pairs = {"key": _scalars(keys, key), "value": _scalars(held, value)}
+        case Counter(key):
+            pairs = {"key": _scalars(keys, key), "value": pa.array(values)}
         case TopK():
-            return ({"key": int(k), "score": int(v)} for k, v in entries)
-    raise AssertionError(slot.type)
+            pairs = {"key": pa.array(keys), "score": pa.array(values)}
+    return _lists(lengths, pa.StructArray.from_arrays(list(pairs.values()), names=list(pairs)))
+
+
+def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
+    array = pa.array(np.ascontiguousarray(values.astype(scalar.dtype)))
+    return array.cast(pa.bool_()) if scalar.name == "boolean" else array
+
+
+def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
 
 
 def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:

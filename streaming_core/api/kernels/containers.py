@@ -65,13 +65,17 @@ def _find(head, key):
     data = load_word(head, 0)
     index = data + capacity * 16
     mask = 2 * capacity - 1
-    place = _spread(key) & mask
+    spread = _spread(key)
+    tag = (spread >> 32) & 0xFFFFFFFF & ~mask
+    place = spread & mask
     while True:
-        entry = load_half(index, place * 4)
-        if entry == 0:
+        noted = load_half(index, place * 4)
+        if noted == 0:
             return -1
-        if load_word(data, (entry - 1) * 16) == key:
-            return entry - 1
+        if noted & ~mask == tag:
+            entry = (noted & mask) - 1
+            if load_word(data, entry * 16) == key:
+                return entry
         place = (place + 1) & mask
 
 
@@ -79,10 +83,11 @@ def _find(head, key):
 def _enter(data, capacity, entry, key):
     index = data + capacity * 16
     mask = 2 * capacity - 1
-    place = _spread(key) & mask
+    spread = _spread(key)
+    place = spread & mask
     while load_half(index, place * 4) != 0:
         place = (place + 1) & mask
-    store_half(index, place * 4, entry + 1)
+    store_half(index, place * 4, ((spread >> 32) & 0xFFFFFFFF & ~mask) | (entry + 1))
 
 
 @_compiled
