@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core import engine, workload
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i64, record, text, u8
+from streaming_core.api import App, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i64, record, text, u8, u32
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.digest import digest_table, format_digest
@@ -27,6 +27,12 @@ SMALL = {
     "sd": {"devices": 2, "window": 7, "invalid_ratio": 0.05},
 }
 LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "wc": {}, "fd": {}, "sd": {}}
+# Few hot keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
+HOT = {
+    "gs": {"theta": 1.2, "n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05},
+    "sl": {"theta": 1.2, "n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05},
+}
+KEYS = {"small": SMALL, "large": LARGE, "hot": HOT}
 
 
 class Events:
@@ -72,7 +78,7 @@ def cases(tmp_path_factory):
     def case(name, kind):
         if (name, kind) not in made:
             app = registry.load(name)
-            params = app.bind((SMALL if kind == "small" else LARGE)[name])
+            params = app.bind(KEYS[kind][name])
             events = EVENTS if name != "wc" else EVENTS // 10
             table = workload.generate_chunk(app, params, events, 7, 0, events)
             made[name, kind] = Case(app, params, table)
@@ -101,8 +107,9 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 
 @pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
 def test_every_way_equals_the_interpreter(cases, name, executor, scheme, threads):
+    kinds = [kind for kind in KEYS if name in KEYS[kind]]
     for number, (punctuation, batch, block) in enumerate(CUTS):
-        kind = ("small", "large")[(number + threads) % 2]
+        kind = kinds[(number + threads) % len(kinds)]
         spec = RunSpec(
             app=name, executor=executor, scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
         )
@@ -111,9 +118,11 @@ def test_every_way_equals_the_interpreter(cases, name, executor, scheme, threads
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
-@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize("kind", list(KEYS))
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])
 def test_every_way_in_full(cases, name, executor, scheme, threads, kind, idle):
+    if name not in KEYS[kind]:
+        pytest.skip("this application has no such keys")
     for punctuation, batch, block in itertools.product((1, 7, 500, 100_000), (1, 7, 256), (512, 3000)):
         spec = RunSpec(
             app=name,
@@ -247,6 +256,138 @@ def event_table(values, keys=None):
     arrays = [pa.array(c, pa.int64()) for c in columns] + [lines]
     schema = Event.resolve({}).arrow(("seq",))
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+@record
+class Order:
+    ts: i64
+    kind: u8
+    buyer: u32
+    other: u32
+    item: u32
+    amount: i64
+
+
+@record
+class Wallet:
+    money: i64
+
+
+@record
+class Item:
+    price: i64
+    sold: i64
+    buyers: Set[i64]
+
+
+@record
+class Receipt:
+    kind: u8
+    ok: boolean
+    first: i64
+    second: i64
+    price: i64
+    sold: i64
+
+
+def affordable(wallet, item, order):
+    return wallet.money > item.price * order.amount
+
+
+def richer(wallet, other, order):
+    return wallet.money > other.money + order.amount
+
+
+def solvent(wallet, order):
+    return wallet.money > order.amount
+
+
+def pay(wallet, order):
+    wallet.money -= order.amount
+
+
+def earn(wallet, order):
+    wallet.money += order.amount
+
+
+def sell(item, order):
+    item.price += 1
+    if item.buyers.add(order.buyer):
+        item.sold += 1
+
+
+# Conditions on one row, over rows of one table and of two, some of which the event writes and some it only reads.
+shop = App("shop", params={"wallets": Param(2), "items": Param(1)})
+wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 40 + key})
+stock = shop.table("stock", Item, "items", lambda key, params: {"price": 1 + key})
+shop.generates(lambda *arguments: {})
+
+
+@shop.transaction(input=Order, output=Receipt)
+def trade(order, txn):
+    if order.kind > 4:
+        txn.drop()
+        return
+    buyer = txn.row(wallets, order.buyer)
+    other = txn.row(wallets, order.other)
+    item = txn.row(stock, order.item)
+    if order.kind == 0:
+        txn.require(affordable, buyer, item)
+    elif order.kind == 1:
+        txn.require(affordable, buyer, item)
+        txn.modify(buyer, pay)
+        txn.modify(item, sell)
+    elif order.kind == 2:
+        txn.require(richer, buyer, other)
+        txn.require(solvent, buyer)
+        txn.modify(other, earn)
+    elif order.kind == 3:
+        txn.require(affordable, other, item)
+        txn.modify(buyer, earn)
+    else:
+        txn.require(solvent, other)
+        txn.require(richer, other, buyer)
+        txn.modify(other, pay)
+        txn.modify(buyer, earn)
+    txn.read(buyer)
+    txn.read(other)
+    txn.read(item)
+
+
+@trade.post
+def receipt(order, txn, out):
+    out.emit(
+        kind=order.kind,
+        ok=txn.accepted,
+        first=txn.result(wallets, 0).money,
+        second=txn.result(wallets, 1).money,
+        price=txn.result(stock, 2).price,
+        sold=txn.result(stock, 2).sold,
+    )
+
+
+@pytest.mark.parametrize(("purses", "items"), [(2, 1), (40, 9)])
+def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
+    random, n = np.random.default_rng(11), 3000
+    drawn = {
+        "ts": np.arange(n),
+        "kind": random.integers(0, 6, n),
+        "buyer": random.integers(0, purses, n),
+        "other": random.integers(0, purses, n),
+        "item": random.integers(0, items, n),
+        "amount": random.integers(0, 9, n),
+    }
+    schema = Order.resolve({}).arrow(("seq",))
+    columns = [np.arange(n) if name == "seq" else drawn[name] for name in schema.names]
+    table = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+    case = Case(shop, shop.bind({"wallets": purses, "items": items}), table)
+    assert 0 < case.rejected < n - case.dropped
+    schemes = [scheme for scheme in EXECUTORS["transactional"].axes["scheme"] if scheme != "no_lock"]
+    for scheme, threads, batch in itertools.product(schemes, (1, 2, 3, 8), (7, 256)):
+        spec = RunSpec(
+            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=batch, batch=batch
+        )
+        case.check(spec, block=1700)
 
 
 @pytest.mark.parametrize("keys", [1, 50])

@@ -278,9 +278,13 @@ fn verdicts(rows: &[u8]) -> Vec<Verdict> {
 
 /// Runs events in blocks of `block` and compares everything with the sequential loop.
 fn check(events: &[Event], accounts: usize, stocks: usize, options: Options, block: usize) {
-    let (mut a, mut s) = (vec![50_i64; accounts], vec![60_i64; stocks]);
+    check_program(program(accounts, stocks), events, options, block);
+}
+
+fn check_program(program: Program, events: &[Event], options: Options, block: usize) {
+    let (mut a, mut s) = (vec![50_i64; program.tables[0].rows], vec![60_i64; program.tables[1].rows]);
     let what = format!("{options:?}");
-    let mut engine = make(program(accounts, stocks), options).unwrap();
+    let mut engine = make(program, options).unwrap();
     engine.load_table(0, bytes(&a)).unwrap();
     engine.load_table(1, bytes(&s)).unwrap();
     let mut rows = Vec::new();
@@ -357,6 +361,25 @@ fn every_scheme_and_shape_equals_the_sequential_loop() {
             }
         }
         check(&events, accounts, stocks, options("no_lock", 1, 500, ""), 2500);
+    }
+}
+
+/// More events in flight on the same few rows than threads can hide, in batches that groups of events do not divide.
+#[test]
+fn containers_and_partitions_change_nothing() {
+    for (accounts, stocks) in [(3, 2), (100, 40)] {
+        let events = events(4000, accounts, stocks, 1, 17);
+        for (scheme, threads, batch) in [("mvlk", 3, 61), ("mvlk", 8, 256), ("pat", 3, 61), ("pat", 8, 256)] {
+            for (containers, partitions) in [([false, true], 1), ([true, false], 2), ([true, true], 1000)] {
+                let mut program = program(accounts, stocks);
+                program.partitions = partitions;
+                for (table, containers) in program.tables.iter_mut().zip(containers) {
+                    table.containers = containers;
+                }
+                let more = format!(r#", "batch": {batch}"#);
+                check_program(program, &events, options(scheme, threads, 500, &more), 1999);
+            }
+        }
     }
 }
 

@@ -81,7 +81,7 @@ impl Serial {
 
     /// Whether batch `number`, the next to be applied, can be.
     fn is_ready(&self, run: &Run, number: usize) -> bool {
-        number < self.ring.count(run) && self.ring.is_planned(number)
+        number < self.ring.count(run) && self.ring.is_planned(run, number)
     }
 
     /// Whether a thread that found nothing to do should look again.
