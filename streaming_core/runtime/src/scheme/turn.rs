@@ -66,8 +66,9 @@ impl Progress {
     /// The thread, which has the turn of event `number`, begins to ask from there on.
     #[inline]
     pub fn enter(&self, thread: usize, number: u64) {
-        // ORDERING: Relaxed; whoever has to know of events so late has the turn after this thread.
-        self.0[thread].store(number, Ordering::Relaxed);
+        // ORDERING: Release, as in `advance`: who waits for this thread's last group may find this number and not the one
+        // before.
+        self.0[thread].store(number, Ordering::Release);
     }
 
     /// The thread has run everything it has asked for that stands before event `number`.
