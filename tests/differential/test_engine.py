@@ -10,31 +10,23 @@ import pytest
 from streaming_core import engine, workload
 from streaming_core.api import (
     App,
-    Array,
     Counter,
     Map,
-    Param,
     Ring,
     Set,
     TopK,
     boolean,
     f64,
-    i16,
     i64,
     record,
     text,
     u8,
-    u32,
 )
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
-from streaming_core.digest import digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.oracle import compare
-from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.oracle.loop import Loop
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from streaming_core.state import state_digest
+from tests.differential.case import CUTS, Case, Events
 
 EVENTS = 3000
 # The smallest key spaces an application allows: the most conflicts.
@@ -49,42 +41,12 @@ SMALL = {
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
 }
 LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
-
-
-class Events:
-    """Tables of events that play the part of a workload."""
-
-    def __init__(self, tables):
-        self.tables = tables
-        self.rows = sum(t.num_rows for t in tables)
-
-    def blocks(self, size):
-        for table in self.tables:
-            for at in range(0, table.num_rows, size):
-                yield table.slice(at, size)
-
-
-class Case:
-    """A bound application, its compiled program, its events and what the interpreter makes of them."""
-
-    def __init__(self, app, params, table):
-        self.app, self.events = app, Events([table])
-        self.program = compile_app(app, params)
-        oracle = Interpreter(app, params)
-        self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
-        self.state = oracle.state()
-        self.rejected, self.dropped = oracle.rejected, oracle.dropped_invalid
-        self.expected = (format_digest(*digest_table(self.outputs, ("seq", "sub"))), state_digest(self.state))
-
-    def check(self, spec, block=1000, **options):
-        """Runs one pass and compares outputs, order, final state and counts."""
-        sample, state, _ = engine.one_pass(
-            spec, self.program, engine.Blocks(self.events, self.program, block), **options
-        )
-        assert sample.in_order
-        assert (sample.digest, state_digest(state)) == self.expected
-        assert (sample.rejected, sample.dropped_invalid) == (self.rejected, self.dropped)
-        return sample
+# Few hot keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
+HOT = {
+    "gs": {"theta": 1.2, "n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05},
+    "sl": {"theta": 1.2, "n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05},
+}
+KEYS = {"small": SMALL, "large": LARGE, "hot": HOT}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +56,7 @@ def cases(tmp_path_factory):
     def case(name, kind):
         if (name, kind) not in made:
             app = registry.load(name)
-            params = app.bind(SMALL[name] if kind == "small" else LARGE.get(name, {}))
+            params = app.bind(KEYS[kind].get(name, {}))
             events = EVENTS if name != "wc" else EVENTS // 10
             table = workload.generate_chunk(app, params, events, 7, 0, events)
             made[name, kind] = Case(app, params, table)
@@ -117,14 +79,11 @@ def ways():
     return found
 
 
-# Pairwise: each way meets every punctuation interval, batch size, block size and key space over the list.
-CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
-
-
 @pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
 def test_every_way_equals_the_interpreter(cases, name, executor, scheme, threads):
+    kinds = [kind for kind in KEYS if name in KEYS[kind]]
     for number, (punctuation, batch, block) in enumerate(CUTS):
-        kind = ("small", "large")[(number + threads) % 2]
+        kind = kinds[(number + threads) % len(kinds)]
         spec = RunSpec(
             app=name, executor=executor, scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
         )
@@ -133,9 +92,11 @@ def test_every_way_equals_the_interpreter(cases, name, executor, scheme, threads
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
-@pytest.mark.parametrize("kind", ["small", "large"])
+@pytest.mark.parametrize("kind", list(KEYS))
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])
 def test_every_way_in_full(cases, name, executor, scheme, threads, kind, idle):
+    if name not in KEYS[kind]:
+        pytest.skip("this application has no such keys")
     for punctuation, batch, block in itertools.product((1, 7, 500, 100_000), (1, 7, 256), (512, 3000)):
         spec = RunSpec(
             app=name,
@@ -284,169 +245,6 @@ def test_containers_fan_out_and_flushes_of_a_chain(keys):
     case = Case(chain(), {}, table)
     for threads, batch in itertools.product((1, 2, 3, 8), (1, 7, 256)):
         case.check(RunSpec(app="chain", executor="pooled", threads=threads, batch=batch), block=700)
-
-
-# A shop: everything that a state transaction may be made of.
-
-
-@record
-class Purchase:
-    who: u32
-    what: u32
-    other: u32
-    amount: i16
-    code: u8
-
-
-@record
-class Shelf:
-    price: f64
-    stock: i16
-    recent: Ring[i16, 3]
-    buyers: Set[u32]
-    paid: Map[u8, f64]
-    best: TopK[2]
-
-
-@record
-class Wallet:
-    money: f64
-    closed: boolean
-    limits: Array[i64, 2]
-    visits: Counter[u8]
-
-
-@record
-class Receipt:
-    ok: boolean
-    before: f64
-    price: f64
-    stock: i64
-    money: f64
-    limit: i64
-    closed: boolean
-
-
-shop = App("shop", params={"shelves": Param(3), "wallets": Param(2)})
-shelves = shop.table("shelves", Shelf, "shelves", lambda key, params: {"price": 1.5 + key, "stock": 5})
-wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 50.0 * (key + 1), "limits": [40, 9]})
-
-
-def polite(purchase):
-    return purchase.code != 13
-
-
-def fresh(shelf, purchase):
-    return purchase.code > 200 or purchase.who not in shelf.buyers or len(shelf.buyers) < 2
-
-
-def within(shelf, wallet, other, purchase, i):
-    bound = other.recent[0] if len(other.recent) > 0 else 0
-    return shelf.price * purchase.amount <= wallet.money and purchase.amount + bound // 2 <= wallet.limits[i]
-
-
-def few(wallet, purchase, i):
-    return wallet.visits.get(purchase.code) < 3 + i + 1 // (99 - purchase.code)  # fails for events that are dropped
-
-
-def charge(wallet, purchase, i):
-    wallet.money = wallet.money - wallet.limits[i] / 8.0
-    wallet.limits[i] += purchase.amount % 3 - 1
-    wallet.closed = wallet.money < 0.0
-    wallet.visits.add(purchase.code, 1)
-
-
-def sell(shelf, purchase):
-    shelf.stock = (shelf.stock - purchase.amount) % 100
-    shelf.price = shelf.price * 1.01 + shelf.paid.get(purchase.code, 0.25)
-    shelf.recent.append(purchase.amount)
-    shelf.buyers.add(purchase.who)
-    shelf.paid.put(purchase.code, shelf.price / 3.0)
-    shelf.best.offer(purchase.who, shelf.stock)
-    if len(shelf.buyers) > 20:
-        shelf.buyers.clear()
-
-
-def wallet_of(purchase, txn):
-    return txn.row(wallets, purchase.who % p.wallets)
-
-
-def pay(purchase, txn, cheap):
-    wallet = wallet_of(purchase, txn)
-    txn.require(polite)
-    if not cheap:
-        txn.require(within, txn.row(shelves, purchase.what), wallet, txn.row(shelves, purchase.other), 1)
-    for i in range(2):
-        txn.require(few, wallet, i)
-        txn.modify(wallet, charge, i)
-
-
-def hand_over(purchase, txn):
-    shelf = txn.row(shelves, purchase.what)
-    txn.require(fresh, shelf)  # late on purpose, and in a function that is called: it sees the state before the event
-    txn.read(shelf)
-    txn.modify(shelf, sell)
-    txn.modify(txn.row(shelves, purchase.other), sell)
-    txn.read(shelf)
-
-
-@shop.transaction(input=Purchase, output=Receipt)
-def buy(purchase, txn):
-    if purchase.what >= p.shelves or purchase.other >= p.shelves:
-        txn.drop()
-        return
-    pay(purchase, txn, purchase.amount < 3)
-    hand_over(purchase, txn)
-    txn.read(wallet_of(purchase, txn))
-    if purchase.code == 99:
-        txn.drop()
-
-
-@buy.post
-def receipt(purchase, txn, out):
-    after = txn.result(shelves, 1)
-    wallet = txn.result(wallets, 2)
-    out.emit(
-        ok=txn.accepted,
-        before=txn.result(shelves, 0).price,
-        price=after.price,
-        stock=after.stock,
-        money=wallet.money,
-        limit=wallet.limits[0] * 1000 + wallet.limits[1],
-        closed=wallet.closed,
-    )
-    if purchase.code == 77:
-        out.drop()
-
-
-p = shop.params
-shop.generates(lambda *arguments: {})
-
-
-@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
-def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
-    random, n = np.random.default_rng(11), 2000
-    columns = {
-        "who": random.integers(0, 30, n), "what": random.integers(0, keys + (keys > 2), n),
-        "other": random.integers(0, keys, n), "amount": random.integers(0, 9, n), "code": random.integers(0, 256, n),
-    }  # fmt: skip
-    schema = Purchase.resolve({}).arrow(("seq",))
-    table = pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
-    params = shop.bind({"shelves": keys, "wallets": people})
-    case, loop = Case(shop, params, table), Loop(shop, params)
-    assert 100 < case.rejected < n - 100
-    assert case.dropped
-    assert case.outputs["ok"].to_pylist().count(True) > 100
-    compare("shop", case.outputs, loop.process(table), "outputs")
-    for name, rows in case.state.items():
-        compare("shop", rows, loop.state()[name], name)
-    assert (loop.rejected, loop.dropped_invalid) == (case.rejected, case.dropped)
-    schemes = [s for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock"]
-    for scheme, threads, (punctuation, batch, block) in itertools.product(schemes, (1, 2, 3, 8), CUTS):
-        spec = RunSpec(
-            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
-        )
-        case.check(spec, block)
 
 
 def divides(row, state, out):

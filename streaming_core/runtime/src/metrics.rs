@@ -127,9 +127,10 @@ impl Default for Latencies {
 pub struct Breakdown {
     /// In kernels and in digesting their outputs.
     pub useful: u64,
-    /// Waiting for other threads.
+    /// Waiting for other threads, also for locks that they hold.
     pub sync: u64,
-    /// Waiting for locks.
+    /// Asking for locks, seeing whether they are granted, and giving them back; measured in samples, because the clock
+    /// costs as much as they do.
     pub lock: u64,
     /// Accesses to other sockets' memory, where it can be told apart.
     pub remote: u64,

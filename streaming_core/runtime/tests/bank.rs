@@ -2,16 +2,20 @@
 //! in kernels written by hand against the ABI of README.md.
 #![cfg(not(loom))]
 
-use _runtime::batch::{Block, TEXT_PADDING, Text};
-use _runtime::executor::{Executor, make};
+use _runtime::batch::{Block, RowBuffer, TEXT_PADDING, Text};
+use _runtime::executor::{Executor, make, transactional};
 use _runtime::kernel::{
     Access, ApplyContext, Emitter, ExecuteContext, PlanContext, PostContext, RunError,
     decision::{self, DROPPED},
     kind,
 };
+use _runtime::metrics::Counters;
 use _runtime::program::{Options, Program};
+use _runtime::scheme::{Run, Scheme};
 use _runtime::sink::SinkKind;
+use _runtime::transaction::{Batch, Outcome, Planner};
 use proptest::prelude::*;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// An event moves `amount` from account `from` to account `to` if `from` holds more than that, and, but for `kind` 0, if
@@ -329,9 +333,17 @@ fn verdicts(rows: &[u8]) -> Vec<Verdict> {
 
 /// Runs events in blocks of `block` and compares everything with the sequential loop.
 fn check(events: &[Event], accounts: usize, stocks: usize, options: Options, block: usize) {
-    let (mut a, mut s) = (vec![50_i64; accounts], vec![60_i64; stocks]);
+    check_program(program(accounts, stocks), events, options, block);
+}
+
+fn check_program(program: Program, events: &[Event], options: Options, block: usize) {
+    let rows = [program.tables[0].rows, program.tables[1].rows];
     let what = format!("{options:?}");
-    let mut engine = make(program(accounts, stocks), options).unwrap();
+    check_engine(make(program, options).unwrap(), rows, events, block, &what);
+}
+
+fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[Event], block: usize, what: &str) {
+    let (mut a, mut s) = (vec![50_i64; rows[0]], vec![60_i64; rows[1]]);
     engine.load_table(0, bytes(&a)).unwrap();
     engine.load_table(1, bytes(&s)).unwrap();
     let mut rows = Vec::new();
@@ -353,9 +365,10 @@ fn check(events: &[Event], accounts: usize, stocks: usize, options: Options, blo
     let metrics = engine.metrics();
     assert!(metrics.in_order);
     assert_eq!(metrics.events, events.len() as u64);
-    assert_eq!(metrics.counters.dropped, events.iter().filter(|event| event.kind == 2).count() as u64);
-    assert_eq!(metrics.counters.rejected, wanted.iter().filter(|verdict| verdict.ok == 0).count() as u64);
     assert_eq!(metrics.digest.rows, wanted.len() as u64);
+    let dropped = events.iter().filter(|event| event.kind == 2).count() as u64;
+    let rejected = wanted.iter().filter(|verdict| verdict.ok == 0).count() as u64;
+    assert_eq!((metrics.counters.dropped, metrics.counters.rejected), (dropped, rejected), "{what}: counts");
 }
 
 /// Events by a fixed pseudo-random sequence; `skew` maps uniform draws to low numbers.
@@ -408,6 +421,25 @@ fn every_scheme_and_shape_equals_the_sequential_loop() {
             }
         }
         check(&events, accounts, stocks, options("no_lock", 1, 500, ""), 2500);
+    }
+}
+
+/// More events in flight on the same few rows than threads can hide, in batches that groups of events do not divide.
+#[test]
+fn containers_and_partitions_change_nothing() {
+    for (accounts, stocks) in [(3, 2), (100, 40)] {
+        let events = events(4000, accounts, stocks, 1, 17);
+        for (scheme, threads, batch) in [("mvlk", 3, 61), ("mvlk", 8, 256), ("pat", 3, 61), ("pat", 8, 256)] {
+            for (containers, partitions) in [([false, true], 1), ([true, false], 2), ([true, true], 1000)] {
+                let mut program = program(accounts, stocks);
+                program.partitions = partitions;
+                for (table, containers) in program.tables.iter_mut().zip(containers) {
+                    table.containers = containers;
+                }
+                let more = format!(r#", "batch": {batch}"#);
+                check_program(program, &events, options(scheme, threads, 500, &more), 1999);
+            }
+        }
     }
 }
 
@@ -505,6 +537,108 @@ fn racing_without_locks_delivers_everything_in_order() {
     let seqs: Vec<i64> = verdicts(&engine.take_outputs().0).iter().map(|verdict| verdict.seq).collect();
     let wanted: Vec<i64> = events.iter().filter(|event| event.kind != 2).map(|event| event.seq).collect();
     assert_eq!(seqs, wanted);
+}
+
+/// What may be wrong with a scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// An event runs before the one it depends on.
+    LostDependency,
+    /// A condition sees what its own event writes.
+    PostState,
+    /// One write of a rejected event stays.
+    HalfAbort,
+    /// The outputs of two events are delivered in the wrong order.
+    Disorder,
+}
+
+/// One thread that takes a block's events one after the other, but for one fault, in one event of sixteen.
+struct Faulty(Fault);
+
+impl Scheme for Faulty {
+    fn block(&self, _thread: usize, run: &Run) -> Result<(), RunError> {
+        let batch = Batch { block: run.block, begin: 0, end: run.block.n };
+        let (mut planner, outcome) = (Planner::new(), Outcome::new(batch.len()));
+        run.transaction.plan(&batch, 0..batch.len(), &mut planner, &outcome)?;
+        let mut events: Vec<&[Access]> = planner.accesses().chunk_by(|a, b| a.event == b.event).collect();
+        if self.0 == Fault::LostDependency {
+            events.chunks_mut(16).filter(|some| some.len() > 1).for_each(|some| some.swap(0, 1));
+        }
+        // SAFETY: the only thread.
+        let arena = unsafe { run.tables.arena(0) };
+        let mut context = outcome.apply_context(&batch, run.tables.bases(), arena, false);
+        for (number, accesses) in events.into_iter().enumerate() {
+            let fault = if number % 16 == 0 { self.0 } else { Fault::None };
+            let mut apply = |accesses: &[Access]| {
+                // SAFETY: the only thread, and conditions stand before what waits for them.
+                unsafe { run.transaction.apply(&batch, &mut context, accesses.as_ptr(), accesses.len()) }
+            };
+            // SAFETY: the event's word, which nobody else uses.
+            let word = unsafe {
+                &mut *outcome
+                    .apply_context(&batch, run.tables.bases(), arena, false)
+                    .decisions
+                    .add(accesses[0].event as usize)
+            };
+            let (conditions, others) = accesses.split_at(accesses.iter().filter(|access| !access.waits()).count());
+            if fault == Fault::PostState {
+                let pending = std::mem::replace(word, 0);
+                let writes: Vec<Access> = others.iter().filter(|access| access.kind == kind::MODIFY).copied().collect();
+                apply(&writes)?;
+                *word = pending;
+                apply(conditions)?;
+                let reads: Vec<Access> = others.iter().filter(|access| access.kind == kind::READ).copied().collect();
+                apply(&reads)?;
+                continue;
+            }
+            apply(conditions)?;
+            if fault == Fault::HalfAbort && *word & decision::FAILED != 0 {
+                let rejected = std::mem::replace(word, 0);
+                apply(&others[..1])?;
+                *word = rejected;
+            }
+            apply(others)?;
+        }
+        let mut ticket = run.first_ticket;
+        let mut order: Vec<usize> = (0..batch.len()).collect();
+        if self.0 == Fault::Disorder {
+            order.chunks_mut(16).filter(|some| some.len() > 1).for_each(|some| some.swap(0, 1));
+        }
+        for event in order {
+            let mut rows = RowBuffer::new(VERDICT, false);
+            run.transaction.post(&batch, event..event + 1, &outcome, &mut rows)?;
+            let prepared = run.delivery.prepare(&rows, run)?;
+            run.delivery.deliver(ticket, &rows, &prepared, None, run)?;
+            ticket += 1;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+}
+
+/// The test of the tests: what `check` compares finds out every fault, and a scheme without any passes but for its counts.
+#[test]
+fn a_faulty_scheme_is_found_out() {
+    let events = events(2000, 6, 3, 1, 23);
+    let found = |fault| {
+        let make_scheme =
+            |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> { Ok(Box::new(Faulty(fault))) };
+        let engine = transactional::make_with(make_scheme, program(6, 3), options("tstream", 1, 500, "")).unwrap();
+        let checked =
+            std::panic::catch_unwind(AssertUnwindSafe(|| check_engine(engine, [6, 3], &events, 640, "faulty")));
+        checked.err().map(|payload| payload.downcast::<String>().map_or_else(|_| "?".into(), |message| *message))
+    };
+    // It counts neither rejected nor dropped events, so even without a fault the comparison ends there, and not before.
+    let message = found(Fault::None).unwrap();
+    assert!(message.contains("counts"), "{message}");
+    for fault in [Fault::LostDependency, Fault::PostState, Fault::HalfAbort, Fault::Disorder] {
+        let message = found(fault).unwrap_or_else(|| panic!("{fault:?} was not found"));
+        assert!(message.contains("faulty: output"), "{fault:?}: {message}");
+    }
 }
 
 fn any_events() -> impl Strategy<Value = Vec<Event>> {

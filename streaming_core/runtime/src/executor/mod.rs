@@ -4,7 +4,7 @@ mod direct;
 mod flush;
 mod pooled;
 pub mod team;
-mod transactional;
+pub mod transactional;
 
 use crate::batch::Block;
 use crate::kernel::RunError;

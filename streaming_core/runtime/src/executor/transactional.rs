@@ -25,6 +25,15 @@ struct Transactional {
 }
 
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    make_with(scheme::make, program, options)
+}
+
+/// With a scheme of the caller's own making: tests bring broken ones, to see that they are found out.
+pub fn make_with(
+    make_scheme: impl FnOnce(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>,
+    program: Program,
+    options: Options,
+) -> Result<Box<dyn Executor>, RunError> {
     let Some(transaction) = &program.transaction else {
         return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
     };
@@ -35,7 +44,7 @@ pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, Run
         event_stride: program.event.stride,
         // SAFETY: whoever makes a program answers for its addresses.
         transaction: unsafe { Transaction::new(transaction)? },
-        scheme: scheme::make(&program, &options)?,
+        scheme: make_scheme(&program, &options)?,
         tables: Tables::new(&program.tables, options.threads)?,
         delivery: Delivery::new(Sink::new(options.sink, program.hasher()?)),
         team: Team::new(options.threads, options.idle, options.pin)?,

@@ -12,7 +12,7 @@
 //!
 //! **No deadlock.** Only events that have had their turn hold or await anything, and they await earlier events only. The
 //! earliest of them that has not run is granted, and its thread looks at all of its events until none is left. Who has
-//! the turn waits for nobody.
+//! the turn awaits nothing.
 
 use std::ops::Range;
 
@@ -63,8 +63,9 @@ pub(super) trait Guard: Send + Sync + Sized {
     /// Gives back what events of the group (by their index in it) have, after they were applied.
     fn release(&self, held: &Self::Held, events: Range<usize>);
 
-    /// The thread has run its group to the end.
-    fn leave(&self, _thread: usize) {}
+    /// The thread has run everything it asked for that stands before event `number` of the run; after a group's last event,
+    /// everything (`number` is the largest one then).
+    fn advance(&self, _thread: usize, _number: u64) {}
 }
 
 /// Events of a batch that one thread runs.
@@ -205,14 +206,16 @@ impl<G: Guard> Ahead<G> {
         self.turn.look().0.div_ceil(self.ring.batch())
     }
 
-    fn can_take(&self, run: &Run, at: usize) -> bool {
-        at < run.block.n && self.ring.is_planned(at / self.ring.batch())
+    /// Whether event `at`, the next to ask, can.
+    #[inline]
+    fn is_ready(&self, run: &Run, at: usize) -> bool {
+        at < run.block.n && self.ring.is_planned(run, at / self.ring.batch())
     }
 
     /// Whether a thread that found nothing to do should look again.
     fn has_news(&self, run: &Run) -> bool {
         let (at, taken) = self.turn.look();
-        (!taken && self.can_take(run, at)) || self.ring.has_news(run, self.entered())
+        (!taken && self.is_ready(run, at)) || self.ring.has_news(run, self.entered())
     }
 
     fn plan(&self, run: &Run, own: &mut Thread<G::Held>, watch: &mut Stopwatch) -> Result<bool, RunError> {
@@ -226,11 +229,10 @@ impl<G: Guard> Ahead<G> {
     /// Takes the turn, asks for the next group of events, and runs it. False: it is not there yet, or somebody else has
     /// the turn.
     fn group(&self, thread: usize, run: &Run, own: &mut Thread<G::Held>, waited: &mut u64) -> Result<bool, RunError> {
-        // A batch whose events have not all had their turn is planned, or in the making, and nothing else.
-        let Some(at) = self.turn.take(|at| self.can_take(run, at)) else { return Ok(false) };
+        let Some(at) = self.turn.take(|at| self.is_ready(run, at)) else { return Ok(false) };
         let number = at / self.ring.batch();
         let batch = self.ring.events(run, number);
-        let from = at - number * self.ring.batch();
+        let from = at - batch.begin;
         let to = batch.len().min(from + G::GROUP);
         let measured = own.groups % SAMPLE == 0;
         own.groups += 1;
@@ -238,9 +240,6 @@ impl<G: Guard> Ahead<G> {
         // SAFETY: planned, and not applied before this group is; content is only read meanwhile.
         let content = unsafe { self.ring.planned(number) };
         self.guard.request(&content.extra.plan, from..to, thread, run.offset + at as u64, &mut own.held);
-        if to == batch.len() {
-            self.ring.set_applying(number);
-        }
         self.turn.pass(at + to - from);
         run.idle.notify();
         let group = Group {
@@ -253,7 +252,7 @@ impl<G: Guard> Ahead<G> {
             from,
         };
         self.run(&group, to - from, own, &mut watch, waited)?;
-        self.guard.leave(thread);
+        self.guard.advance(thread, u64::MAX);
         // ORDERING: AcqRel; the last one takes over what all others wrote, and hands it to who post-processes.
         if content.extra.left.fetch_sub(to - from, Ordering::AcqRel) == to - from {
             self.ring.set_applied(number);
@@ -295,8 +294,12 @@ impl<G: Guard> Ahead<G> {
                     watch.lap(&mut own.sample.1);
                 }
                 self.guard.release(&own.held, at..end);
-                run.idle.notify();
                 pending &= !(u64::MAX >> (64 - (end - at)) << at);
+                if pending != 0 {
+                    let first = group.batch.begin + from + pending.trailing_zeros() as usize;
+                    self.guard.advance(group.thread, run.offset + first as u64);
+                }
+                run.idle.notify();
                 at = end;
             }
             if pending == before {

@@ -210,7 +210,7 @@ impl Lane {
         self.outputs.clear();
         self.counters.rejected += run.transaction.post(batch, events, outcome, &mut self.outputs)?;
         self.counters.dropped += self.outputs.take_dropped();
-        run.delivery.preparer.prepare(&self.outputs, run.block.text)
+        run.delivery.prepare(&self.outputs, run)
     }
 }
 
@@ -268,6 +268,11 @@ impl Delivery {
             turn: CachePadded::new(AtomicU64::new(0)),
             delivered: UnsafeCell::new(Delivered { sink, processing: Latencies::new(), end_to_end: Latencies::new() }),
         }
+    }
+
+    /// Examines outputs before their turn to be delivered comes; any thread.
+    pub fn prepare(&self, rows: &RowBuffer, run: &Run) -> Result<Prepared, RunError> {
+        self.preparer.prepare(rows, run.block.text)
     }
 
     /// The next ticket to be delivered, when nobody is delivering.

@@ -18,16 +18,17 @@
 //! **Containers** point to memory that versions of a row would share. Where a table holds any, readers of its rows wait as
 //! writers do, and writers for them.
 
-use std::cell::UnsafeCell as Plain;
+use std::cell;
 use std::ops::Range;
 use std::ptr::null_mut;
 
 use super::ahead::{Group, Guard};
 use super::requests::{Holds, Request, Requests, number_rows, writes};
+use super::turn::Progress;
 use super::{Scheme, ahead};
 use crate::kernel::{Access, RunError, kind};
 use crate::program::{Options, Program};
-use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, CachePadded, Ordering, UnsafeCell, fence};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, UnsafeCell, fence};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     let (starts, rows) = number_rows(&program.tables);
@@ -40,15 +41,12 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         reads: program.tables.iter().map(|table| table.read).collect(),
         result_stride: program.transaction.as_ref().map_or(0, |transaction| transaction.result_stride),
         rows: (0..rows).map(|_| Row::default()).collect(),
-        running: Running::new(options.threads),
+        progress: Progress::new(options.threads),
     };
     Ok(ahead::make(guard, program, options))
 }
 
 const WORD: usize = size_of::<u64>();
-
-/// What a thread runs that runs nothing.
-const NOTHING: u64 = u64::MAX;
 
 struct Mvlk {
     /// Number of the first row of each table.
@@ -61,35 +59,7 @@ struct Mvlk {
     /// Words of an image.
     image: usize,
     rows: Box<[Row]>,
-    running: Running,
-}
-
-/// Per thread: the number, in the run, of the first event of the group it runs. Written by that thread, set while it has
-/// the turn; read by who has the turn.
-#[derive(Debug)]
-struct Running(Box<[CachePadded<AtomicU64>]>);
-
-impl Running {
-    fn new(threads: usize) -> Self {
-        Self((0..threads).map(|_| CachePadded::new(AtomicU64::new(NOTHING))).collect())
-    }
-
-    /// The thread, which has the turn, begins to run events from `number` on. Returns the low-water mark: every event
-    /// below has run to its end.
-    #[inline]
-    fn enter(&self, thread: usize, number: u64) -> u64 {
-        // ORDERING: Relaxed; read under the turn.
-        self.0[thread].store(number, Ordering::Relaxed);
-        // ORDERING: Acquire: who has run its group to the end has read all it was to read.
-        self.0.iter().map(|first| first.load(Ordering::Acquire)).min().unwrap_or(number)
-    }
-
-    /// The thread has run its group to the end.
-    #[inline]
-    fn leave(&self, thread: usize) {
-        // ORDERING: Release: what the group has read was read before.
-        self.0[thread].store(NOTHING, Ordering::Release);
-    }
+    progress: Progress,
 }
 
 /// What is known of a row's versions; version v is what the first v writers left. Numbers wrap around: they are compared
@@ -109,8 +79,8 @@ struct Row {
 /// Read and written by who has the turn.
 #[derive(Debug, Clone, Copy, Default)]
 struct Asked {
-    /// Number, in the run, of the last event that only reads the row.
-    reader: u64,
+    /// Number, in the run, behind the last event that only reads the row; 0: none ever did.
+    read: u64,
     /// Events that write it.
     writers: u32,
 }
@@ -139,7 +109,7 @@ struct Ticket {
 }
 
 impl Row {
-    /// Asks for the row on behalf of event `number`; every event below `low` has run to its end.
+    /// Asks for the row on behalf of event `number`. All events below `low` have run.
     ///
     /// # Safety
     /// The caller has the turn.
@@ -152,14 +122,9 @@ impl Row {
             if request.writes {
                 asked.writers = version.wrapping_add(1);
             } else {
-                asked.reader = number;
+                asked.read = number + 1;
             }
-            Ticket {
-                row: request.subject,
-                version,
-                writes: request.writes,
-                keeps: request.writes && asked.reader >= low,
-            }
+            Ticket { row: request.subject, version, writes: request.writes, keeps: request.writes && asked.read > low }
         })
     }
 
@@ -236,8 +201,9 @@ struct Plan {
     others: Vec<Access>,
     /// Per event, and one more: its first one in `reads` and in `others`.
     first: Vec<(u32, u32)>,
-    /// Room for an image per request; each used by the writer it belongs to.
-    images: Vec<Plain<u64>>,
+    /// Room for an image per request; each used by the writer it belongs to. std's cells and not the shim's: no model sees
+    /// what kernels write.
+    images: Vec<cell::UnsafeCell<u64>>,
 }
 
 // SAFETY: images are reached by pointers, under the protocol of `Row`; everything else is only read.
@@ -266,7 +232,7 @@ unsafe fn copy_racing(from: *const u8, to: *mut u8, n: usize) {
     // std's atomics and not the shim's: the writers are kernels, which no model sees. They write words of up to eight
     // bytes, and what is torn between words is thrown away.
     use std::sync::atomic::{AtomicU8 as Byte, AtomicU64 as Word, Ordering::Relaxed};
-    let words = if from.addr() % WORD == 0 { n / WORD } else { 0 };
+    let words = if from.addr().is_multiple_of(WORD) { n / WORD } else { 0 };
     for i in 0..words {
         // SAFETY: inside of both, `from` aligned; Relaxed is enough, as `Row::read` says.
         unsafe {
@@ -395,26 +361,17 @@ impl Guard for Mvlk {
         first.push((reads.len() as u32, others.len() as u32));
         let words = requests.numbers(0..events).end * self.image;
         if images.len() < words {
-            images.resize_with(words, Plain::default);
+            images.resize_with(words, cell::UnsafeCell::default);
         }
     }
 
     #[inline]
     fn request(&self, plan: &Plan, events: Range<usize>, thread: usize, number: u64, held: &mut Held) {
-        let low = self.running.enter(thread, number);
-        let requests = &plan.requests;
-        let mut event = events.start;
-        let mut end = requests.numbers(event..event + 1).end;
-        let mut at = requests.numbers(events.start..events.start).start;
-        let begin = events.start;
-        held.tickets.take(requests, events, |request| {
-            while at >= end {
-                event += 1;
-                end = requests.numbers(event..event + 1).end;
-            }
-            at += 1;
+        self.progress.enter(thread, number);
+        let low = self.progress.low();
+        held.tickets.take(&plan.requests, events, |event, request| {
             // SAFETY: the caller has the turn.
-            unsafe { self.rows[request.subject as usize].ask(request, number + (event - begin) as u64, low) }
+            unsafe { self.rows[request.subject as usize].ask(request, number + event, low) }
         });
     }
 
@@ -439,7 +396,8 @@ impl Guard for Mvlk {
             }
             let row = &self.rows[ticket.row as usize];
             if ticket.keeps {
-                let image: *mut Image = plan.images[number * self.image].get().cast();
+                let images = &plan.images[number * self.image..][..self.image];
+                let image: *mut Image = cell::UnsafeCell::raw_get(images.as_ptr()).cast();
                 let table = self.starts.partition_point(|&start| start <= ticket.row as usize) - 1;
                 let stride = self.strides[table];
                 // SAFETY: the memory is this request's; the row is this writer's alone to write, and nobody writes it
@@ -467,8 +425,8 @@ impl Guard for Mvlk {
     }
 
     #[inline]
-    fn leave(&self, thread: usize) {
-        self.running.leave(thread);
+    fn advance(&self, thread: usize, number: u64) {
+        self.progress.advance(thread, number);
     }
 }
 
@@ -482,9 +440,9 @@ mod loom_tests {
     struct Model {
         turn: Turn,
         row: Row,
-        running: Running,
+        progress: Progress,
         words: [AtomicUsize; 2],
-        images: Vec<Plain<[u64; 4]>>,
+        images: Vec<cell::UnsafeCell<[u64; 4]>>,
     }
 
     // SAFETY: images are used under the protocol that is being modelled.
@@ -513,7 +471,7 @@ mod loom_tests {
         }
 
         fn read(&self, ticket: &Ticket) {
-            let seen = std::cell::Cell::new([usize::MAX; 2]);
+            let seen = cell::Cell::new([usize::MAX; 2]);
             let load = |word: &AtomicUsize| word.load(Ordering::Relaxed);
             self.row.read(
                 ticket.version,
@@ -525,9 +483,14 @@ mod loom_tests {
         }
 
         fn work(&self, events: &[bool], me: usize) {
-            while let Some(event) = self.turn.take(|event| event < events.len()) {
-                let low = self.running.enter(me, event as u64);
-                // SAFETY: taken.
+            while self.turn.look().0 < events.len() {
+                let Some(event) = self.turn.take(|event| event < events.len()) else {
+                    thread::yield_now();
+                    continue;
+                };
+                self.progress.enter(me, event as u64);
+                let low = self.progress.low();
+                // SAFETY: it is the event's turn.
                 let ticket = unsafe { self.row.ask(&Request { subject: 0, writes: events[event] }, event as u64, low) };
                 self.turn.pass(event + 1);
                 while !self.row.is_granted(&ticket) {
@@ -539,7 +502,7 @@ mod loom_tests {
                     self.read(&ticket)
                 }
                 self.row.release(&ticket);
-                self.running.leave(me);
+                self.progress.advance(me, u64::MAX);
             }
         }
     }
@@ -551,9 +514,9 @@ mod loom_tests {
             let shared = Arc::new(Model {
                 turn: Turn::default(),
                 row: Row::default(),
-                running: Running::new(2),
+                progress: Progress::new(2),
                 words: [AtomicUsize::new(0), AtomicUsize::new(0)],
-                images: events.iter().map(|_| Plain::default()).collect(),
+                images: events.iter().map(|_| cell::UnsafeCell::default()).collect(),
             });
             let other = {
                 let shared = shared.clone();

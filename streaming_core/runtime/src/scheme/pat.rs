@@ -94,7 +94,7 @@ impl Guard for Pat {
 
     #[inline]
     fn request(&self, plan: &Requests, events: Range<usize>, _thread: usize, _number: u64, held: &mut Self::Held) {
-        held.take(plan, events, |request| {
+        held.take(plan, events, |_, request| {
             // SAFETY: the caller has the turn.
             (request.subject, unsafe { self.counters[request.subject as usize].queue() })
         });
@@ -144,8 +144,12 @@ mod loom_tests {
             let shared = Arc::new((Turn::default(), [partition(), partition()]));
             let work = |shared: &(Turn, [(Counter, UnsafeCell<usize>); 2])| {
                 let (turn, partitions) = shared;
-                while let Some(event) = turn.take(|event| event < EVENTS.len()) {
-                    // SAFETY: taken.
+                while turn.look().0 < EVENTS.len() {
+                    let Some(event) = turn.take(|event| event < EVENTS.len()) else {
+                        thread::yield_now();
+                        continue;
+                    };
+                    // SAFETY: it is the event's turn.
                     let before: Vec<_> =
                         EVENTS[event].iter().map(|&p| (p, unsafe { partitions[p].0.queue() })).collect();
                     turn.pass(event + 1);

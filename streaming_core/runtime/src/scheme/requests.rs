@@ -80,14 +80,17 @@ impl<T> Holds<T> {
         Self { list: Vec::new(), first: Vec::new() }
     }
 
-    /// Replaces everything by what `make` makes of the events' requests, in their order.
+    /// Replaces everything by what `make` makes of the events' requests, in their order, given the event's place in the
+    /// group.
     #[inline]
-    pub fn take(&mut self, requests: &Requests, events: Range<usize>, make: impl FnMut(&Request) -> T) {
+    pub fn take(&mut self, requests: &Requests, events: Range<usize>, mut make: impl FnMut(u64, &Request) -> T) {
         let begin = requests.first[events.start];
         self.first.clear();
         self.first.extend(requests.first[events.start..=events.end].iter().map(|first| first - begin));
         self.list.clear();
-        self.list.extend(requests.of(events).iter().map(make));
+        for (place, event) in events.enumerate() {
+            self.list.extend(requests.of(event..event + 1).iter().map(|request| make(place as u64, request)));
+        }
     }
 
     #[inline]

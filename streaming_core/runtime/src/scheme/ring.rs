@@ -8,20 +8,17 @@ use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::{Options, Program};
 use crate::sink::Prepared;
-use crate::sync::{AtomicBool, AtomicU32, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
 use crate::transaction::{Batch, Outcome};
 
 /// Batches under way, per thread: enough that nobody waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
 
-/// A slot's life: FREE, (planning), PLANNED, (being applied: APPLYING if that takes several threads), APPLIED, POSTING,
-/// POSTED, FREE. Batch b uses slot b mod n.
+/// A slot's life: FREE, (planning, planned, being applied), APPLIED, POSTING, POSTED, FREE. Batch b uses slot b mod n.
 const FREE: u32 = 0;
-const PLANNED: u32 = 1;
-const APPLYING: u32 = 2;
-const APPLIED: u32 = 3;
-const POSTING: u32 = 4;
-const POSTED: u32 = 5;
+const APPLIED: u32 = 1;
+const POSTING: u32 = 2;
+const POSTED: u32 = 3;
 
 /// The batches of a block, numbered from 0; `E` is what a scheme keeps with each that is in flight.
 pub(super) struct Ring<E> {
@@ -37,8 +34,10 @@ pub(super) struct Ring<E> {
 
 struct Slot<E> {
     state: AtomicU32,
-    /// Used by who moved `state` last, or is the one allowed to move it next; from PLANNED to APPLIED by all who apply
-    /// the batch, who only read it then.
+    /// The ticket of the batch that was planned last; written by who planned it.
+    planned: AtomicU64,
+    /// Used by who moved `state` or `planned` last, or is the one allowed to move it next; between planned and APPLIED by
+    /// all who apply the batch, who only read it then.
     content: UnsafeCell<Content<E>>,
 }
 
@@ -54,7 +53,7 @@ pub(super) struct Content<E> {
     started: u64,
 }
 
-// SAFETY: `content` is handed from thread to thread by `state`: written with Release, taken with Acquire.
+// SAFETY: `content` is handed from thread to thread by `state` and `planned`: written with Release, taken with Acquire.
 unsafe impl<E: Send + Sync> Sync for Slot<E> {}
 // SAFETY: nothing in it refers to a thread.
 unsafe impl<E: Send> Send for Slot<E> {}
@@ -66,6 +65,7 @@ impl<E> Ring<E> {
         let slot = || {
             CachePadded::new(Slot {
                 state: AtomicU32::new(FREE),
+                planned: AtomicU64::new(u64::MAX),
                 content: UnsafeCell::new(Content {
                     number: 0,
                     lane: Lane::new(stride),
@@ -145,11 +145,11 @@ impl<E> Ring<E> {
         self.delivered.load(Ordering::Acquire) == self.count(run)
     }
 
-    /// Whether batch `number`, which the caller knows not to have been applied, waits to be.
+    /// Whether batch `number` is planned, or was; its slot may have gone on since.
     #[inline]
-    pub fn is_planned(&self, number: usize) -> bool {
+    pub fn is_planned(&self, run: &Run, number: usize) -> bool {
         // ORDERING: Acquire takes over the content from who planned it.
-        self.slot(number).state.load(Ordering::Acquire) == PLANNED
+        self.slot(number).planned.load(Ordering::Acquire) == run.first_ticket + number as u64
     }
 
     /// Whether a thread that found nothing to plan or post should look again; `applied` as for `post`.
@@ -200,7 +200,7 @@ impl<E> Ring<E> {
             Ok::<_, RunError>(())
         })?;
         // ORDERING: Release hands the content to those who apply it.
-        slot.state.store(PLANNED, Ordering::Release);
+        slot.planned.store(run.first_ticket + number as u64, Ordering::Release);
         run.idle.notify();
         Ok(true)
     }
@@ -254,12 +254,6 @@ impl<E> Ring<E> {
     pub unsafe fn planned(&self, number: usize) -> &Content<E> {
         // SAFETY: as the caller says.
         self.slot(number).content.with(|content| unsafe { &*content })
-    }
-
-    /// Every part of the batch is taken by somebody: it is planned no longer, and not applied yet.
-    pub fn set_applying(&self, number: usize) {
-        // ORDERING: Relaxed; read after this only by those who look past it, ordered by what they learnt that from.
-        self.slot(number).state.store(APPLYING, Ordering::Relaxed);
     }
 
     /// The batch may be post-processed.

@@ -98,7 +98,7 @@ impl Serial {
     /// Whether batch `number`, the next to be applied, can be.
     fn is_ready(&self, run: &Run, number: usize) -> bool {
         number < self.ring.count(run)
-            && (self.ring.is_planned(number) || (self.ring.has_room(number) && self.is_direct(number)))
+            && (self.ring.is_planned(run, number) || (self.ring.has_room(number) && self.is_direct(number)))
     }
 
     /// Whether a thread that found nothing to do should look again.
@@ -134,7 +134,7 @@ impl Serial {
         if !self.is_ready(run, number) {
             return Ok(false);
         }
-        if self.ring.is_planned(number) {
+        if self.ring.is_planned(run, number) {
             let batch = self.ring.events(run, number);
             // SAFETY: planned, and applied by the holder of `applying` only.
             let content = unsafe { self.ring.planned(number) };

@@ -1,0 +1,48 @@
+"""What the interpreter makes of some events, and the engine held against it."""
+
+import pyarrow as pa
+
+from streaming_core import engine
+from streaming_core.api.kernels import compile_app
+from streaming_core.digest import digest_table, format_digest
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.state import state_digest
+
+# Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
+CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
+
+
+class Events:
+    """Tables of events that play the part of a workload."""
+
+    def __init__(self, tables):
+        self.tables = tables
+        self.rows = sum(t.num_rows for t in tables)
+
+    def blocks(self, size):
+        for table in self.tables:
+            for at in range(0, table.num_rows, size):
+                yield table.slice(at, size)
+
+
+class Case:
+    """A bound application, its compiled program, its events and what the interpreter makes of them."""
+
+    def __init__(self, app, params, table):
+        self.app, self.events = app, Events([table])
+        self.program = compile_app(app, params)
+        oracle = Interpreter(app, params)
+        self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
+        self.state = oracle.state()
+        self.rejected, self.dropped = oracle.rejected, oracle.dropped_invalid
+        self.expected = (format_digest(*digest_table(self.outputs, ("seq", "sub"))), state_digest(self.state))
+
+    def check(self, spec, block=1000, **options):
+        """Runs one pass and compares outputs, order, final state and counts."""
+        sample, state, _ = engine.one_pass(
+            spec, self.program, engine.Blocks(self.events, self.program, block), **options
+        )
+        assert sample.in_order
+        assert (sample.digest, state_digest(state)) == self.expected
+        assert (sample.rejected, sample.dropped_invalid) == (self.rejected, self.dropped)
+        return sample

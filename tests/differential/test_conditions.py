@@ -1,0 +1,143 @@
+"""Conditions on one row, over rows of one table and of two: rows the event writes, and rows it only reads."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streaming_core.api import App, Param, Set, boolean, i64, record, u8, u32
+from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from tests.differential.case import Case
+
+
+@record
+class Order:
+    ts: i64
+    kind: u8
+    buyer: u32
+    other: u32
+    item: u32
+    amount: i64
+
+
+@record
+class Wallet:
+    money: i64
+
+
+@record
+class Item:
+    price: i64
+    sold: i64
+    buyers: Set[i64]
+
+
+@record
+class Receipt:
+    kind: u8
+    ok: boolean
+    first: i64
+    second: i64
+    price: i64
+    sold: i64
+
+
+def affordable(wallet, item, order):
+    return wallet.money > item.price * order.amount
+
+
+def richer(wallet, other, order):
+    return wallet.money > other.money + order.amount
+
+
+def solvent(wallet, order):
+    return wallet.money > order.amount
+
+
+def pay(wallet, order):
+    wallet.money -= order.amount
+
+
+def earn(wallet, order):
+    wallet.money += order.amount
+
+
+def sell(item, order):
+    item.price += 1
+    if item.buyers.add(order.buyer):
+        item.sold += 1
+
+
+# Conditions on one row, over rows of one table and of two, some of which the event writes and some it only reads.
+shop = App("shop", params={"wallets": Param(2), "items": Param(1)})
+wallets = shop.table("wallets", Wallet, "wallets", lambda key, params: {"money": 40 + key})
+stock = shop.table("stock", Item, "items", lambda key, params: {"price": 1 + key})
+shop.generates(lambda *arguments: {})
+
+
+@shop.transaction(input=Order, output=Receipt)
+def trade(order, txn):
+    if order.kind > 4:
+        txn.drop()
+        return
+    buyer = txn.row(wallets, order.buyer)
+    other = txn.row(wallets, order.other)
+    item = txn.row(stock, order.item)
+    if order.kind == 0:
+        txn.require(affordable, buyer, item)
+    elif order.kind == 1:
+        txn.require(affordable, buyer, item)
+        txn.modify(buyer, pay)
+        txn.modify(item, sell)
+    elif order.kind == 2:
+        txn.require(richer, buyer, other)
+        txn.require(solvent, buyer)
+        txn.modify(other, earn)
+    elif order.kind == 3:
+        txn.require(affordable, other, item)
+        txn.modify(buyer, earn)
+    else:
+        txn.require(solvent, other)
+        txn.require(richer, other, buyer)
+        txn.modify(other, pay)
+        txn.modify(buyer, earn)
+    txn.read(buyer)
+    txn.read(other)
+    txn.read(item)
+
+
+@trade.post
+def receipt(order, txn, out):
+    out.emit(
+        kind=order.kind,
+        ok=txn.accepted,
+        first=txn.result(wallets, 0).money,
+        second=txn.result(wallets, 1).money,
+        price=txn.result(stock, 2).price,
+        sold=txn.result(stock, 2).sold,
+    )
+
+
+@pytest.mark.parametrize(("purses", "items"), [(2, 1), (40, 9)])
+def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
+    random, n = np.random.default_rng(11), 3000
+    drawn = {
+        "ts": np.arange(n),
+        "kind": random.integers(0, 6, n),
+        "buyer": random.integers(0, purses, n),
+        "other": random.integers(0, purses, n),
+        "item": random.integers(0, items, n),
+        "amount": random.integers(0, 9, n),
+    }
+    schema = Order.resolve({}).arrow(("seq",))
+    columns = [np.arange(n) if name == "seq" else drawn[name] for name in schema.names]
+    table = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+    case = Case(shop, shop.bind({"wallets": purses, "items": items}), table)
+    assert 0 < case.rejected < n - case.dropped
+    schemes = [scheme for scheme in EXECUTORS["transactional"].axes["scheme"] if scheme != "no_lock"]
+    for scheme, threads, batch in itertools.product(schemes, (1, 2, 3, 8), (7, 256)):
+        spec = RunSpec(
+            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=batch, batch=batch
+        )
+        case.check(spec, block=1700)
