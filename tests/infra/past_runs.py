@@ -33,7 +33,7 @@ def make(home: Home, nights: int = 5, red: bool = True) -> None:
 
 
 def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict], list[dict]]:
-    regression = RegressionSpec(applications=list(KINDS), events=EVENTS)
+    regression = RegressionSpec(applications=list(KINDS), schemes=["tstream", "serial", "no_lock"], events=EVENTS)
     specs = regression.cells(KINDS)
     workloads = [{"app": app, "params": {}, "events": EVENTS, "seed": 1, "address": f"{app}-address"} for app in KINDS]
     plan = {

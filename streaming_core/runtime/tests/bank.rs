@@ -600,17 +600,15 @@ impl Scheme for Faulty {
             }
             apply(others)?;
         }
-        let mut ticket = run.first_ticket;
         let mut order: Vec<usize> = (0..batch.len()).collect();
         if self.0 == Fault::Disorder {
             order.chunks_mut(16).filter(|some| some.len() > 1).for_each(|some| some.swap(0, 1));
         }
-        for event in order {
+        for (ticket, event) in (run.first_ticket..).zip(order) {
             let mut rows = RowBuffer::new(VERDICT, false);
             run.transaction.post(&batch, event..event + 1, &outcome, &mut rows)?;
             let prepared = run.delivery.prepare(&rows, run)?;
             run.delivery.deliver(ticket, &rows, &prepared, None, run)?;
-            ticket += 1;
         }
         Ok(())
     }

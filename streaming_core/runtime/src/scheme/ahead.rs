@@ -63,8 +63,8 @@ pub(super) trait Guard: Send + Sync + Sized {
     /// Gives back what events of the group (by their index in it) have, after they were applied.
     fn release(&self, held: &Self::Held, events: Range<usize>);
 
-    /// The thread has run everything it asked for that stands before event `number` of the run; after a group's last event,
-    /// everything (`number` is the largest one then).
+    /// The thread has run everything it asked for that stands before event `number` of the run (the largest number there
+    /// is: everything), and given it back.
     fn advance(&self, _thread: usize, _number: u64) {}
 }
 
@@ -252,7 +252,6 @@ impl<G: Guard> Ahead<G> {
             from,
         };
         self.run(&group, to - from, own, &mut watch, waited)?;
-        self.guard.advance(thread, u64::MAX);
         // ORDERING: AcqRel; the last one takes over what all others wrote, and hands it to who post-processes.
         if content.extra.left.fetch_sub(to - from, Ordering::AcqRel) == to - from {
             self.ring.set_applied(number);
@@ -295,10 +294,11 @@ impl<G: Guard> Ahead<G> {
                 }
                 self.guard.release(&own.held, at..end);
                 pending &= !(u64::MAX >> (64 - (end - at)) << at);
-                if pending != 0 {
-                    let first = group.batch.begin + from + pending.trailing_zeros() as usize;
-                    self.guard.advance(group.thread, run.offset + first as u64);
-                }
+                let first = match pending {
+                    0 => u64::MAX,
+                    _ => run.offset + (group.batch.begin + from) as u64 + u64::from(pending.trailing_zeros()),
+                };
+                self.guard.advance(group.thread, first);
                 run.idle.notify();
                 at = end;
             }

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::ahead::{Group, Guard};
-use super::requests::{Holds, Request, Requests, number_rows, writes};
+use super::requests::{Holds, Request, Requests, number_rows, prefetch, writes};
 use super::turn::Progress;
 use super::{Scheme, ahead};
 use crate::kernel::{Access, RunError};
@@ -19,7 +19,7 @@ use crate::program::{Options, Program};
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
-    let (starts, rows) = number_rows(&program.tables);
+    let (starts, rows) = number_rows(&program.tables)?;
     let queues = (0..rows).map(|_| Queue::default()).collect();
     Ok(ahead::make(Lock { starts, queues, progress: Progress::new(options.threads) }, program, options))
 }
@@ -118,6 +118,9 @@ impl Guard for Lock {
 
     #[inline]
     fn request(&self, plan: &Requests, events: Range<usize>, thread: usize, number: u64, held: &mut Self::Held) {
+        for request in plan.of(events.clone()) {
+            prefetch(&raw const self.queues[request.subject as usize]);
+        }
         self.progress.enter(thread, number);
         let low = self.progress.low();
         held.take(plan, events, |event, request| {

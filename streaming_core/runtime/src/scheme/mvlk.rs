@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::ptr::null_mut;
 
 use super::ahead::{Group, Guard};
-use super::requests::{Holds, Request, Requests, number_rows, writes};
+use super::requests::{Holds, Request, Requests, number_rows, prefetch, writes};
 use super::turn::Progress;
 use super::{Scheme, ahead};
 use crate::kernel::{Access, RunError, kind};
@@ -31,7 +31,7 @@ use crate::program::{Options, Program};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, UnsafeCell, fence};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
-    let (starts, rows) = number_rows(&program.tables);
+    let (starts, rows) = number_rows(&program.tables)?;
     let strides: Vec<usize> = program.tables.iter().map(|table| table.stride).collect();
     let guard = Mvlk {
         starts,
@@ -318,7 +318,7 @@ impl Mvlk {
 impl Guard for Mvlk {
     type Plan = Plan;
     type Held = Held;
-    const GROUP: usize = 8;
+    const GROUP: usize = 16;
 
     fn held(&self) -> Held {
         Held {
@@ -348,14 +348,19 @@ impl Guard for Mvlk {
                 others.extend_from_slice(accesses);
                 continue;
             }
+            let mut at = 0;
             for access in accesses {
                 let row = (self.starts[usize::from(access.table)] + access.row as usize) as u32;
-                let at = wanted.iter().position(|request| request.subject == row).expect("every row is asked for");
+                // Most often accesses and requests go side by side.
+                if wanted.get(at).is_none_or(|request| request.subject != row) {
+                    at = wanted.iter().position(|request| request.subject == row).expect("every row is asked for");
+                }
                 if wanted[at].writes {
                     others.push(*access);
                 } else {
                     reads.push((*access, (numbers.start + at) as u32));
                 }
+                at += 1;
             }
         }
         first.push((reads.len() as u32, others.len() as u32));
@@ -367,6 +372,9 @@ impl Guard for Mvlk {
 
     #[inline]
     fn request(&self, plan: &Plan, events: Range<usize>, thread: usize, number: u64, held: &mut Held) {
+        for request in plan.requests.of(events.clone()) {
+            prefetch(&raw const self.rows[request.subject as usize]);
+        }
         self.progress.enter(thread, number);
         let low = self.progress.low();
         held.tickets.take(&plan.requests, events, |event, request| {

@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use crate::kernel::{Access, kind};
+use crate::kernel::{Access, RunError, kind};
+use crate::program::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
@@ -105,6 +106,20 @@ impl<T> Holds<T> {
     }
 }
 
+/// Asks for a cache line in order to write it, before it is needed. Lines that cores write by turns would otherwise be asked
+/// for twice, first to read and then to write, and one after the other.
+#[inline(always)]
+pub(super) fn prefetch<T>(what: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint for any address; it changes nothing, and processors that do not know it do nothing. (The intrinsic
+    // becomes a hint to read, unless the compiler is told of a newer processor.)
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) what, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = what;
+}
+
 /// Whether an access by itself writes.
 #[inline]
 pub(super) fn writes(access: &Access) -> bool {
@@ -112,14 +127,20 @@ pub(super) fn writes(access: &Access) -> bool {
 }
 
 /// The first row of each table, when the rows of all tables are numbered through; and how many there are.
-pub(super) fn number_rows(tables: &[crate::program::Table]) -> (Vec<usize>, usize) {
+///
+/// # Errors
+/// There are more than a request can name.
+pub(super) fn number_rows(tables: &[Table]) -> Result<(Vec<usize>, usize), RunError> {
     let mut starts = Vec::new();
     let mut rows = 0;
     for table in tables {
         starts.push(rows);
         rows += table.rows;
     }
-    (starts, rows)
+    if rows > u32::MAX as usize {
+        return Err(RunError::Invalid(format!("{rows} rows are too many for one lock each")));
+    }
+    Ok((starts, rows))
 }
 
 /// The subjects of one event, in a hash table that is emptied by counting on.
