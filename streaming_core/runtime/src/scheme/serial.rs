@@ -108,7 +108,7 @@ impl Serial {
         (self.is_ready(run, applied) && !self.applying.load(Ordering::Acquire)) || self.ring.has_news(run, applied)
     }
 
-    /// Applies as long as the next batch is ready: whoever writes goes on writing, with the rows in its cache.
+    /// Applies as long as the next batch is ready: whoever writes keeps the tables, with their rows in its cache.
     fn apply(&self, thread: usize, run: &Run) -> Result<bool, RunError> {
         let mut worked = false;
         loop {
@@ -120,11 +120,16 @@ impl Serial {
             if self.applying.swap(true, Ordering::Acquire) {
                 return Ok(worked);
             }
-            let outcome = self.apply_next(thread, run);
+            let mut outcome = self.apply_next(thread, run);
+            while outcome == Ok(true) && run.check().is_ok() {
+                worked = true;
+                run.idle.notify();
+                outcome = self.apply_next(thread, run);
+            }
             // ORDERING: Release hands the tables to the next writer.
             self.applying.store(false, Ordering::Release);
-            worked |= outcome?;
             run.idle.notify();
+            outcome?;
         }
     }
 
