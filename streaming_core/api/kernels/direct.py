@@ -19,14 +19,13 @@ from streaming_core.api.kernels import ir as code
 from streaming_core.api.kernels import shapes
 from streaming_core.api.kernels import transaction as tx
 from streaming_core.api.kernels.emitter import EmitterType, drop
-from streaming_core.api.kernels.memory import load_word, store_word
+from streaming_core.api.kernels.memory import load_half, load_word, store_word
 from streaming_core.api.kernels.values import RowType
 from streaming_core.api.record import Resolved
 
 # ExecuteContext (runtime/README.md).
-ROWS, BEGIN, END, TEXT, TABLES, ARENA, EMITTER, RESULTS, CAPACITY, MORE, DROPPED, REJECTED, ERROR_AT, ERROR = (
-    0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104,
-)  # fmt: skip
+ROWS, BEGIN, END, TEXT, TABLES, ARENA, EMITTER, RESULTS, CAPACITY, MORE = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
+DROPPED, REJECTED, ERROR_AT, ERROR, SELECTION = 80, 88, 96, 104, 120
 # Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped.
 FAILED, READS, GONE = 0, 8, 16
 
@@ -267,10 +266,11 @@ def execute_kernel(
         rows, begin, end, text = (
             load_word(context, ROWS), load_word(context, BEGIN), load_word(context, END), load_word(context, TEXT),
         )  # fmt: skip
-        emitter = load_word(context, EMITTER)
+        emitter, selection = load_word(context, EMITTER), load_word(context, SELECTION)
         counters = shapes.stack_counters()
         dropped, rejected = 0, 0
-        for number in range(begin, end):
+        for i in range(begin, end):
+            number = i if selection == 0 else load_half(selection, i * 4)
             store_word(context, ERROR_AT, number)
             store_word(counters, FAILED, 0)
             store_word(counters, READS, 0)
@@ -287,7 +287,7 @@ def execute_kernel(
             failed, results = load_word(counters, FAILED), load_word(context, RESULTS)
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))
-            out = make_out(emitter, load_word(address, 0), number - begin)
+            out = make_out(emitter, load_word(address, 0), number)
             post(make_row(address, text, 0), make_post(failed, results), out)
         store_word(context, DROPPED, load_word(context, DROPPED) + dropped)
         store_word(context, REJECTED, load_word(context, REJECTED) + rejected)

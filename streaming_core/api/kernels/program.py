@@ -19,7 +19,7 @@ from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import digest_of
 
 PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
-_ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute")
+_ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute", "place")
 
 
 class Program:
@@ -108,6 +108,7 @@ class Program:
                 "apply": f"{name}.apply",
                 "post": f"{name}.post",
                 "execute": f"{name}.execute",
+                "place": f"{name}.place",
                 "stride": self.output.event[1],
             },
             "partitions": self.params.get("gen_parts", PARTITIONS),
@@ -143,6 +144,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
     from streaming_core.api.dialect import Translator, passes
     from streaming_core.api.kernels import shapes
     from streaming_core.api.kernels.direct import execute_kernel
+    from streaming_core.api.kernels.place import place_kernel
     from streaming_core.api.kernels.transaction import Bound
     from streaming_core.api.kernels.words import WORDS
 
@@ -174,6 +176,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         add(operator, "post", shapes.post_kernel, post, event, bound, output)
         steps = passes(operator.functions["plan"])
         add(operator, "execute", execute_kernel, plan, steps, event, bound, modifications, conditions, post, output)
+        add(operator, "place", place_kernel, plan, event, bound)
         return kernels, bound.spans
     for operator in chain(app):
         event, output = operator.input.resolve(params), operator.output.resolve(params)

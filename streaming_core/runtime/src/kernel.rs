@@ -280,7 +280,21 @@ pub struct ExecuteContext {
     pub error_at: i64,
     pub error: *const u8,
     pub error_len: i64,
-    pub reserved: i64,
+    pub selection: *const u32,
+}
+
+/// Where the rows of events lie.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PlaceContext {
+    pub rows: *const u8,
+    pub begin: i64,
+    pub end: i64,
+    pub text: *const u8,
+    pub places: *mut u32,
+    pub error_at: i64,
+    pub error: *const u8,
+    pub error_len: i64,
 }
 
 macro_rules! context {
@@ -300,5 +314,6 @@ context!(PlanContext, 160);
 context!(ApplyContext, 112);
 context!(PostContext, 88);
 context!(ExecuteContext, 128);
+context!(PlaceContext, 64);
 const _: () = assert!(std::mem::size_of::<Emitter>() == 64);
 const _: () = assert!(std::mem::size_of::<Access>() == 16);

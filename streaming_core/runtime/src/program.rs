@@ -95,6 +95,7 @@ pub struct Transaction {
     pub apply: u64,
     pub post: u64,
     pub execute: u64,
+    pub place: u64,
     pub stride: usize,
     pub result_stride: usize,
 }
@@ -164,7 +165,9 @@ impl Program {
             }
             ProgramKind::Transaction => {
                 let Some(transaction) = &self.transaction else { return invalid("no transaction".into()) };
-                if [transaction.plan, transaction.apply, transaction.post, transaction.execute].contains(&0) {
+                if [transaction.plan, transaction.apply, transaction.post, transaction.execute, transaction.place]
+                    .contains(&0)
+                {
                     return invalid(format!("{} lacks a kernel", transaction.name));
                 }
                 if self.tables.is_empty() || self.tables.len() > usize::from(u8::MAX) {

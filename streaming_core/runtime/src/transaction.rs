@@ -8,7 +8,8 @@ use std::ptr::null_mut;
 
 use crate::batch::{Block, RowBuffer};
 use crate::kernel::{
-    Access, ApplyContext, ArenaHeader, ExecuteContext, Kernel, PlanContext, PostContext, Raised, RunError, decision,
+    Access, ApplyContext, ArenaHeader, ExecuteContext, Kernel, PlaceContext, PlanContext, PostContext, Raised,
+    RunError, decision,
 };
 use crate::program;
 
@@ -47,6 +48,7 @@ pub struct Transaction {
     apply: Kernel<ApplyContext>,
     post: Kernel<PostContext>,
     execute: Kernel<ExecuteContext>,
+    place: Kernel<PlaceContext>,
     pub output_stride: usize,
 }
 
@@ -62,6 +64,7 @@ impl Transaction {
                 apply: Kernel::at(transaction.apply)?,
                 post: Kernel::at(transaction.post)?,
                 execute: Kernel::at(transaction.execute)?,
+                place: Kernel::at(transaction.place)?,
                 output_stride: transaction.stride,
             })
         }
@@ -143,7 +146,26 @@ impl Transaction {
         Ok(context.rejected as u64)
     }
 
-    /// Takes the batch's events from plan to outputs, one after the other. Returns how many were (dropped, rejected).
+    /// Where the rows of some events of the batch lie: `place::low` and `place::high` of what is written into `places`,
+    /// which is as long as the batch. Only this call writes the entries of these events while it runs.
+    pub fn place(&self, batch: &Batch, events: std::ops::Range<usize>, places: *mut u32) -> Result<(), RunError> {
+        assert!(events.end <= batch.len());
+        let mut context = PlaceContext {
+            rows: batch.rows(),
+            begin: events.start as i64,
+            end: events.end as i64,
+            text: batch.block.text.pointer(),
+            places,
+            error_at: 0,
+            error: null_mut(),
+            error_len: 0,
+        };
+        // SAFETY: the caller's array has an entry per event.
+        unsafe { self.place.call(&mut context) }.map_err(|raised| self.failed(batch, raised))
+    }
+
+    /// Takes events of the batch, all or those selected in ascending order, from plan to outputs, one after the other.
+    /// Returns how many were (dropped, rejected).
     ///
     /// # Safety
     /// Nobody else is at the tables meanwhile, or the scheme answers for it.
@@ -153,12 +175,14 @@ impl Transaction {
         tables: *const *mut u8,
         arena: *mut ArenaHeader,
         scratch: &mut Scratch,
+        selection: Option<&[u32]>,
         outputs: &mut RowBuffer,
     ) -> Result<(u64, u64), RunError> {
         let context = &mut scratch.inner.context;
+        context.selection = selection.map_or(null_mut(), |events| events.as_ptr());
         context.rows = batch.rows();
         context.begin = 0;
-        context.end = batch.len() as i64;
+        context.end = selection.map_or(batch.len(), <[u32]>::len) as i64;
         context.text = batch.block.text.pointer();
         context.tables = tables;
         context.arena = arena;
@@ -207,7 +231,7 @@ impl Scratch {
             error_at: 0,
             error: null_mut(),
             error_len: 0,
-            reserved: 0,
+            selection: null_mut(),
         };
         let mut inner = Box::new(ScratchInner { context, words: Vec::new() });
         more_results(&raw mut inner.context, 1024);

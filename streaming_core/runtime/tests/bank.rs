@@ -5,7 +5,7 @@
 use _runtime::batch::{Block, RowBuffer, TEXT_PADDING, Text};
 use _runtime::executor::{Executor, make, transactional};
 use _runtime::kernel::{
-    Access, ApplyContext, Emitter, ExecuteContext, PlanContext, PostContext, RunError,
+    Access, ApplyContext, Emitter, ExecuteContext, PlaceContext, PlanContext, PostContext, RunError,
     decision::{self, DROPPED},
     kind,
 };
@@ -233,6 +233,7 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
     unsafe {
         let c = &mut *context;
         for i in c.begin as usize..c.end as usize {
+            let i = if c.selection.is_null() { i } else { c.selection.add(i).read() as usize };
             let event = c.rows.cast::<Event>().add(i).read();
             if (666..=668).contains(&event.amount) {
                 (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
@@ -250,7 +251,10 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
             if ok {
                 *account(event.from) -= if event.kind < 3 { event.amount } else { 0 };
                 *account(event.to) += if event.kind != 3 { event.amount } else { 0 };
-                *stock += i64::from(event.kind == 1);
+                // Of kind 0 the stock is none of its rows, and not this thread's to write.
+                if event.kind == 1 {
+                    *stock += 1;
+                }
             }
             c.rejected += i64::from(!ok);
             if c.capacity < 3 * RESULT as i64 && (c.more)(c, 3 * RESULT as i64) != 0 {
@@ -272,7 +276,34 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
                 return 1;
             }
             emitter.rows.cast::<Verdict>().add(emitter.len as usize).write(verdict);
+            if !emitter.origin.is_null() {
+                emitter.origin.add(emitter.len as usize).write(i as u32);
+            }
             emitter.len += 1;
+        }
+        0
+    }
+}
+
+extern "C" fn place(context: *mut PlaceContext) -> i64 {
+    // SAFETY: see above.
+    unsafe {
+        let c = &mut *context;
+        let rows = c.text.cast::<u64>();
+        for i in c.begin as usize..c.end as usize {
+            let event = c.rows.cast::<Event>().add(i).read();
+            if event.amount == 667 {
+                (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
+                return 1;
+            }
+            let at = |row: u32, rows: u64| ((u64::from(row) * ((1 << 48) / rows)) >> 32) as u32;
+            let places = [event.from, event.to].map(|row| at(row, rows.read()));
+            let item = at(event.item, rows.add(1).read());
+            let (mut low, mut high) = (places[0].min(places[1]), places[0].max(places[1]));
+            if event.kind != 0 {
+                (low, high) = (low.min(item), high.max(item));
+            }
+            c.places.add(i).write(low | high << 16);
         }
         0
     }
@@ -284,15 +315,16 @@ fn program(accounts: usize, stocks: usize) -> Program {
         apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
         post as extern "C" fn(*mut PostContext) -> i64 as usize,
         execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
+        place as extern "C" fn(*mut PlaceContext) -> i64 as usize,
     ];
     Program::parse(&format!(
         r#"{{"kind": "transaction", "event": {{"stride": {EVENT}}},
             "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false, "read": [0, 8]}},
                        {{"name": "stocks", "rows": {stocks}, "stride": 8, "read": [0, 8]}}],
-            "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "execute": {}, "stride": {VERDICT},
+            "transaction": {{"name": "transfer", "plan": {}, "apply": {}, "post": {}, "execute": {}, "place": {}, "stride": {VERDICT},
                              "result_stride": {RESULT}}},
             "columns": [{{"kind": "i64", "offset": 8, "count": 1}}, {{"kind": "i64", "offset": 16, "count": 3}}]}}"#,
-        kernels[0], kernels[1], kernels[2], kernels[3]
+        kernels[0], kernels[1], kernels[2], kernels[3], kernels[4]
     ))
     .unwrap()
 }
@@ -310,11 +342,13 @@ fn bytes<T: Copy>(values: &[T]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
-fn process(engine: &mut dyn Executor, events: &[Event]) -> Result<(), RunError> {
-    let padding = [0_u8; TEXT_PADDING];
+/// `rows`: of accounts and stocks. The place kernel finds them in the text, as a compiled one has them built in.
+fn process(engine: &mut dyn Executor, rows: [usize; 2], events: &[Event]) -> Result<(), RunError> {
+    let mut padding = [0_u64; TEXT_PADDING / 8];
+    (padding[0], padding[1]) = (rows[0] as u64, rows[1] as u64);
     // SAFETY: both outlive the call.
     let block = unsafe {
-        let text = Text::new(padding.as_ptr(), 0);
+        let text = Text::new(padding.as_ptr().cast(), 0);
         Block::new(events.as_ptr().cast(), events.len(), EVENT, text)
     };
     engine.process(&block)
@@ -346,9 +380,10 @@ fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[Event
     let (mut a, mut s) = (vec![50_i64; rows[0]], vec![60_i64; rows[1]]);
     engine.load_table(0, bytes(&a)).unwrap();
     engine.load_table(1, bytes(&s)).unwrap();
+    let sizes = rows;
     let mut rows = Vec::new();
     for block in events.chunks(block) {
-        process(&mut *engine, block).unwrap();
+        process(&mut *engine, sizes, block).unwrap();
         let (more, subs) = engine.take_outputs();
         assert!(subs.iter().all(|&sub| sub == 0));
         rows.extend(more);
@@ -462,7 +497,7 @@ fn the_digest_sink_agrees_with_the_kept_rows() {
     let digest = |scheme: &str, threads: usize, sink: SinkKind| {
         let options = Options { sink, ..options(scheme, threads, 500, "") };
         let mut engine = make(program(100, 50), options).unwrap();
-        process(&mut *engine, &events).unwrap();
+        process(&mut *engine, [100, 50], &events).unwrap();
         engine.metrics().digest
     };
     let wanted = digest("serial", 1, SinkKind::Parquet);
@@ -478,7 +513,7 @@ fn an_open_loop_run_waits_for_its_events() {
     let ways = [("serial", 1), ("serial", 2), ("lock", 2), ("tstream", 1), ("tstream", 2), ("no_lock", 2)];
     for (scheme, threads) in ways {
         let mut engine = make(program(100, 50), options(scheme, threads, 100, r#", "rate": 100000"#)).unwrap();
-        process(&mut *engine, &events).unwrap();
+        process(&mut *engine, [100, 50], &events).unwrap();
         let metrics = engine.metrics();
         // The last event arrives 20 ms after the first: nothing may be done before.
         assert!(metrics.seconds >= 0.019_99, "{scheme} {threads}: {}", metrics.seconds);
@@ -497,10 +532,10 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
             events[2345] = Event { kind: 0, amount, ..events[2345] };
             let mut engine = make(program(10, 5), options(scheme, threads, 500, "")).unwrap();
             engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
-            let outcome = process(&mut *engine, &events);
+            let outcome = process(&mut *engine, [10, 5], &events);
             let exception = RAISED.to_vec();
             assert_eq!(outcome, Err(RunError::Kernel { operator: "transfer".into(), seq: 2345, exception }));
-            assert!(matches!(process(&mut *engine, &events), Err(RunError::Engine(_))));
+            assert!(matches!(process(&mut *engine, [10, 5], &events), Err(RunError::Engine(_))));
         }
     }
 }
@@ -533,7 +568,7 @@ fn what_cannot_run_is_refused() {
 fn racing_without_locks_delivers_everything_in_order() {
     let events = events(20_000, 50, 20, 2, 1);
     let mut engine = make(program(50, 20), options("no_lock", 4, 500, "")).unwrap();
-    process(&mut *engine, &events).unwrap();
+    process(&mut *engine, [50, 20], &events).unwrap();
     let seqs: Vec<i64> = verdicts(&engine.take_outputs().0).iter().map(|verdict| verdict.seq).collect();
     let wanted: Vec<i64> = events.iter().filter(|event| event.kind != 2).map(|event| event.seq).collect();
     assert_eq!(seqs, wanted);

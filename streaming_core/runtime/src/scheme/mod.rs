@@ -8,6 +8,7 @@ mod lock;
 mod mvlk;
 mod no_lock;
 mod pat;
+mod ranges;
 mod requests;
 mod ring;
 mod serial;
@@ -192,7 +193,7 @@ impl Lane {
         // SAFETY: `thread` is the calling thread's number; the caller answers for the tables.
         let (dropped, rejected) = unsafe {
             let arena = run.tables.arena(thread);
-            run.transaction.execute(batch, run.tables.bases(), arena, &mut self.scratch, &mut self.outputs)?
+            run.transaction.execute(batch, run.tables.bases(), arena, &mut self.scratch, None, &mut self.outputs)?
         };
         self.counters.dropped += dropped + self.outputs.take_dropped();
         self.counters.rejected += rejected;

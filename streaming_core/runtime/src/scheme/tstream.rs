@@ -22,12 +22,15 @@
 
 use std::cell::UnsafeCell;
 
+use super::ranges::{self, BUCKETS, Load, Ranges};
 use super::{Lane, PerThread, Run, Scheme, Timing, alone, batches};
+use crate::batch::RowBuffer;
 use crate::executor::team::Barrier;
 use crate::kernel::{Access, ApplyContext, RunError, kind};
 use crate::key_group::{OwnerMap, group, hash_i64};
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::{Options, Program};
+use crate::sink::Prepared;
 use crate::sync::Shared;
 use crate::transaction::{Batch, Outcome};
 
@@ -36,6 +39,12 @@ use crate::transaction::{Batch, Outcome};
 const PART: usize = 2048;
 /// Rows per unit of ownership: neighbours on one cache line have one owner, or owners would steal it from each other.
 const UNIT: u32 = 16;
+/// An event of which several threads own rows, in `places` and in `Thread::events`.
+const SHARED: u32 = 1 << 31;
+/// Batches between two times that ranges are drawn anew, or that executing whole events is tried again.
+const EPOCH: usize = 64;
+/// The largest share of shared events (1 in so many) with which whole events are executed.
+const FEW: usize = 8;
 /// Accesses between two looks at the blocked rows.
 const LOOK: usize = 64;
 /// Accesses scanned ahead for blocked rows before a kernel call.
@@ -46,6 +55,8 @@ struct Tstream {
     owners: OwnerMap,
     barrier: Barrier,
     threads: PerThread<Thread>,
+    /// Per table: what turns a row into its place.
+    scales: Vec<u64>,
     /// Two sets, used in turn: a thread may plan the next batch while another post-processes the last one. Shared by all
     /// threads: in compute mode and post-processing each is at its slice's entries, in between decisions are atomic.
     outcomes: [Outcome; 2],
@@ -66,6 +77,29 @@ struct Thread {
     /// How many of all the accesses are conditions or captures. Written and read like `outbox`.
     conditions: usize,
     deferred: Deferred,
+    whole: Whole,
+    /// Outputs of the events it has executed whole, each row beside its event. Written by it in state access mode and
+    /// read by the others in post-processing, with a barrier between; they are done with it at the next batch's first.
+    executed: RowBuffer,
+}
+
+/// What a thread needs to have whole events executed. `plan_*` is written by it in compute mode and read by the others
+/// in state access mode, with a barrier between; the rest is its own. In state access mode references are made to
+/// fields only, never to all of it.
+struct Whole {
+    /// Per owner: events that are its own, and SHARED | event for those it has accesses of, in event order.
+    plan_events: Vec<Vec<u32>>,
+    /// How many of the events are shared.
+    plan_shared: usize,
+    plan_load: Load,
+    /// Per event of the thread's slice: who executes it, or SHARED.
+    places: Vec<u32>,
+    /// The same in all threads: made from the same figures at the same batch.
+    ranges: Ranges,
+    /// Whether the next batch's events are executed whole; the same in all threads, likewise.
+    next: bool,
+    /// Batches so far.
+    number: usize,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -81,7 +115,18 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
             outbox: (0..threads).map(|_| Vec::new()).collect(),
             conditions: 0,
             deferred: Deferred::new(&marks),
+            whole: Whole {
+                plan_events: (0..threads).map(|_| Vec::new()).collect(),
+                plan_shared: 0,
+                plan_load: [0; BUCKETS],
+                places: vec![0; PART],
+                ranges: Ranges::new(threads, &[1; BUCKETS]),
+                next: true,
+                number: 0,
+            },
+            executed: RowBuffer::new(stride, true),
         }),
+        scales: program.tables.iter().map(|table| ranges::scale(table.rows)).collect(),
         outcomes: [Outcome::new(PART), Outcome::new(PART)],
         marks,
     }))
@@ -98,7 +143,16 @@ impl Scheme for Tstream {
                 // SAFETY: the only thread there is.
                 unsafe { alone(&mut (*self.threads.get(0)).lane, 0, run, &batch, ticket)? };
             } else {
-                self.batch(thread, run, &batch, outcome, ticket)?;
+                // SAFETY: the thread's own.
+                if unsafe { (*self.threads.get(thread)).whole.next } {
+                    self.whole_events(thread, run, &batch, outcome, ticket)?;
+                } else {
+                    self.batch(thread, run, &batch, outcome, ticket)?;
+                }
+                // SAFETY: as above; nobody else looks at it.
+                let whole = unsafe { &mut (*self.threads.get(thread)).whole };
+                whole.number += 1;
+                whole.next |= whole.number.is_multiple_of(EPOCH);
             }
             ticket += threads as u64;
         }
@@ -124,13 +178,16 @@ impl Tstream {
 
         // Compute mode.
         {
-            // SAFETY: in compute mode a thread is alone with its part: the others have passed the barrier behind the
-            // last state access mode, in which they read its outbox.
-            let own = unsafe { &mut *self.threads.get(thread) };
-            own.lane.plan(run, batch, slice.clone(), outcome)?;
-            watch.lap(&mut own.lane.counters.time.useful);
-            self.distribute(own);
-            watch.lap(&mut own.lane.counters.time.other);
+            // SAFETY: in compute mode a thread is alone with these: the others have passed the barrier behind the last
+            // state access mode, in which they read its outbox.
+            let (lane, outbox, conditions) = unsafe {
+                let own = self.threads.get(thread);
+                (&mut (*own).lane, &mut (*own).outbox, &mut (*own).conditions)
+            };
+            lane.plan(run, batch, slice.clone(), outcome)?;
+            watch.lap(&mut lane.counters.time.useful);
+            *conditions = self.distribute(lane.planner.accesses(), outbox);
+            watch.lap(&mut lane.counters.time.other);
         }
         self.barrier.wait(thread, run.idle, run.stopped)?;
 
@@ -160,21 +217,230 @@ impl Tstream {
         Ok(())
     }
 
+    /// A batch most of whose events lie in one owner's range each: owners execute these at once, from plan to outputs,
+    /// and in between apply their accesses of the few that are shared. All in event order: an owner that comes to an
+    /// undecided event waits for it. That ends, for the earliest of them has all its conditions evaluated by owners that
+    /// are at it or still before it.
+    fn whole_events(
+        &self,
+        thread: usize,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        ticket: u64,
+    ) -> Result<(), RunError> {
+        let threads = self.threads.len();
+        let slice = batch.slice(thread, threads);
+        let started = run.clock.now();
+        let mut watch = Stopwatch::start();
+
+        // Compute mode.
+        {
+            // SAFETY: as in `batch`.
+            let (lane, outbox, whole) = unsafe {
+                let own = self.threads.get(thread);
+                (&mut (*own).lane, &mut (*own).outbox, &mut (*own).whole)
+            };
+            self.deal(lane, outbox, whole, run, batch, slice.clone(), outcome)?;
+            watch.lap(&mut lane.counters.time.useful);
+        }
+        self.barrier.wait(thread, run.idle, run.stopped)?;
+
+        // State access mode.
+        // SAFETY: as in `batch`: references are made to fields that nobody else looks at now.
+        let own = unsafe { self.threads.get(thread) };
+        {
+            // SAFETY: as above.
+            let (lane, outputs) = unsafe { (&mut (*own).lane, &mut (*own).executed) };
+            watch.lap(&mut lane.counters.time.sync);
+            outputs.clear();
+            // SAFETY: the thread's own arena.
+            let arena = unsafe { run.tables.arena(thread) };
+            let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
+            for planner in 0..threads {
+                // SAFETY: only read between the two barriers.
+                let events = unsafe { &(&(*self.threads.get(planner)).whole.plan_events)[thread] };
+                let mut accesses = self.inbox(planner, thread);
+                let mut at = 0;
+                while at < events.len() {
+                    if events[at] & SHARED == 0 {
+                        let end = events[at..].iter().position(|event| event & SHARED != 0);
+                        let end = end.map_or(events.len(), |n| at + n);
+                        // SAFETY: all rows of these events are in this thread's range.
+                        let (dropped, rejected) = unsafe {
+                            let selection = Some(&events[at..end]);
+                            run.transaction.execute(
+                                batch,
+                                run.tables.bases(),
+                                arena,
+                                &mut lane.scratch,
+                                selection,
+                                outputs,
+                            )?
+                        };
+                        lane.counters.dropped += dropped;
+                        lane.counters.rejected += rejected;
+                        at = end;
+                        continue;
+                    }
+                    let event = events[at] & !SHARED;
+                    let mut n = accesses.iter().take_while(|access| access.event == event).count();
+                    let mut patience = run.idle.patience();
+                    while n > 0 {
+                        // SAFETY: these rows are in this thread's range, and everything before this event was applied.
+                        let done = unsafe { run.transaction.apply(batch, &mut context, accesses.as_ptr(), n)? };
+                        accesses = &accesses[done..];
+                        n -= done;
+                        if n > 0 {
+                            watch.lap(&mut lane.counters.time.useful);
+                            while !outcome.is_decided(event) {
+                                run.check()?;
+                                patience.pass();
+                            }
+                            watch.lap(&mut lane.counters.time.sync);
+                        }
+                    }
+                    at += 1;
+                }
+            }
+            lane.counters.dropped += outputs.take_dropped();
+            watch.lap(&mut lane.counters.time.useful);
+        }
+        self.settle(thread, batch.len());
+        self.barrier.wait(thread, run.idle, run.stopped)?;
+
+        // Post-processing.
+        // SAFETY: a thread is alone with its lane and places at all times.
+        let (lane, places) = unsafe { (&mut (*own).lane, &(*own).whole.places) };
+        watch.lap(&mut lane.counters.time.sync);
+        let prepared = self.gather(lane, places, run, batch, slice, outcome)?;
+        watch.lap(&mut lane.counters.time.useful);
+        let timing = (thread + 1 == threads).then(|| Timing { started, arrival: run.arrival(batch) });
+        run.delivery.deliver(ticket, &lane.outputs, &prepared, timing, run)?;
+        watch.lap(&mut lane.counters.time.sync);
+        Ok(())
+    }
+
+    /// Sees whose the events of a slice are, and plans the shared ones.
+    #[expect(clippy::too_many_arguments, reason = "a thread's fields, which are borrowed one by one")]
+    fn deal(
+        &self,
+        lane: &mut Lane,
+        outbox: &mut [Vec<Access>],
+        whole: &mut Whole,
+        run: &Run,
+        batch: &Batch,
+        slice: std::ops::Range<usize>,
+        outcome: &Outcome,
+    ) -> Result<(), RunError> {
+        if whole.number % EPOCH == 1 {
+            // What is long past counts for less.
+            whole.plan_load.iter_mut().for_each(|events| *events /= 2);
+        }
+        whole.plan_shared = 0;
+        for (outbox, events) in outbox.iter_mut().zip(&mut whole.plan_events) {
+            outbox.clear();
+            events.clear();
+        }
+        lane.planner.reset();
+        run.transaction.place(batch, slice.clone(), whole.places.as_mut_ptr())?;
+        for event in slice {
+            let (low, high) = (whole.places[event] & 0xFFFF, whole.places[event] >> 16);
+            whole.plan_load[ranges::bucket(low)] += 1;
+            let owner = whole.ranges.owner(low);
+            // An event that names no row (its lowest place is above its highest) is whoever's.
+            if low > high || whole.ranges.owner(high) == owner {
+                whole.places[event] = owner as u32;
+                whole.plan_events[owner].push(event as u32);
+                continue;
+            }
+            whole.places[event] = SHARED;
+            whole.plan_shared += 1;
+            let before = lane.planner.accesses().len();
+            run.transaction.plan(batch, event..event + 1, &mut lane.planner, outcome)?;
+            for access in &lane.planner.accesses()[before..] {
+                let place = ranges::place(access.row, self.scales[usize::from(access.table)]);
+                let owner = whole.ranges.owner(place);
+                if whole.plan_events[owner].last() != Some(&(SHARED | event as u32)) {
+                    whole.plan_events[owner].push(SHARED | event as u32);
+                }
+                outbox[owner].push(*access);
+            }
+        }
+        lane.counters.dropped += lane.planner.take_dropped();
+        Ok(())
+    }
+
+    /// In state access mode: works out, from what all threads have planned, how the next batches are done.
+    fn settle(&self, thread: usize, events: usize) {
+        let threads = self.threads.len();
+        // SAFETY: what is planned is only read between the two barriers; `number`, `next` and `ranges` are the thread's.
+        unsafe {
+            let own = self.threads.get(thread);
+            let shared: usize = (0..threads).map(|planner| (*self.threads.get(planner)).whole.plan_shared).sum();
+            (*own).whole.next = shared * FEW <= events;
+            if (*own).whole.number.is_multiple_of(EPOCH) {
+                let mut load = [0; BUCKETS];
+                for planner in 0..threads {
+                    let planned = &(*self.threads.get(planner)).whole.plan_load;
+                    load.iter_mut().zip(planned).for_each(|(sum, events)| *sum += events);
+                }
+                (*own).whole.ranges = Ranges::new(threads, &load);
+            }
+        }
+    }
+
+    /// Puts the outputs of a slice's events together in their order, from those who executed them, and examines them.
+    fn gather(
+        &self,
+        lane: &mut Lane,
+        places: &[u32],
+        run: &Run,
+        batch: &Batch,
+        slice: std::ops::Range<usize>,
+        outcome: &Outcome,
+    ) -> Result<Prepared, RunError> {
+        // SAFETY: outputs are only read between this batch's second barrier and the next one's first.
+        let outputs = |owner: usize| unsafe { &(*self.threads.get(owner)).executed };
+        let mut cursors: Vec<(usize, &[u32], &RowBuffer)> = (0..self.threads.len())
+            .map(|owner| {
+                let origins = outputs(owner).origins();
+                (origins.partition_point(|&event| (event as usize) < slice.start), origins, outputs(owner))
+            })
+            .collect();
+        lane.outputs.clear();
+        for event in slice {
+            if places[event] == SHARED {
+                let post = run.transaction.post(batch, event..event + 1, outcome, &mut lane.outputs);
+                lane.counters.rejected += post?;
+                continue;
+            }
+            let (at, origins, rows) = &mut cursors[places[event] as usize];
+            while origins.get(*at) == Some(&(event as u32)) {
+                // SAFETY: the row lies in another buffer.
+                unsafe { lane.outputs.push(rows.row(*at), 0)? };
+                *at += 1;
+            }
+        }
+        lane.counters.dropped += lane.outputs.take_dropped();
+        run.delivery.preparer.prepare(&lane.outputs, run.block.text)
+    }
+
     #[inline(always)]
     fn owner(&self, access: &Access) -> usize {
         let unit = u64::from(access.table) << 32 | u64::from(access.row / UNIT);
         self.owners.owner(group(hash_i64(unit as i64)))
     }
 
-    /// Copies the planned accesses to one buffer per owner, each in event order.
-    fn distribute(&self, own: &mut Thread) {
-        let accesses = own.lane.planner.accesses();
-        own.conditions = accesses.iter().map(|access| usize::from(!access.waits())).sum();
-        for outbox in &mut own.outbox {
+    /// Copies the planned accesses to one buffer per owner, each in event order. Returns how many are conditions or
+    /// captures.
+    fn distribute(&self, accesses: &[Access], outbox: &mut [Vec<Access>]) -> usize {
+        let conditions = accesses.iter().map(|access| usize::from(!access.waits())).sum();
+        for outbox in outbox.iter_mut() {
             outbox.clear();
             outbox.reserve(accesses.len());
         }
-        if let [first, second] = &mut own.outbox[..] {
+        if let [first, second] = outbox {
             // Two owners, the common case on small machines: written to both, kept by one; no branch to mispredict.
             let (to_first, to_second) = (first.as_mut_ptr(), second.as_mut_ptr());
             let mut seconds = 0;
@@ -192,10 +458,10 @@ impl Tstream {
                 first.set_len(accesses.len() - seconds);
                 second.set_len(seconds);
             }
-            return;
+            return conditions;
         }
         for access in accesses {
-            let outbox = &mut own.outbox[self.owner(access)];
+            let outbox = &mut outbox[self.owner(access)];
             let len = outbox.len();
             // SAFETY: room for all accesses was reserved in every buffer.
             unsafe {
@@ -203,6 +469,7 @@ impl Tstream {
                 outbox.set_len(len + 1);
             }
         }
+        conditions
     }
 
     /// What planner `planner` has for owner `thread`; in state access mode.
