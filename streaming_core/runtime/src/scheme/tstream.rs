@@ -10,6 +10,13 @@
 //! To make that rare, conditions on rows that the batch has not written before are evaluated ahead of everything else:
 //! then most events are decided when the first write comes.
 //!
+//! **Whole events.** Dealing single accesses to owners costs more than most operators do, because everything goes from core
+//! to core. Where applications are partitioned, nearly all events have all their rows at the same relative position in
+//! their tables, give or take a partition. So owners are first given ranges (`ranges.rs`), drawn by load, and the
+//! compute mode only looks where an event's rows lie: if one owner has them all, it executes the event from plan to
+//! outputs. Only events that are *shared* are taken apart as above. When too many are, the next batches are dealt by
+//! access, to owners of single units, and now and then it is tried again.
+//!
 //! **No deadlock.** Take the earliest event that is not decided while no thread can apply anything. Every access that
 //! stands before one of its conditions in the row's order belongs to an earlier event (within an event conditions stand
 //! first), which is decided; so nothing before the condition has to wait, and its owner applies everything up to and
