@@ -127,19 +127,19 @@ def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
             held = values.view("<f8") if value.is_float else values
             pairs = {"key": _scalars(keys, key), "value": _scalars(held, value)}
         case Counter(key):
-            pairs = {"key": _scalars(keys, key), "value": pa.array(values)}
+            pairs = {"key": _scalars(keys, key), "value": to_arrow(values)}
         case TopK():
-            pairs = {"key": pa.array(keys), "score": pa.array(values)}
+            pairs = {"key": to_arrow(keys), "score": to_arrow(values)}
     return _lists(lengths, pa.StructArray.from_arrays(list(pairs.values()), names=list(pairs)))
 
 
 def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
-    array = pa.array(np.ascontiguousarray(values.astype(scalar.dtype)))
+    array = to_arrow(values.astype(scalar.dtype))
     return array.cast(pa.bool_()) if scalar.name == "boolean" else array
 
 
 def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
+    return pa.ListArray.from_arrays(to_arrow(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
 
 
 def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:

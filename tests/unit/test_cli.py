@@ -34,6 +34,7 @@ def workloads(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("workloads")
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, 500, 1, root / "sl")
+    workload.write("tp", {}, 100, 1, root / "tp")
     workload.write("wc", {"vocabulary": 20}, 100, 1, root / "wc")
     return root
 
@@ -49,7 +50,7 @@ def refused(result, *words):
         assert word in err
 
 
-@pytest.mark.parametrize("app", ["sl", "wc"])
+@pytest.mark.parametrize("app", ["sl", "tp", "wc"])
 def test_a_run_imports_no_pandas(app, workloads, tmp_path):
     """pyarrow does at its conversions (streaming_core/columns.py): a second of every cell, in a process of its own."""
     script = (

@@ -30,6 +30,14 @@ DROPPED, REJECTED, ERROR_AT, ERROR, SELECTION = 80, 88, 96, 104, 120
 FAILED, READS, GONE = 0, 8, 16
 
 
+class EventModel(models.StructModel):
+    """A `txn` that goes through the plan of one event: the kernel's context, counters on its stack, the event's row."""
+
+    def __init__(self, manager, fe_type):
+        members = [("context", types.voidptr), ("counters", types.voidptr), ("request", types.voidptr)]
+        super().__init__(manager, fe_type, members)
+
+
 class DirectType(types.Type):
     """`txn` where nobody else is at the tables: it looks for drops, checks conditions, acts on rows, or several."""
 
@@ -39,26 +47,27 @@ class DirectType(types.Type):
         super().__init__(f"Direct({id(bound):x}, {what})")
 
 
-@register_model(DirectType)
-class _DirectModel(models.StructModel):
-    def __init__(self, manager, fe_type):
-        members = [("context", types.voidptr), ("counters", types.voidptr), ("request", types.voidptr)]
-        super().__init__(manager, fe_type, members)
+register_model(DirectType)(EventModel)
 
 
 def _held(context, builder, txn, value):
     return cgutils.create_struct_proxy(txn)(context, builder, value)
 
 
+def _row_at(builder, txn, held, row, number):
+    """Address of row `number` of the table that `row` names."""
+    tables = code.load(builder, held.context, TABLES, code.PTR, code.CONTEXT)
+    base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
+    return code.at(builder, base, builder.mul(number, code.i64(txn.bound.tables[row.table].state[1])))
+
+
 @intrinsic
-def _place(typingctx, txn, row):
+def _address(typingctx, txn, row):
     """Address of a named row."""
-    size = txn.bound.tables[row.table].state[1]
 
     def codegen(context, builder, signature, args):
-        tables = code.load(builder, _held(context, builder, txn, args[0]).context, TABLES, code.PTR, code.CONTEXT)
-        base = code.load(builder, tables, 8 * row.table, code.I64, code.CONTEXT)
-        return builder.add(base, builder.mul(args[1], code.i64(size)))
+        held = _held(context, builder, txn, args[0])
+        return builder.ptrtoint(_row_at(builder, txn, held, row, args[1]), code.I64)
 
     return types.int64(txn, row), codegen
 
@@ -82,7 +91,8 @@ def _arena(typingctx, txn):
 
 
 @intrinsic
-def _request(typingctx, txn):
+def request_row(typingctx, txn):
+    """The event's row."""
     row = RowType(txn.bound.event, header=True, writable=False)
 
     def codegen(context, builder, signature, args):
@@ -118,14 +128,13 @@ def _counter(offset: int, value: int) -> Callable:
     return count
 
 
-_fail, _go = _counter(FAILED, tx.FAILED_UNIT), _counter(GONE, 1)
+_fail, _drop = _counter(FAILED, tx.FAILED_UNIT), _counter(GONE, 1)
 
 
 @intrinsic
 def _copy_row(typingctx, txn, row):
     """READ: the row as it is now, as far as it will be looked at, into the next result slot."""
-    stride, size = txn.bound.result_stride, txn.bound.tables[row.table].state[1]
-    first, last = txn.bound.spans[row.table]
+    stride, (first, last) = txn.bound.result_stride, txn.bound.spans[row.table]
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -139,9 +148,7 @@ def _copy_row(typingctx, txn, row):
             failed = builder.icmp_unsigned("!=", code.call(builder, more, held.context, needed), code.i64(0))
             code.raise_if(context, builder, failed, MemoryError, "no room for results")
         results = code.load(builder, held.context, RESULTS, code.PTR, code.CONTEXT)
-        tables = code.load(builder, held.context, TABLES, code.PTR, code.CONTEXT)
-        base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
-        source = code.at(builder, base, builder.add(builder.mul(args[1], code.i64(size)), code.i64(first)))
+        source = code.at(builder, _row_at(builder, txn, held, row, args[1]), first)
         code.copy(builder, code.at(builder, results, begin), source, last - first)
         return context.get_dummy_value()
 
@@ -171,7 +178,7 @@ def _name(txn, table, key):
 
 @overload(tx.txn_request)
 def _event(txn):
-    return (lambda txn: _request(txn)) if isinstance(txn, DirectType) else None
+    return (lambda txn: request_row(txn)) if isinstance(txn, DirectType) else None
 
 
 @overload(tx.txn_hold)
@@ -195,15 +202,16 @@ def _require(txn, condition, rows):
     tables = [kind.table for kind in rows.types if isinstance(kind, tx.NamedRow)]
     function = txn.conditions[tx.literal(condition, "condition")]
     hidden = tx.HIDDEN_IN_CAPTURES if len(tables) > 1 else ()
-    given = [f"row_{j}(place(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
+    given = [f"row_{j}(address(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
     if len(rows.types) > len(tables):
         argument = f"argument(txn, 'require', rows[{len(tables)}])"
-        given += [argument] if function.py_func.__code__.co_argcount == len(tables) + 2 else []
-    namespace = {"function": function, "place": _place, "arena": _arena, "request": _request, "argument": _argument}
+        given += [argument] if tx.takes_argument(function, len(tables)) else []
+    namespace = {"function": function, "fail": _fail, "address": _address, "arena": _arena, "request": request_row}
+    namespace["argument"] = _argument
     for j, table in enumerate(tables):
         namespace[f"row_{j}"] = shapes.row_maker(txn.bound.tables[table], False, False, hidden)
     source = f"def check(txn, condition, rows):\n    if not function({', '.join(given)}):\n        fail(txn)\n"
-    exec(source, namespace | {"fail": _fail}, namespace)
+    exec(source, namespace)
     return namespace["check"]
 
 
@@ -215,17 +223,17 @@ def _modify(txn, row, function, argument):
         return lambda txn, row, function, argument: None
     act = txn.modifications[tx.literal(function, "function")]
     make_row = shapes.row_maker(txn.bound.tables[row.table], False, True)
-    if act.py_func.__code__.co_argcount == 3:
+    if tx.takes_argument(act, 1):
 
         def modify(txn, row, function, argument):
             i = _argument(txn, "modify", argument)
             if _is_accepted(txn):
-                act(make_row(_place(txn, row), 0, _arena(txn)), _request(txn), i)
+                act(make_row(_address(txn, row), 0, _arena(txn)), request_row(txn), i)
     else:
 
         def modify(txn, row, function, argument):
             if _is_accepted(txn):
-                act(make_row(_place(txn, row), 0, _arena(txn)), _request(txn))
+                act(make_row(_address(txn, row), 0, _arena(txn)), request_row(txn))
 
     return modify
 
@@ -241,7 +249,7 @@ def _read(txn, row):
 def _drop_event(txn):
     if not isinstance(txn, DirectType):
         return None
-    return (lambda txn: _go(txn)) if txn.drops else lambda txn: None
+    return (lambda txn: _drop(txn)) if txn.drops else lambda txn: None
 
 
 def execute_kernel(
@@ -259,8 +267,8 @@ def execute_kernel(
     make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
 
     makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
-    make_first, make_second, make_last = makers[0], makers[-2 if len(passes) > 1 else 0], makers[-1]
-    several, three = len(passes) > 1, len(passes) == 3
+    make_first, make_second, make_third = (makers * 3)[:3]  # of which as many are used as there are passes
+    two, three = len(passes) >= 2, len(passes) == 3
 
     def execute_events(context):
         rows, begin, end, text = (
@@ -280,10 +288,10 @@ def execute_kernel(
             if load_word(counters, GONE) != 0:
                 dropped += 1
                 continue
-            if three:
+            if two:
                 plan(make_row(address, text, 0), make_second(context, counters, address))
-            if several:
-                plan(make_row(address, text, 0), make_last(context, counters, address))
+            if three:
+                plan(make_row(address, text, 0), make_third(context, counters, address))
             failed, results = load_word(counters, FAILED), load_word(context, RESULTS)
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from numba.core import cgutils, types
-from numba.core.datamodel import models
 from numba.extending import intrinsic, overload, register_model
 
 from streaming_core.api.kernels import ir as code
 from streaming_core.api.kernels import shapes
 from streaming_core.api.kernels import transaction as tx
+from streaming_core.api.kernels.direct import EventModel, request_row
 from streaming_core.api.kernels.emitter import drop
 from streaming_core.api.kernels.memory import load_word, store_half, store_word
-from streaming_core.api.kernels.values import RowType
 from streaming_core.api.record import Resolved
 
-# PlaceContext (runtime/README.md).
+# PlaceContext (runtime/README.md), whose first fields are those of an ExecuteContext.
 ROWS, BEGIN, END, TEXT, PLACES, ERROR_AT, ERROR = 0, 8, 16, 24, 32, 40, 48
 # Of the event at hand, on the kernel's stack: the lowest and the highest place of its rows.
 LOW, HIGH = 0, 8
@@ -35,11 +34,7 @@ class PlaceType(types.Type):
         super().__init__(f"Place({id(bound):x})")
 
 
-@register_model(PlaceType)
-class _PlaceModel(models.StructModel):
-    def __init__(self, manager, fe_type):
-        members = [("context", types.voidptr), ("counters", types.voidptr), ("request", types.voidptr)]
-        super().__init__(manager, fe_type, members)
+register_model(PlaceType)(EventModel)
 
 
 @intrinsic
@@ -59,20 +54,6 @@ def _note(typingctx, txn, row):
     return row(txn, row), codegen
 
 
-@intrinsic
-def _request(typingctx, txn):
-    row = RowType(txn.bound.event, header=True, writable=False)
-
-    def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        request = cgutils.create_struct_proxy(row)(context, builder)
-        request.address = held.request
-        request.text = code.load(builder, held.context, TEXT, code.PTR, code.CONTEXT)
-        return request._getvalue()
-
-    return row(txn), codegen
-
-
 @overload(tx.txn_row, prefer_literal=True)
 def _name(txn, table, key):
     return (lambda txn, table, key: _note(txn, tx.name_row(txn, table, key))) if isinstance(txn, PlaceType) else None
@@ -80,7 +61,7 @@ def _name(txn, table, key):
 
 @overload(tx.txn_request)
 def _event(txn):
-    return (lambda txn: _request(txn)) if isinstance(txn, PlaceType) else None
+    return (lambda txn: request_row(txn)) if isinstance(txn, PlaceType) else None
 
 
 @overload(tx.txn_hold)

@@ -354,7 +354,7 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         return f"table_{t} + row * {bound.tables[t].state[1]}"
 
     def argument(function: Callable, rows: int, where: str) -> str:
-        return f", {where}" if function.py_func.__code__.co_argcount == rows + 2 else ""
+        return f", {where}" if tx.takes_argument(function, rows) else ""
 
     def choose(name: str, branches: dict[int, str], depth: int) -> str:
         """An if-chain over a small number; an unknown one cannot occur, plans only write down known ones."""

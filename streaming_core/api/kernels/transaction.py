@@ -5,6 +5,7 @@ A plan does not touch any table: it writes down accesses (runtime/README.md) for
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from numba.core import cgutils, types
@@ -143,6 +144,11 @@ def txn_read(txn, row):
 
 def txn_result(txn, table, i):
     """`txn.result(table, i)`, in post-processing."""
+
+
+def takes_argument(function: Callable, rows: int) -> bool:
+    """Whether a modification or condition over `rows` rows is handed an integer behind rows and request."""
+    return function.py_func.__code__.co_argcount == rows + 2
 
 
 def literal(value: types.Type, what: str) -> int:

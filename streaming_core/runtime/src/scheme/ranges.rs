@@ -30,7 +30,7 @@ impl Ranges {
 
     #[inline(always)]
     pub fn owner(&self, place: u32) -> usize {
-        usize::from(self.owners[(place >> SHIFT) as usize & (BUCKETS - 1)])
+        usize::from(self.owners[bucket(place)])
     }
 }
 

@@ -172,14 +172,10 @@ impl<E> Ring<E> {
     ) -> Result<bool, RunError> {
         // ORDERING: Relaxed; the claim below decides, the slot's state orders its content.
         let number = self.planned.load(Ordering::Relaxed);
-        // ORDERING: Acquire takes over the slots that were freed before `delivered` moved.
-        let delivered = self.delivered.load(Ordering::Acquire);
-        if number >= self.count(run) || number >= delivered + self.slots.len() {
+        if number >= self.count(run) || !self.has_room(number) {
             return Ok(false);
         }
-        // ORDERING: AcqRel; who claims a number is alone with its slot until it is planned.
-        let claimed = self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if !claimed {
+        if !self.claim(number) {
             return Ok(true);
         }
         let batch = self.events(run, number);
@@ -218,16 +214,19 @@ impl<E> Ring<E> {
         number < self.delivered.load(Ordering::Acquire) + self.slots.len()
     }
 
-    /// Takes the next batch, if it is `number` and has a slot, from plan to outputs at once.
+    /// Whether the caller is the one to plan or execute batch `number`, which has a slot.
+    fn claim(&self, number: usize) -> bool {
+        // ORDERING: AcqRel; who claims a number is alone with its slot until it is planned, or applied.
+        self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes batch `number` from plan to outputs at once, unless somebody plans it.
     ///
     /// # Safety
-    /// All batches before it are applied, and nobody else applies one meanwhile.
+    /// The block has the batch, and it has a slot. All batches before it are applied, and nobody else applies one
+    /// meanwhile.
     pub unsafe fn execute(&self, run: &Run, thread: usize, number: usize) -> Result<bool, RunError> {
-        if number >= self.count(run) || !self.has_room(number) {
-            return Ok(false);
-        }
-        // ORDERING: as in `plan`.
-        if self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        if !self.claim(number) {
             return Ok(false);
         }
         let batch = self.events(run, number);
@@ -283,13 +282,13 @@ impl<E> Ring<E> {
                 let content = unsafe { &mut *content };
                 // Meanwhile it may be a later batch than we looked for.
                 let batch = self.events(run, content.number);
-                let (since, cost) =
-                    (run.clock.now(), if content.executed { &self.costs.prepare } else { &self.costs.post });
-                content.prepared = if content.executed {
-                    run.delivery.preparer.prepare(&content.lane.outputs, run.block.text)?
+                let since = run.clock.now();
+                let (prepared, cost) = if content.executed {
+                    (run.delivery.preparer.prepare(&content.lane.outputs, run.block.text), &self.costs.prepare)
                 } else {
-                    content.lane.post(run, &batch, 0..batch.len(), &content.outcome)?
+                    (content.lane.post(run, &batch, 0..batch.len(), &content.outcome), &self.costs.post)
                 };
+                content.prepared = prepared?;
                 cost.note(batch.len(), run.clock.now() - since);
                 Ok::<_, RunError>(())
             })?;

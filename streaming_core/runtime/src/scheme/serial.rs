@@ -148,7 +148,7 @@ impl Serial {
             unsafe { content.lane.apply_all(run, &batch, thread, &content.outcome)? };
             self.ring.costs.apply.note(batch.len(), run.clock.now() - since);
             self.ring.set_applied(number);
-        // SAFETY: as above.
+        // SAFETY: as above; it is ready and was not planned, so it is there and has a slot.
         } else if !unsafe { self.ring.execute(run, thread, number)? } {
             return Ok(false);
         }

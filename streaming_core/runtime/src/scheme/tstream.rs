@@ -261,54 +261,8 @@ impl Tstream {
             let (lane, outputs) = unsafe { (&mut (*own).lane, &mut (*own).executed) };
             watch.lap(&mut lane.counters.time.sync);
             outputs.clear();
-            // SAFETY: the thread's own arena.
-            let arena = unsafe { run.tables.arena(thread) };
-            let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
             for planner in 0..threads {
-                // SAFETY: only read between the two barriers.
-                let events = unsafe { &(&(*self.threads.get(planner)).whole.plan_events)[thread] };
-                let mut accesses = self.inbox(planner, thread);
-                let mut at = 0;
-                while at < events.len() {
-                    if events[at] & SHARED == 0 {
-                        let end = events[at..].iter().position(|event| event & SHARED != 0);
-                        let end = end.map_or(events.len(), |n| at + n);
-                        // SAFETY: all rows of these events are in this thread's range.
-                        let (dropped, rejected) = unsafe {
-                            let selection = Some(&events[at..end]);
-                            run.transaction.execute(
-                                batch,
-                                run.tables.bases(),
-                                arena,
-                                &mut lane.scratch,
-                                selection,
-                                outputs,
-                            )?
-                        };
-                        lane.counters.dropped += dropped;
-                        lane.counters.rejected += rejected;
-                        at = end;
-                        continue;
-                    }
-                    let event = events[at] & !SHARED;
-                    let mut n = accesses.iter().take_while(|access| access.event == event).count();
-                    let mut patience = run.idle.patience();
-                    while n > 0 {
-                        // SAFETY: these rows are in this thread's range, and everything before this event was applied.
-                        let done = unsafe { run.transaction.apply(batch, &mut context, accesses.as_ptr(), n)? };
-                        accesses = &accesses[done..];
-                        n -= done;
-                        if n > 0 {
-                            watch.lap(&mut lane.counters.time.useful);
-                            while !outcome.is_decided(event) {
-                                run.check()?;
-                                patience.pass();
-                            }
-                            watch.lap(&mut lane.counters.time.sync);
-                        }
-                    }
-                    at += 1;
-                }
+                self.take_share(planner, thread, run, batch, outcome, lane, outputs, &mut watch)?;
             }
             lane.counters.dropped += outputs.take_dropped();
             watch.lap(&mut lane.counters.time.useful);
@@ -326,6 +280,70 @@ impl Tstream {
         run.delivery.deliver(ticket, &lane.outputs, &prepared, timing, run)?;
         watch.lap(&mut lane.counters.time.sync);
         Ok(())
+    }
+
+    /// Does owner `thread`'s part of the events that `planner` has dealt, in their order.
+    #[expect(clippy::too_many_arguments, reason = "a thread's fields, which are borrowed one by one")]
+    fn take_share(
+        &self,
+        planner: usize,
+        thread: usize,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        lane: &mut Lane,
+        outputs: &mut RowBuffer,
+        watch: &mut Stopwatch,
+    ) -> Result<(), RunError> {
+        let tables = run.tables.bases();
+        // SAFETY: the thread's own arena.
+        let arena = unsafe { run.tables.arena(thread) };
+        let mut context = outcome.apply_context(batch, tables, arena, true);
+        // SAFETY: only read between the two barriers.
+        let events = unsafe { &(&(*self.threads.get(planner)).whole.plan_events)[thread] };
+        let mut accesses = self.inbox(planner, thread);
+        // Runs of events of the owner's own, each but the last followed by a shared one.
+        for (number, own) in events.split(|event| event & SHARED != 0).enumerate() {
+            if number > 0 {
+                let n = accesses.iter().take_while(|access| access.event == accesses[0].event).count();
+                let (event, rest) = accesses.split_at(n);
+                self.take_part(run, batch, outcome, &mut context, event, lane, watch)?;
+                accesses = rest;
+            }
+            // SAFETY: all rows of these events are in this thread's range.
+            let (dropped, rejected) =
+                unsafe { run.transaction.execute(batch, tables, arena, &mut lane.scratch, Some(own), outputs)? };
+            lane.counters.dropped += dropped;
+            lane.counters.rejected += rejected;
+        }
+        Ok(())
+    }
+
+    /// Applies an owner's accesses of a shared event, waiting until it is decided where they have to.
+    #[expect(clippy::too_many_arguments, reason = "a thread's fields, which are borrowed one by one")]
+    fn take_part(
+        &self,
+        run: &Run,
+        batch: &Batch,
+        outcome: &Outcome,
+        context: &mut ApplyContext,
+        mut accesses: &[Access],
+        lane: &mut Lane,
+        watch: &mut Stopwatch,
+    ) -> Result<(), RunError> {
+        let mut patience = run.idle.patience();
+        loop {
+            // SAFETY: these rows are in this thread's range, and everything before this event was applied.
+            let done = unsafe { run.transaction.apply(batch, context, accesses.as_ptr(), accesses.len())? };
+            accesses = &accesses[done..];
+            let Some(waiting) = accesses.first() else { return Ok(()) };
+            watch.lap(&mut lane.counters.time.useful);
+            while !outcome.is_decided(waiting.event) {
+                run.check()?;
+                patience.pass();
+            }
+            watch.lap(&mut lane.counters.time.sync);
+        }
     }
 
     /// Sees whose the events of a slice are, and plans the shared ones.
