@@ -121,11 +121,13 @@ test-full: setup test-runtime ## run the tests, the slow ones too
 	@$(RUN) -m pytest -m e2e
 
 # The second line checks the lock-free code under the interleavings loom finds with up to three preemptions, which is
-# where such bugs are and takes seconds, not hours. Its flag rebuilds everything, so it builds in a folder of its own.
+# where such bugs are and takes seconds, not hours; the third whole executors under schedules that shuttle draws. Their
+# flags rebuild everything, so they build in folders of their own.
 .PHONY: test-runtime
 test-runtime: | fit
 	@cargo test --quiet --workspace
 	@RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --quiet --workspace --lib --target-dir target-loom
+	@RUSTFLAGS="--cfg shuttle" cargo test --quiet --test bank --target-dir target-shuttle shuttle_
 
 .PHONY: lint
 lint: setup ## check style and common mistakes, Python and Rust
@@ -146,7 +148,7 @@ prune: setup ## remove old outputs and caches; raw results stay
 # In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
 .PHONY: clean
 clean: ## remove the environment, build outputs, metastore and marts; never history
-	@rm -rf $(VENV) $(BUILD) target target-loom dbt/target dbt/logs .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(BUILD) target target-loom target-shuttle dbt/target dbt/logs .pytest_cache .ruff_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
 	@[ ! -d "$(LOCKSTEP_HOME)/warehouse" ] \

@@ -112,8 +112,8 @@ impl Patience {
     /// Waits a little. False: sleep now (only `Strategy::Park` ever says so; who cannot sleep just goes on).
     #[inline]
     pub fn pass(&mut self) -> bool {
-        if cfg!(loom) {
-            // loom explores every schedule: one look per turn is enough, and sleeping must be reached.
+        if cfg!(any(loom, shuttle)) {
+            // Every schedule is explored: one look per turn is enough, and sleeping must be reached.
             thread::yield_now();
             return self.strategy != Strategy::Park;
         }

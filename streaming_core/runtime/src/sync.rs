@@ -1,6 +1,8 @@
-//! The one door to threads, atomics and cells: std normally, loom's models under `cfg(loom)`.
+//! The one door to threads, atomics and cells: std normally, loom's models under `cfg(loom)`, shuttle's under
+//! `cfg(shuttle)`.
 //!
-//! Everything that threads share is built from what this file exports, so that loom sees it.
+//! Everything that threads share is built from what this file exports, so that they see it: loom all interleavings and
+//! reorderings of one structure, shuttle many schedules of a whole executor.
 
 #[cfg(loom)]
 pub use loom::{
@@ -11,7 +13,16 @@ pub use loom::{
     },
     thread,
 };
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub use shuttle::{
+    hint,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    },
+    thread,
+};
+#[cfg(not(any(loom, shuttle)))]
 pub use std::{
     hint,
     sync::{

@@ -60,8 +60,11 @@ unsafe impl<E: Send> Send for Slot<E> {}
 
 impl<E> Ring<E> {
     pub fn new(program: &Program, options: &Options, extra: impl Fn() -> E) -> Self {
-        let stride = program.output_stride();
         let slots = if options.threads == 1 { 1 } else { options.threads * DEPTH };
+        Self::of(slots, program.output_stride(), options.batch, extra)
+    }
+
+    fn of(slots: usize, stride: usize, batch: usize, extra: impl Fn() -> E) -> Self {
         let slot = || {
             CachePadded::new(Slot {
                 state: AtomicU32::new(FREE),
@@ -69,7 +72,7 @@ impl<E> Ring<E> {
                 content: UnsafeCell::new(Content {
                     number: 0,
                     lane: Lane::new(stride),
-                    outcome: Outcome::new(options.batch),
+                    outcome: Outcome::new(batch),
                     extra: extra(),
                     executed: false,
                     prepared: Prepared::default(),
@@ -79,7 +82,7 @@ impl<E> Ring<E> {
         };
         Self {
             costs: Costs::unknown(),
-            batch: options.batch,
+            batch,
             slots: (0..slots).map(|_| slot()).collect(),
             planned: CachePadded::default(),
             delivered: CachePadded::default(),
@@ -292,9 +295,8 @@ impl<E> Ring<E> {
                 cost.note(batch.len(), run.clock.now() - since);
                 Ok::<_, RunError>(())
             })?;
-            // ORDERING: Release hands the content to who delivers it. SeqCst, with the swap in `deliver`: either its
-            // holder sees this state, or we get the lock.
-            slot.state.store(POSTED, Ordering::SeqCst);
+            // ORDERING: Release hands the content to who delivers it.
+            slot.state.store(POSTED, Ordering::Release);
             self.deliver(run)?;
             return Ok(true);
         }
@@ -304,19 +306,20 @@ impl<E> Ring<E> {
     /// Delivers what is posted, in order. Whoever cannot get in leaves its batch to who is in.
     fn deliver(&self, run: &Run) -> Result<(), RunError> {
         loop {
-            // ORDERING: SeqCst, with the store of POSTED and the loads below: a batch posted while somebody is in is
-            // either seen by that thread's last look, or its poster finds the lock free.
-            if self.delivering.swap(true, Ordering::SeqCst) {
+            // ORDERING: AcqRel; who finds somebody in hands over the batch it has posted: either the swap below comes
+            // later and takes it over, or this one finds the lock free.
+            if self.delivering.swap(true, Ordering::AcqRel) {
                 return Ok(());
             }
             let outcome = self.deliver_ready(run);
-            // ORDERING: SeqCst as above; Release in it hands the sink on.
-            self.delivering.store(false, Ordering::SeqCst);
+            // ORDERING: AcqRel; Release hands the sink on. A swap and not a store, to take over from those who found the
+            // lock taken.
+            self.delivering.swap(false, Ordering::AcqRel);
             run.idle.notify();
             outcome?;
-            // ORDERING: SeqCst, as above.
-            let next = self.delivered.load(Ordering::SeqCst);
-            if next >= self.count(run) || self.slot(next).state.load(Ordering::SeqCst) != POSTED {
+            // ORDERING: Acquire; as late as those who left their batches.
+            let next = self.delivered.load(Ordering::Acquire);
+            if next >= self.count(run) || self.slot(next).state.load(Ordering::Acquire) != POSTED {
                 return Ok(());
             }
         }
@@ -327,8 +330,8 @@ impl<E> Ring<E> {
             // ORDERING: Relaxed; written under this lock only.
             let number = self.delivered.load(Ordering::Relaxed);
             let slot = self.slot(number);
-            // ORDERING: SeqCst, see `deliver`; Acquire in it takes over the content from who post-processed it.
-            if number >= self.count(run) || slot.state.load(Ordering::SeqCst) != POSTED {
+            // ORDERING: Acquire takes over the content from who post-processed it.
+            if number >= self.count(run) || slot.state.load(Ordering::Acquire) != POSTED {
                 return Ok(());
             }
             let batch = self.events(run, number);
@@ -341,8 +344,184 @@ impl<E> Ring<E> {
             })?;
             // ORDERING: Relaxed; published by the next store.
             slot.state.store(FREE, Ordering::Relaxed);
-            // ORDERING: SeqCst for `deliver`; Release in it hands the slot to who plans its next batch.
-            self.delivered.store(number + 1, Ordering::SeqCst);
+            // ORDERING: Release hands the slot to who plans its next batch.
+            self.delivered.store(number + 1, Ordering::Release);
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::batch::{Block, TEXT_PADDING, Text};
+    use crate::idle::{Idle, Strategy};
+    use crate::kernel::{ApplyContext, ExecuteContext, PlaceContext, PlanContext, PostContext};
+    use crate::metrics::{Arrivals, Clock};
+    use crate::scheme::Delivery;
+    use crate::sink::{Sink, SinkKind};
+    use crate::state::table::Tables;
+    use crate::sync::{Arc, thread};
+    use crate::transaction::Transaction;
+
+    // Kernels for events that have no accesses and no outputs: what is looked at is who is at a slot when.
+    extern "C" fn plan(_: *mut PlanContext) -> i64 {
+        0
+    }
+    extern "C" fn apply(_: *mut ApplyContext) -> i64 {
+        0
+    }
+    extern "C" fn post(_: *mut PostContext) -> i64 {
+        0
+    }
+    extern "C" fn execute(_: *mut ExecuteContext) -> i64 {
+        0
+    }
+    extern "C" fn place(_: *mut PlaceContext) -> i64 {
+        0
+    }
+
+    struct World {
+        ring: Ring<()>,
+        transaction: Transaction,
+        tables: Tables,
+        delivery: Delivery,
+        idle: Idle,
+        stopped: AtomicBool,
+        events: [u64; 2],
+        text: [u64; TEXT_PADDING / 8],
+    }
+
+    fn world(slots: usize) -> World {
+        let kernels = [
+            plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
+            apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
+            post as extern "C" fn(*mut PostContext) -> i64 as usize,
+            execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
+            place as extern "C" fn(*mut PlaceContext) -> i64 as usize,
+        ];
+        let program = Program::parse(&format!(
+            r#"{{"kind": "transaction", "event": {{"stride": 8}},
+                "tables": [{{"name": "t", "rows": 1, "stride": 8, "read": [0, 8]}}],
+                "transaction": {{"name": "t", "plan": {}, "apply": {}, "post": {}, "execute": {}, "place": {},
+                                 "stride": 8, "result_stride": 8}},
+                "columns": []}}"#,
+            kernels[0], kernels[1], kernels[2], kernels[3], kernels[4]
+        ))
+        .unwrap();
+        World {
+            ring: Ring::of(slots, 8, 1, || ()),
+            // SAFETY: the kernels above.
+            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
+            tables: Tables::new(&program.tables, 2).unwrap(),
+            delivery: Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
+            idle: Idle::new(Strategy::Yield, 2, 2),
+            stopped: AtomicBool::new(false),
+            events: [0, 1],
+            text: [0; TEXT_PADDING / 8],
+        }
+    }
+
+    /// Runs `work` with everything a thread needs.
+    fn with_run(world: &World, work: impl FnOnce(&Run)) {
+        // SAFETY: both outlive the block.
+        let block = unsafe {
+            let text = Text::new(world.text.as_ptr().cast(), 0);
+            Block::new(world.events.as_ptr().cast(), world.events.len(), 8, text)
+        };
+        work(&Run {
+            block: &block,
+            events: 0..block.n,
+            offset: 0,
+            transaction: &world.transaction,
+            tables: &world.tables,
+            delivery: &world.delivery,
+            first_ticket: 0,
+            arrivals: Arrivals::new(0.0),
+            clock: Clock::default().start(),
+            idle: &world.idle,
+            stopped: &world.stopped,
+        });
+    }
+
+    fn plan_next(ring: &Ring<()>, run: &Run) -> bool {
+        ring.plan(run, &mut Counters::default(), &mut Stopwatch::start(), |_, _| ()).unwrap()
+    }
+
+    /// Applies a planned batch, as a single writer does.
+    fn apply_next(ring: &Ring<()>, run: &Run, number: usize) {
+        assert!(ring.is_planned(run, number));
+        // SAFETY: planned, and applied here only.
+        assert_eq!(unsafe { ring.planned(number) }.number, number);
+        ring.set_applied(number);
+    }
+
+    /// Two threads do their parts of two batches: loom fails if two are at a slot's content or at the sink at a time, and
+    /// the delivery if a batch is left out, comes twice or too early.
+    fn explore(slots: usize, before: fn(&Ring<()>, &Run), first: fn(&Ring<()>, &Run), second: fn(&Ring<()>, &Run)) {
+        let mut model = loom::model::Builder::new();
+        // Every schedule with up to this many involuntary switches; all of them would take hours.
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let shared = Arc::new(world(slots));
+            with_run(&shared, |run| before(&shared.ring, run));
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || with_run(&shared, |run| second(&shared.ring, run)))
+            };
+            with_run(&shared, |run| first(&shared.ring, run));
+            other.join().unwrap();
+            assert_eq!(shared.delivery.next_ticket(), 2);
+        });
+    }
+
+    #[test]
+    fn loom_a_slot_goes_from_hand_to_hand() {
+        let write = |ring: &Ring<()>, run: &Run| {
+            for number in 0..2 {
+                while !plan_next(ring, run) {
+                    thread::yield_now();
+                }
+                apply_next(ring, run, number);
+            }
+        };
+        let finish = |ring: &Ring<()>, run: &Run| {
+            while !ring.is_done(run) {
+                if !ring.post(run, 2).unwrap() {
+                    thread::yield_now();
+                }
+            }
+        };
+        explore(1, |_, _| (), write, finish);
+    }
+
+    /// Nobody comes back later: a batch that is posted while the other thread delivers must not be left.
+    #[test]
+    fn loom_no_posted_batch_is_left() {
+        let apply = |ring: &Ring<()>, run: &Run| {
+            for number in 0..2 {
+                assert!(plan_next(ring, run));
+                apply_next(ring, run, number);
+            }
+        };
+        let post = |ring: &Ring<()>, run: &Run| while ring.post(run, 2).unwrap() {};
+        explore(2, apply, post, post);
+    }
+
+    #[test]
+    fn loom_a_batch_is_planned_or_executed_at_once() {
+        let write = |ring: &Ring<()>, run: &Run| {
+            for number in 0..2 {
+                // SAFETY: the only writer, in the order of batches, with a slot for each.
+                if !unsafe { ring.execute(run, 0, number).unwrap() } {
+                    while !ring.is_planned(run, number) {
+                        thread::yield_now();
+                    }
+                    apply_next(ring, run, number);
+                }
+            }
+            while ring.post(run, 2).unwrap() {}
+        };
+        let plan = |ring: &Ring<()>, run: &Run| while plan_next(ring, run) {};
+        explore(2, |_, _| (), write, plan);
     }
 }
