@@ -135,7 +135,8 @@ class TopK(_Sized):
     capacity: int | str
 
 
-CONTAINERS = (Ring, Set, Map, Counter, TopK)
+GROWING = (Set, Map, Counter, TopK)
+CONTAINERS = (Ring, *GROWING)
 FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK
 
 
@@ -246,6 +247,13 @@ class Resolved:
         """Slots by name and row size, without header."""
         slots, size = self._layout(0)
         return {s.name: s for s in slots}, size
+
+    @cached_property
+    def growing(self) -> list[tuple[int, int]]:
+        """Of each growing container of a state: where its head lies, and the bytes of its block per unit of capacity:
+        an entry of two words and, but for a top-k, its share of the index."""
+        slots = self.state[0].values()
+        return [(s.offset, 16 if isinstance(s.type, TopK) else 24) for s in slots if isinstance(s.type, GROWING)]
 
     @cached_property
     def has_containers(self) -> bool:

@@ -73,6 +73,7 @@ class RunSpec(BaseModel):
     pool: str | None = Field(None, description="Who may evaluate an operation chain.")
     stealing: bool = Field(False, description="Work stealing between threads of a shared chain pool.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
+    checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
     batch: int = Field(256, ge=1, le=65_536, description="Events in a batch.")
     heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
     queue: str | None = Field(None, description="Worklist of partitioned operators.")
@@ -99,6 +100,8 @@ class RunSpec(BaseModel):
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        if self.checkpoint and self.executor != "transactional":
+            raise ValueError(f"executor {self.executor} takes no checkpoints; transactional does")
         if self.stealing:
             raise ValueError("stealing needs a shared pool")
         return self

@@ -10,6 +10,18 @@ use crate::sync::{CachePadded, UnsafeCell};
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
 const ALIGN: usize = 4096;
 
+/// Where in a container's head (README.md, section Containers) its two numbers stand.
+const LENGTH: usize = 8;
+const CAPACITY: usize = 12;
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn half(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize
+}
+
 /// The tables of a run and, per thread, the memory that containers in their rows grow into.
 ///
 /// Which thread may touch which row when is the scheme's business; this only keeps the memory.
@@ -97,6 +109,62 @@ impl Tables {
         let table = self.layout(index)?;
         // SAFETY: that many bytes are there, initialised.
         Ok(unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) }.to_vec())
+    }
+
+    /// A table as it can be kept outside of this process: its rows, with zeros for addresses, then the blocks of their
+    /// growing containers, row by row. The caller sees to it that no thread runs.
+    pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
+        let table = self.layout(index)?;
+        let mut image = self.copy(index)?;
+        for row in 0..table.rows {
+            for container in &table.growing {
+                let at = row * table.stride + container.offset;
+                let (data, capacity) = (word(&image, at), half(&image, at + CAPACITY));
+                image[at..at + 8].fill(0);
+                if capacity > 0 {
+                    // SAFETY: kernels keep a block of that many bytes where the head says, and none of them runs.
+                    let block =
+                        unsafe { std::slice::from_raw_parts(data as usize as *const u8, capacity * container.entry) };
+                    image.extend_from_slice(block);
+                }
+            }
+        }
+        Ok(image)
+    }
+
+    /// Replaces all rows of a table, and gives them the containers of an image.
+    pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
+        let table = self.layout(index)?.clone();
+        let unfit = || RunError::Invalid(format!("this is no image of table {}", table.name));
+        let bytes = table.rows * table.stride;
+        let (rows, mut blocks) = image.split_at_checked(bytes).ok_or_else(unfit)?;
+        let mut rows = rows.to_vec();
+        for row in 0..table.rows {
+            for container in &table.growing {
+                let at = row * table.stride + container.offset;
+                let capacity = half(&rows, at + CAPACITY);
+                if word(&rows, at) != 0 || half(&rows, at + LENGTH) > capacity {
+                    return Err(unfit());
+                }
+                if capacity == 0 {
+                    continue;
+                }
+                let (block, rest) = blocks.split_at_checked(capacity * container.entry).ok_or_else(unfit)?;
+                blocks = rest;
+                // SAFETY: `&mut self` means that no thread is at its arena.
+                let place = self.arenas[0].with_mut(|arena| unsafe { (*arena).alloc(block.len()) });
+                if place.is_null() {
+                    return Err(RunError::Engine("no room for state".into()));
+                }
+                // SAFETY: the arena gave that many bytes, which nobody else knows yet.
+                unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), place, block.len()) };
+                rows[at..at + 8].copy_from_slice(&(place as usize as u64).to_le_bytes());
+            }
+        }
+        if !blocks.is_empty() {
+            return Err(unfit());
+        }
+        self.load(index, &rows)
     }
 
     fn layout(&self, index: usize) -> Result<&program::Table, RunError> {
