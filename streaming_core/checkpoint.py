@@ -48,6 +48,7 @@ class Checkpoint:
         standing: the runtime's own figures, as it gave them (runtime/README.md).
         cpu_seconds: spent by the engine so far.
         resumed: events from which the run has been resumed.
+        about: what has to be the same for whoever goes on: JSON values by name.
         images: of every table, its bytes, as the runtime gave them.
     """
 
@@ -56,6 +57,7 @@ class Checkpoint:
     standing: dict[str, Any]
     cpu_seconds: float
     resumed: list[int]
+    about: dict[str, Any]
     images: list[bytes] = field(repr=False)
 
     @property
@@ -71,7 +73,7 @@ class Checkpoints:
         self.out, self.folder = out, out / FOLDER
         self.interval = interval
         self.last: Checkpoint | None = None
-        self._about = about
+        self.about = about
         self._kept = 0  # parts that are on the disk
 
     @property
@@ -90,7 +92,7 @@ class Checkpoints:
         if checkpoint.parts > self._kept:
             sync(self.folder / "outputs")
         self._kept = checkpoint.parts
-        head = asdict(checkpoint) | {"about": self._about, "images": [len(image) for image in checkpoint.images]}
+        head = asdict(checkpoint) | {"images": [len(image) for image in checkpoint.images]}
         body = [json.dumps(head, sort_keys=True).encode() + b"\n", *checkpoint.images]
         digest = hashlib.sha256()
         for piece in body:
@@ -120,7 +122,11 @@ class Checkpoints:
 
     def _recover(self, schema: pa.Schema | None) -> None:
         """Reads the checkpoint, and leaves in the folder what belongs to it and nothing else."""
-        self.last = read(self.folder / "last", self._about)
+        self.last = read(self.folder / "last")
+        for name, value in self.last.about.items() if self.last else ():
+            if self.about[name] != value:
+                told = f"{_short(value)}, now {_short(self.about[name])}"
+                raise BadInput(f"the checkpoint in {self.folder} is of another {name} ({told}): give a new folder")
         for here, there in self._published():
             if there.exists():
                 os.replace(there, here)
@@ -160,7 +166,7 @@ def held(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | No
     report by then.
 
     Args:
-        about: what a run has to be about to go on from a checkpoint of this one: JSON values by name.
+        about: what a checkpoint has to be about to be gone on from, see `Checkpoint`.
         interval: events between two checkpoints.
         schema: of the outputs; None when the run keeps none.
 
@@ -185,12 +191,8 @@ def clear(out: Path) -> None:
     shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
-def read(path: Path, about: dict[str, Any]) -> Checkpoint | None:
-    """The checkpoint in a file; None if there is none.
-
-    Raises:
-        BadInput: it is damaged, or not `about` the same.
-    """
+def read(path: Path) -> Checkpoint | None:
+    """The checkpoint in a file; None if there is none. Raises BadInput when it is damaged."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -202,10 +204,6 @@ def read(path: Path, about: dict[str, Any]) -> Checkpoint | None:
         raise damaged(path.parent, "its digest is wrong")
     line, _, rest = body.partition(b"\n")
     head = json.loads(line)
-    for name, value in head.pop("about").items():
-        if about.get(name) != value:
-            told = f"{_short(value)}, now {_short(about.get(name))}"
-            raise BadInput(f"the checkpoint in {path.parent} is of another {name} ({told}): give a new folder")
     ends = [sum(head["images"][: i + 1]) for i in range(len(head["images"]))]
     images = [rest[end - size : end] for size, end in zip(head["images"], ends, strict=True)]
     return Checkpoint(**head | {"read": tuple(head["read"]), "images": images})

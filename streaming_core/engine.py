@@ -410,7 +410,7 @@ def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, r
         writer.cut()
     standing, images = engine.checkpoint()
     parts = writer.parts if writer is not None else 0
-    durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, images))
+    durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, durable.about, images))
 
 
 def _take(engine, program: Program, text: np.ndarray, writer: OutputFiles) -> None:
