@@ -175,6 +175,7 @@ def held(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | No
     """
     found = Checkpoints(out, about, interval)
     found.folder.mkdir(exist_ok=True)
+    sync(out)
     with open(found.folder / "lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -184,6 +184,7 @@ def run(
 
 def _durable_run(spec, program, blocks, opened, out, load_before, progress, say) -> RunReport:
     about = {
+        "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),
         "workload": opened.manifest["content_digest"],
         "table layout": program.description["tables"],

@@ -157,6 +157,9 @@ class RegressionSpec(BaseModel):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
     rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
+    checkpoint: int = Field(
+        0, ge=0, le=1_000_000, description="Punctuations between two checkpoints of a transactional cell; 0 = none."
+    )
     params: dict[str, dict[str, ParamValue]] = Field(
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )
@@ -227,6 +230,7 @@ class RegressionSpec(BaseModel):
                                 rate=self.rate,
                                 sink="parquet",
                                 repetitions=self.repetitions,
+                                checkpoint=self.checkpoint if name == "transactional" else 0,
                             )
                         )
         return cells

@@ -7,14 +7,25 @@ import shutil
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from streaming_core import oracle, workload
+from streaming_core import _runtime, oracle, workload
+from streaming_core.api.kernels import compile_app
+from streaming_core.apps import registry
 from streaming_core.checkpoint import FOLDER
 from streaming_core.diff import diff
+from streaming_core.digest import format_digest
+from streaming_core.engine import final_state
+from streaming_core.rows import encode, initial_rows
+from streaming_core.runspec.spec import EXECUTORS
+from streaming_core.state import state_digest
+from tests.differential.case import Case
 from tests.differential.killed import Command
+from tests.differential.test_joint_transaction import purchases, shop
 
 SMALL = {
     "gs": {"n_items": 200, "gen_parts": 4, "theta": 0.9, "invalid_ratio": 0.05},
@@ -170,3 +181,64 @@ def made(out: Path) -> int | None:
         return (out / FOLDER / "last").stat().st_mtime_ns
     except FileNotFoundError:
         return None
+
+
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
+def test_containers_live_on_in_images(keys, people):
+    """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
+    params = shop.bind({"shelves": keys, "wallets": people})
+    case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
+    ways = [(s, t) for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock" for t in (1, 2, 3)]
+    rows, text = encode(case.events.tables[0], case.program.event)
+
+    def made():
+        scheme, threads = dice.choice(ways)
+        options = {"executor": "transactional", "scheme": scheme, "threads": threads, "punctuation": 50}
+        return _runtime.Engine(case.program.json(), json.dumps(options))
+
+    grown = 0
+    for _ in range(8):
+        engine = made()
+        for index, (table, record, size) in enumerate(case.program.tables):
+            engine.load_table(index, initial_rows(table, record, size, params).view(np.uint8))
+        for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
+            engine.process(rows[begin:end].view(np.uint8), end - begin, text)
+            standing, images = engine.checkpoint()
+            engine.stop()  # and with it the memory of its containers
+            engine = made()
+            engine.resume(standing, images)
+            assert engine.checkpoint() == (standing, images)
+            sizes = [record.state[1] * size for _, record, size in case.program.tables]
+            grown += sum(len(image) > size for image, size in zip(images, sizes, strict=True))
+        engine.finish(len(rows))
+        metrics = json.loads(engine.metrics())
+        state = final_state(engine, case.program)
+        engine.stop()
+        assert (format_digest(metrics["outputs"], metrics["digest"]), state_digest(state)) == case.expected
+        assert (metrics["rejected"], metrics["dropped"]) == (case.rejected, case.dropped)
+        assert metrics["in_order"]
+        assert metrics["events"] == len(rows)
+    assert grown == 8 * 10 * 2
+
+
+def test_what_is_no_image_is_refused():
+    case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
+    rows, text = encode(case.events.tables[0], case.program.event)
+    make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
+    engine = make()
+    engine.process(rows.view(np.uint8), len(rows), text)
+    standing, (shelves, wallets) = engine.checkpoint()
+    capacity = case.program.tables[0][1].state[0]["buyers"].offset + 12
+    larger = shelves[:capacity] + bytes([shelves[capacity] * 2]) + shelves[capacity + 1 :]
+    for images in ([shelves], [shelves[:-1], wallets], [shelves + b" ", wallets], [b"", wallets], [wallets, shelves],
+                   [larger, wallets], [b"\1" + shelves[1:-8], wallets]):  # fmt: skip
+        with pytest.raises(ValueError, match="image"):
+            make().resume(standing, images)
+    with pytest.raises(ValueError, match="standing"):
+        make().resume(standing.replace("events", "event"), [shelves, wallets])
+    with pytest.raises(ValueError, match="at event 200"):
+        engine.resume(standing, [shelves, wallets])
+    dataflow = registry.load("fd")
+    program = compile_app(dataflow, dataflow.bind({}))
+    with pytest.raises(ValueError, match="takes no checkpoints"):
+        _runtime.Engine(program.json(), json.dumps({"executor": "pooled"})).checkpoint()

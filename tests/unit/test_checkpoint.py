@@ -195,8 +195,10 @@ def test_damaged_outputs_are_refused(stopped, refused, change, words):
     refused("damaged", "start over", *words)
 
 
-def test_another_spec_is_refused(refused):
+def test_another_spec_is_refused(stopped, refused):
     refused("another spec", change={"threads": 1})
+    (stopped / "spec.json").unlink()
+    refused("is of another spec", change={"threads": 1})
 
 
 def test_another_workload_is_refused(refused, tmp_path):

@@ -180,3 +180,44 @@ impl Drop for Tables {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::program::Growing;
+
+    fn tables() -> Tables {
+        let growing = vec![Growing { offset: 8, entry: 24 }, Growing { offset: 40, entry: 16 }];
+        let layout = program::Table { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
+        Tables::new(&[layout], 2).unwrap()
+    }
+
+    #[test]
+    fn an_image_holds_blocks_and_no_addresses() {
+        let mut tables = tables();
+        let mut rows = vec![7; 3 * 72];
+        for row in 0..3 {
+            rows[row * 72 + 8..row * 72 + 24].fill(0);
+            rows[row * 72 + 40..row * 72 + 56].fill(0);
+        }
+        tables.load(0, &rows).unwrap();
+        assert_eq!(tables.image(0).unwrap(), rows);
+        let mut blocks = [vec![1_u8; 2 * 24], vec![2; 3 * 16]];
+        for (block, (head, capacity)) in blocks.iter_mut().zip([(72 + 8, 2_u32), (2 * 72 + 40, 3)]) {
+            rows[head..head + 8].copy_from_slice(&(block.as_mut_ptr() as u64).to_le_bytes());
+            rows[head + LENGTH..head + LENGTH + 4].copy_from_slice(&1_u32.to_le_bytes());
+            rows[head + CAPACITY..head + CAPACITY + 4].copy_from_slice(&capacity.to_le_bytes());
+        }
+        tables.load(0, &rows).unwrap();
+        let image = tables.image(0).unwrap();
+        assert_eq!(image[3 * 72..], blocks.concat());
+        let mut other = self::tables();
+        other.restore(0, &image).unwrap();
+        drop((tables, blocks));
+        assert_eq!(other.image(0).unwrap(), image);
+        assert_eq!(word(&other.copy(0).unwrap(), 72 + 8) % 8, 0);
+        for damaged in [&image[1..], &image[..image.len() - 1], &image[..100], &[&image[..], &[0]].concat(), &rows] {
+            assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))));
+        }
+    }
+}
