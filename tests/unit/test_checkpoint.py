@@ -243,12 +243,13 @@ def test_two_at_once_are_refused(spec, source, stopped):
     assert engine.run(spec, source, stopped).resumed == [320]
 
 
-def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypatch):
-    def full(path):
+@pytest.mark.parametrize("name", ["sync", "Checkpoints._write"])
+def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypatch, name):
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "sync", full)
+        patched.setattr(f"streaming_core.checkpoint.{name}", full)
         with pytest.raises(RunFailed, match="No space left"):
             engine.run(spec, source, stopped)
     assert engine.run(spec, source, stopped).resumed == [320]
