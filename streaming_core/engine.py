@@ -41,7 +41,6 @@ from streaming_core.state import state_digest
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
 PART_ROWS = 1 << 20  # rows per output file
-
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
@@ -187,7 +186,10 @@ def _durable_run(spec, program, blocks, opened, out, load_before, progress, say)
         "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),
         "workload": opened.manifest["content_digest"],
-        "table layout": program.description["tables"],
+        "table layout": [
+            {name: table[name] for name in ("name", "rows", "stride", "growing")}
+            for table in program.description["tables"]
+        ],
     }
     if (out / "report.json").exists():
         report = RunReport.model_validate_json((out / "report.json").read_bytes())
