@@ -23,9 +23,9 @@ class Command:
     """Runs `streaming-core` in processes that may be killed."""
 
     def __init__(self, home: Path):
-        world = {**os.environ, "LOCKSTEP_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.world = {**os.environ, "LOCKSTEP_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
         self._parent = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=world
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.world
         )
 
     def __call__(self, *arguments: object, at: int | None = None, spin: int | None = None) -> tuple[int | None, str]:

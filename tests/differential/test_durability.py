@@ -1,7 +1,6 @@
 """A run that is killed at any moment, and started again until it ends, is the run that nobody killed."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -156,11 +155,10 @@ def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, t
     whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
     script = "from streaming_core.cli import main; main()"
     command = [sys.executable, "-c", script, *map(str, whole.given), "--out", str(out)]
-    world = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "LOCKSTEP_HOME": str(whole.root / "home")}
     while True:
         before = made(out)
-        process = subprocess.Popen(command, env=world, stderr=subprocess.PIPE, text=True)
-        wanted, number = dice.randrange(10, 50), 0
+        process = subprocess.Popen(command, env=whole.command.world, stderr=subprocess.PIPE, text=True)
+        wanted, number = dice.randrange(30, 90), 0
         while process.poll() is None and number < wanted:
             if (now := made(out)) != before:
                 before, number = now, number + 1
