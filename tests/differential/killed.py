@@ -1,9 +1,10 @@
 """The command in processes that are killed (SIGKILL) on the way.
 
 They are forked from one process that has imported everything and done nothing, so that hundreds of them cost seconds.
-Each counts its steps: every change of the file system that Python is about to make, and every fsync. It is killed
-before step number `at`, or, with `spin`, that many microseconds after it, by its parent: wherever it is by then, in a
-kernel, in the middle of writing a file or of reading one.
+Each counts its steps: every change of the file system that Python is about to make, every fsync, and every file that
+was opened to be written and is still empty. It is killed before step number `at`, or, with `spin`, that many
+microseconds after it, by its parent: wherever it is by then, in a kernel, in the middle of writing a file or of
+reading one.
 """
 
 from __future__ import annotations
@@ -85,18 +86,24 @@ def watch(at: int, told: int | None) -> None:
     """Kills this process before step `at`; or tells, and goes on."""
     steps = 0
 
-    def step() -> None:
+    def step(opens: tuple | None = None) -> None:
         nonlocal steps
         steps += 1
         if steps == at:
             if told is None:
+                if opens:
+                    os.open(*opens)
                 os.kill(os.getpid(), signal.SIGKILL)
             os.write(told, b"!")
 
     def heard(event: str, arguments: tuple) -> None:
-        # open(path, mode, flags): only what may write
-        if event in CHANGES or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+        if event in CHANGES:
             step()
+        elif event == "open" and steps < at:
+            path, _, flags = arguments
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                step()
+                step((path, flags))
 
     fsync = os.fsync
 

@@ -81,6 +81,7 @@ def refused(spec, source, stopped, capsys, monkeypatch):
 
 def test_a_run_goes_on_from_its_last_checkpoint(spec, source, stopped, tmp_path):
     said, passes = [], []
+    (stopped / checkpoint.FOLDER / "outputs" / "part-00042.parquet").write_bytes(b"of nobody")
     report = engine.run(spec, source, stopped, lambda *at: passes.append(at), said.append)
     assert said == ["resuming at event 320"]
     assert [done for _, done, _ in passes] == [400, 480, 560, 600]

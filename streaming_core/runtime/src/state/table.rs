@@ -116,6 +116,10 @@ impl Tables {
     pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
         let table = self.layout(index)?;
         let mut image = self.copy(index)?;
+        let heads = (0..table.rows).flat_map(|row| table.growing.iter().map(move |head| (row, head)));
+        image.reserve_exact(
+            heads.map(|(row, head)| half(&image, row * table.stride + head.offset + CAPACITY) * head.entry).sum(),
+        );
         for row in 0..table.rows {
             for container in &table.growing {
                 let at = row * table.stride + container.offset;
