@@ -249,11 +249,10 @@ class Resolved:
         return {s.name: s for s in slots}, size
 
     @cached_property
-    def growing(self) -> list[tuple[int, int]]:
-        """Of each growing container of a state: where its head lies, and the bytes of its block per unit of capacity:
-        an entry of two words and, but for a top-k, its share of the index."""
+    def growing(self) -> list[tuple[int, bool]]:
+        """Of each growing container of a state: where its head lies, and whether it has an index (all but a top-k)."""
         slots = self.state[0].values()
-        return [(s.offset, 16 if isinstance(s.type, TopK) else 24) for s in slots if isinstance(s.type, GROWING)]
+        return [(slot.offset, not isinstance(slot.type, TopK)) for slot in slots if isinstance(slot.type, GROWING)]
 
     @cached_property
     def has_containers(self) -> bool:

@@ -104,7 +104,7 @@ class Program:
                     "rows": size,
                     "stride": row.state[1],
                     "containers": row.has_containers,
-                    "growing": [{"offset": offset, "entry": entry} for offset, entry in row.growing],
+                    "growing": [{"offset": offset, "indexed": indexed} for offset, indexed in row.growing],
                 }
                 for t, row, size in self.tables
             ],

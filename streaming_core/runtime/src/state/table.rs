@@ -5,22 +5,11 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use crate::arena::Arena;
 use crate::kernel::{ArenaHeader, RunError};
 use crate::program;
+use crate::state::container::{ENTRY, Head};
 use crate::sync::{CachePadded, UnsafeCell};
 
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
 const ALIGN: usize = 4096;
-
-/// Where in a container's head (README.md, section Containers) its two numbers stand.
-const LENGTH: usize = 8;
-const CAPACITY: usize = 12;
-
-fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
-}
-
-fn half(bytes: &[u8], at: usize) -> usize {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize
-}
 
 /// The tables of a run and, per thread, the memory that containers in their rows grow into.
 ///
@@ -111,27 +100,20 @@ impl Tables {
         Ok(unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) }.to_vec())
     }
 
-    /// A table as it can be kept outside of this process: its rows, with zeros for addresses, then the blocks of their
+    /// A table as it can be kept outside of this process: its rows, with zeros for addresses, then the entries of their
     /// growing containers, row by row. The caller sees to it that no thread runs.
     pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
         let table = self.layout(index)?;
         let mut image = self.copy(index)?;
-        let heads = (0..table.rows).flat_map(|row| table.growing.iter().map(move |head| (row, head)));
-        image.reserve_exact(
-            heads.map(|(row, head)| half(&image, row * table.stride + head.offset + CAPACITY) * head.entry).sum(),
-        );
-        for row in 0..table.rows {
-            for container in &table.growing {
-                let at = row * table.stride + container.offset;
-                let (data, capacity) = (word(&image, at), half(&image, at + CAPACITY));
-                image[at..at + 8].fill(0);
-                if capacity > 0 {
-                    // SAFETY: kernels keep a block of that many bytes where the head says, and none of them runs.
-                    let block =
-                        unsafe { std::slice::from_raw_parts(data as usize as *const u8, capacity * container.entry) };
-                    image.extend_from_slice(block);
-                }
-            }
+        let bytes = image.len();
+        let heads = || heads(table);
+        let entries: usize = heads().map(|(at, _)| Head::read(&image[at..bytes]).length * ENTRY).sum();
+        image.reserve_exact(entries);
+        for (at, _) in heads() {
+            let head = Head::read(&image[at..bytes]);
+            image[at..at + 8].fill(0);
+            // SAFETY: the head is that of a kernels' container, and no kernel runs.
+            image.extend_from_slice(unsafe { head.entries() });
         }
         Ok(image)
     }
@@ -140,32 +122,21 @@ impl Tables {
     pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
         let table = self.layout(index)?.clone();
         let unfit = || RunError::Invalid(format!("this is no image of table {}", table.name));
-        let bytes = table.rows * table.stride;
-        let (rows, mut blocks) = image.split_at_checked(bytes).ok_or_else(unfit)?;
+        let (rows, mut entries) = image.split_at_checked(table.rows * table.stride).ok_or_else(unfit)?;
         let mut rows = rows.to_vec();
-        for row in 0..table.rows {
-            for container in &table.growing {
-                let at = row * table.stride + container.offset;
-                let capacity = half(&rows, at + CAPACITY);
-                if word(&rows, at) != 0 || half(&rows, at + LENGTH) > capacity {
-                    return Err(unfit());
-                }
-                if capacity == 0 {
-                    continue;
-                }
-                let (block, rest) = blocks.split_at_checked(capacity * container.entry).ok_or_else(unfit)?;
-                blocks = rest;
-                // SAFETY: `&mut self` means that no thread is at its arena.
-                let place = self.arenas[0].with_mut(|arena| unsafe { (*arena).alloc(block.len()) });
-                if place.is_null() {
-                    return Err(RunError::Engine("no room for state".into()));
-                }
-                // SAFETY: the arena gave that many bytes, which nobody else knows yet.
-                unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), place, block.len()) };
-                rows[at..at + 8].copy_from_slice(&(place as usize as u64).to_le_bytes());
+        for (at, container) in heads(&table) {
+            let head = Head::read(&rows[at..]);
+            if head.block != 0 || !head.is_sound(container.indexed) {
+                return Err(unfit());
             }
+            let (these, others) = entries.split_at_checked(head.length * ENTRY).ok_or_else(unfit)?;
+            entries = others;
+            // SAFETY: `&mut self` means that no thread is at its arena.
+            let block =
+                self.arenas[0].with_mut(|arena| unsafe { head.put_back(these, container.indexed, &mut *arena) })?;
+            rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
         }
-        if !blocks.is_empty() {
+        if !entries.is_empty() {
             return Err(unfit());
         }
         self.load(index, &rows)
@@ -174,6 +145,11 @@ impl Tables {
     fn layout(&self, index: usize) -> Result<&program::Table, RunError> {
         self.layouts.get(index).ok_or_else(|| RunError::Invalid(format!("there is no table {index}")))
     }
+}
+
+/// Where in a table's rows the heads of growing containers lie, row by row.
+fn heads(table: &program::Table) -> impl Iterator<Item = (usize, program::Growing)> {
+    (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, *head)))
 }
 
 impl Drop for Tables {
@@ -191,36 +167,43 @@ mod tests {
     use crate::program::Growing;
 
     fn tables() -> Tables {
-        let growing = vec![Growing { offset: 8, entry: 24 }, Growing { offset: 40, entry: 16 }];
+        let growing = vec![Growing { offset: 8, indexed: true }, Growing { offset: 40, indexed: false }];
         let layout = program::Table { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
         Tables::new(&[layout], 2).unwrap()
     }
 
+    fn set(rows: &mut [u8], at: usize, block: u64, length: u32, capacity: u32) {
+        rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
+        rows[at + 8..at + 12].copy_from_slice(&length.to_le_bytes());
+        rows[at + 12..at + 16].copy_from_slice(&capacity.to_le_bytes());
+    }
+
     #[test]
-    fn an_image_holds_blocks_and_no_addresses() {
+    fn an_image_holds_entries_and_no_addresses() {
         let mut tables = tables();
         let mut rows = vec![7; 3 * 72];
-        for row in 0..3 {
-            rows[row * 72 + 8..row * 72 + 24].fill(0);
-            rows[row * 72 + 40..row * 72 + 56].fill(0);
+        for head in heads(&tables.layouts[0]) {
+            set(&mut rows, head.0, 0, 0, 0);
         }
         tables.load(0, &rows).unwrap();
         assert_eq!(tables.image(0).unwrap(), rows);
-        let mut blocks = [vec![1_u8; 2 * 24], vec![2; 3 * 16]];
-        for (block, (head, capacity)) in blocks.iter_mut().zip([(72 + 8, 2_u32), (2 * 72 + 40, 3)]) {
-            rows[head..head + 8].copy_from_slice(&(block.as_mut_ptr() as u64).to_le_bytes());
-            rows[head + LENGTH..head + LENGTH + 4].copy_from_slice(&1_u32.to_le_bytes());
-            rows[head + CAPACITY..head + CAPACITY + 4].copy_from_slice(&capacity.to_le_bytes());
-        }
+        let mut blocks = [vec![1_u8; 8 * 24], vec![2; 3 * 16]];
+        set(&mut rows, 72 + 8, blocks[0].as_mut_ptr() as u64, 2, 8);
+        set(&mut rows, 2 * 72 + 40, blocks[1].as_mut_ptr() as u64, 1, 3);
         tables.load(0, &rows).unwrap();
         let image = tables.image(0).unwrap();
-        assert_eq!(image[3 * 72..], blocks.concat());
+        assert_eq!(image[3 * 72..], [&blocks[0][..2 * 16], &blocks[1][..16]].concat());
         let mut other = self::tables();
         other.restore(0, &image).unwrap();
         drop((tables, blocks));
         assert_eq!(other.image(0).unwrap(), image);
-        assert_eq!(word(&other.copy(0).unwrap(), 72 + 8) % 8, 0);
-        for damaged in [&image[1..], &image[..image.len() - 1], &image[..100], &[&image[..], &[0]].concat(), &rows] {
+        let set_back = Head::read(&other.copy(0).unwrap()[72 + 8..]);
+        assert_eq!((set_back.length, set_back.capacity, set_back.block % 8), (2, 8, 0));
+        let mut uneven = image.clone();
+        set(&mut uneven, 72 + 8, 0, 2, 7);
+        for damaged in
+            [&image[1..], &image[..image.len() - 1], &image[..100], &[&image[..], &[0]].concat(), &rows, &uneven]
+        {
             assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))));
         }
     }
