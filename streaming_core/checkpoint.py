@@ -12,8 +12,8 @@ order. What must hold between any two of these steps: `last` speaks of outputs t
 that it knows the digest of; whoever comes next takes back what was moved out and does again what `last` does not
 tell of. A folder with a report needs nothing any more.
 
-A checkpoint costs what the tables weigh, and four fsyncs, most of it while the engine is at its next events; outputs
-and input are never written again.
+A checkpoint costs what the tables weigh, and four fsyncs; outputs and input are never written again. (Writing it while
+the engine is at its next events was tried: on two cores it gained nothing.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -71,14 +70,12 @@ class Checkpoint:
 class Checkpoints:
     """The checkpoints of one run folder. `last` is what the run goes on from, None at its beginning."""
 
-    def __init__(self, out: Path, about: dict[str, Any], interval: int, writer: Executor):
+    def __init__(self, out: Path, about: dict[str, Any], interval: int):
         self.out, self.folder = out, out / FOLDER
         self.interval = interval
         self.last: Checkpoint | None = None
         self.about = about
-        self._writer = writer
-        self._writing: Future | None = None
-        self._kept = 0  # parts that are on the disk; used by the writer once there is one
+        self._kept = 0  # parts that are on the disk
 
     @property
     def resumed(self) -> list[int]:
@@ -90,16 +87,7 @@ class Checkpoints:
         return part(self.folder / "outputs", number)
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Replaces the checkpoint, whose parts are closed; returns while that is being done."""
-        self.settle()
-        self._writing = self._writer.submit(self._write, checkpoint)
-
-    def settle(self) -> None:
-        """Waits until the checkpoint saved last is on the disk. Raises OSError when it could not be written."""
-        if self._writing is not None:
-            self._writing.result()
-
-    def _write(self, checkpoint: Checkpoint) -> None:
+        """Replaces the checkpoint, whose parts are closed."""
         for number in range(self._kept, checkpoint.parts):
             sync(self.part(number))
         if checkpoint.parts > self._kept:
@@ -120,7 +108,6 @@ class Checkpoints:
 
     def publish(self) -> None:
         """Moves outputs and final state out, for good once the caller has written the report."""
-        self.settle()
         for folder, _, names in os.walk(self.folder / "state"):
             for name in names:
                 sync(Path(folder) / name)
@@ -189,9 +176,8 @@ def held(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | No
     """
     (out / FOLDER).mkdir(exist_ok=True)
     sync(out)
-    # In this order: the lock is kept until nothing is being written any more.
-    with open(out / FOLDER / "lock", "w") as lock, ThreadPoolExecutor(1) as writer:
-        found = Checkpoints(out, about, interval, writer)
+    with open(out / FOLDER / "lock", "w") as lock:
+        found = Checkpoints(out, about, interval)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -1,6 +1,7 @@
 """A run that is killed at any moment, and started again until it ends, is the run that nobody killed."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -37,7 +38,7 @@ VERDICT = ("kind", "events", "outputs", "digest", "in_order", "dropped_invalid",
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory):
-    made = Command(tmp_path_factory.mktemp("home"))
+    made = Command(Path(os.environ.get("LOCKSTEP_HOME") or tmp_path_factory.mktemp("home")))
     yield made
     made.close()
 
@@ -97,7 +98,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run[0])
-@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [5, pytest.param(200, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
     whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
     assert whole.parts >= 9

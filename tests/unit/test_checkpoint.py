@@ -244,7 +244,7 @@ def test_two_at_once_are_refused(spec, source, stopped):
     assert engine.run(spec, source, stopped).resumed == [320]
 
 
-@pytest.mark.parametrize("name", ["sync", "Checkpoints._write"])
+@pytest.mark.parametrize("name", ["sync", "Checkpoints.save"])
 def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypatch, name):
     def full(*arguments):
         raise OSError(28, "No space left on device")
