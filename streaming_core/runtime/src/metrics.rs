@@ -3,6 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
@@ -219,6 +220,8 @@ pub struct Standing {
     /// Engine time.
     pub nanoseconds: u64,
     pub counters: Counters,
+    /// As in `Metrics`.
+    pub chosen: BTreeMap<String, u64>,
     pub delivered: Tally,
     /// `Latencies::counts`.
     pub processing: Vec<(u64, u64)>,
@@ -239,6 +242,8 @@ pub struct Metrics {
     pub end_to_end: Latencies,
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
+    /// Events by the scheme that ran them, where one chooses between several.
+    pub chosen: BTreeMap<String, u64>,
 }
 
 impl Metrics {
@@ -265,6 +270,7 @@ impl Metrics {
             "dropped": self.counters.dropped,
             "rejected": self.counters.rejected,
             "binding": self.binding,
+            "chosen": self.chosen,
         })
     }
 }

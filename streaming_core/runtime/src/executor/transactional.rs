@@ -1,5 +1,7 @@
 //! The transactional executor: state transactions on shared tables, in the way a scheme orders them.
 
+use std::collections::BTreeMap;
+
 use super::Executor;
 use super::team::Team;
 use crate::batch::Block;
@@ -24,6 +26,7 @@ struct Transactional {
     events: u64,
     /// What was counted before the run was resumed.
     before: Counters,
+    chosen_before: BTreeMap<String, u64>,
 }
 
 impl Transactional {
@@ -32,6 +35,15 @@ impl Transactional {
         counters += self.scheme.counters();
         counters += self.team.counters();
         counters
+    }
+
+    /// Events by the scheme that ran them.
+    fn chosen(&self) -> BTreeMap<String, u64> {
+        let mut chosen = self.chosen_before.clone();
+        for (scheme, events) in self.scheme.chosen() {
+            *chosen.entry(scheme.to_owned()).or_default() += events;
+        }
+        chosen
     }
 }
 
@@ -48,9 +60,6 @@ pub fn make_with(
     let Some(transaction) = &program.transaction else {
         return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
     };
-    if let Some(pool) = options.pool.as_deref().filter(|pool| *pool != "shared_nothing") {
-        return Err(RunError::Invalid(format!("unknown pool {pool:?}; known: shared_nothing")));
-    }
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: whoever makes a program answers for its addresses.
@@ -63,6 +72,7 @@ pub fn make_with(
         arrivals: Arrivals::new(options.rate),
         events: 0,
         before: Counters::default(),
+        chosen_before: BTreeMap::new(),
     }))
 }
 
@@ -79,6 +89,7 @@ impl Executor for Transactional {
         let signals = self.team.signals();
         let run = Run {
             block,
+            events: 0..block.n,
             offset: self.events,
             transaction: &self.transaction,
             tables: &self.tables,
@@ -117,6 +128,7 @@ impl Executor for Transactional {
             processing: delivered.processing.clone(),
             end_to_end: delivered.end_to_end.clone(),
             binding: self.team.binding(),
+            chosen: self.chosen(),
         }
     }
 
@@ -135,6 +147,7 @@ impl Executor for Transactional {
             events: self.events,
             nanoseconds: self.clock.nanoseconds(),
             counters: self.counters(),
+            chosen: self.chosen(),
             delivered: delivered.sink.so_far(),
             processing: delivered.processing.counts(),
             end_to_end: delivered.end_to_end.counts(),
@@ -153,6 +166,7 @@ impl Executor for Transactional {
         }
         self.events = standing.events;
         self.before = standing.counters;
+        self.chosen_before = standing.chosen;
         self.clock = Clock::after(standing.nanoseconds);
         let delivered = self.delivery.delivered_mut();
         delivered.sink.go_on(standing.delivered);
