@@ -98,7 +98,7 @@ RUNS = [
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run[0])
-@pytest.mark.parametrize("times", [5, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.slow)])
 def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
     whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
     assert whole.parts >= 9
@@ -159,7 +159,7 @@ def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, t
     while True:
         before = made(out)
         process = subprocess.Popen(command, env=whole.command.world, stderr=subprocess.PIPE, text=True)
-        wanted, number = dice.randrange(30, 90), 0
+        wanted, number = dice.randrange(15, 40), 0
         while process.poll() is None and number < wanted:
             if (now := made(out)) != before:
                 before, number = now, number + 1
@@ -173,7 +173,7 @@ def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, t
         assert process.returncode == -signal.SIGKILL, said
         kills += 1
     whole.check(out)
-    assert kills > 1
+    assert kills
 
 
 def made(out: Path) -> int | None:

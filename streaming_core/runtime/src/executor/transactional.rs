@@ -143,11 +143,13 @@ impl Executor for Transactional {
     fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
         // SAFETY: threads only work within `process`, which needs `&mut self`.
         let delivered = unsafe { self.delivery.delivered() };
+        let mut chosen = self.chosen();
+        chosen.retain(|_, events| *events > 0);
         let standing = Standing {
             events: self.events,
             nanoseconds: self.clock.nanoseconds(),
             counters: self.counters(),
-            chosen: self.chosen(),
+            chosen,
             delivered: delivered.sink.so_far(),
             processing: delivered.processing.counts(),
             end_to_end: delivered.end_to_end.counts(),
