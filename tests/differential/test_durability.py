@@ -121,25 +121,26 @@ def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
     assert resumed > times / 3
 
 
-def killed_before_every_change(whole, out, begin):
-    """`begin` prepares a folder. Returns the number of changes of the file system that were not made."""
-    at = 0
+def killed_before_every_change(whole, out, begin, stride=1):
+    """`begin` prepares a folder. Returns the number of the last change of the file system that was not made."""
+    at = 1 - stride
     while True:
-        at += 1
+        at += stride
         begin()
         code, said = whole.run(out, at=at)
         if code is not None:
             assert code == 0, said
-            return at - 1
+            return at - stride
         code, said = whole.run(out)
         assert code == 0, (at, said)
         whole.check(out)
         shutil.rmtree(out)
 
 
-def test_killed_before_every_change_of_the_file_system(undisturbed, tmp_path):
-    changes = killed_before_every_change(undisturbed("sl", 500, 10, "--threads", 1), tmp_path / "out", lambda: None)
-    assert changes > 40
+@pytest.mark.parametrize("stride", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
+    whole = undisturbed("sl", 500, 10, "--threads", 1)
+    assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40
 
 
 @pytest.mark.slow
