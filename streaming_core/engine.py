@@ -3,6 +3,9 @@
 A run is one or more passes over the same workload, each from fresh state: the first delivers to the spec's sink, then
 `repetitions` passes at peak rate into the digest sink, then, if a rate is set, one open-loop pass. Decoding Parquet and
 writing outputs happens between blocks while the engine's clock stands still, in this thread, with bounded memory.
+
+With `checkpoint` in the spec, the first pass leaves checkpoints in the run folder, and a run that finds one goes on
+from there (checkpoint.py). The passes after it are measured from their beginning.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import resource
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -22,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_core import checkpoint, workload
 from streaming_core import rows as row_format
-from streaming_core import workload
 from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
@@ -38,6 +41,7 @@ from streaming_core.state import state_digest
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
 PART_ROWS = 1 << 20  # rows per output file
+MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
 
@@ -64,35 +68,48 @@ class Blocks:
             yield block
         self._kept = kept
 
+    def read_on(self, read: tuple[int, int], cut: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
+        """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
+        for table, total in self._source.read_on(read, self._size, cut):
+            yield *row_format.encode(table, self._record), total
+
 
 class OutputFiles:
-    """Outputs in delivered order, as outputs/part-*.parquet."""
+    """Outputs in delivered order, as outputs/part-*.parquet; `parts` are there already."""
 
-    def __init__(self, folder: Path, schema: pa.Schema):
-        folder.mkdir(parents=True)
+    def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
+        folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._schema = folder, schema
         self._writer: pq.ParquetWriter | None = None
-        self._rows = self._parts = 0
-        self._open()
+        self._rows = 0
+        self.parts = parts
 
     def _open(self) -> None:
-        self._writer = pq.ParquetWriter(
-            self._folder / f"part-{self._parts:05d}.parquet", self._schema, compression="zstd", compression_level=1
-        )
-        self._parts += 1
+        path = checkpoint.part(self._folder, self.parts)
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)
+        self.parts += 1
         self._rows = 0
 
     def write(self, table: pa.Table) -> None:
         """Appends rows."""
         if self._rows >= PART_ROWS:
-            self.close()
+            self.cut()
+        if self._writer is None:
             self._open()
         self._writer.write_table(table)
         self._rows += table.num_rows
 
+    def cut(self) -> None:
+        """Ends the current file; more rows start a new one."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
     def close(self) -> None:
-        """Ends the current file."""
-        self._writer.close()
+        """Ends the last file. There is one even of no rows: it tells the columns."""
+        if self.parts == 0:
+            self._open()
+        self.cut()
 
 
 def check(spec: RunSpec, app: App) -> None:
@@ -111,13 +128,23 @@ def refused(spec: RunSpec, app: App) -> bool:
     return spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables)
 
 
-def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None = None) -> RunReport:
+def run(
+    spec: RunSpec,
+    source: Path,
+    out: Path | None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
+    With `spec.checkpoint`, the same call on the same folder goes on from the last checkpoint of a run that ended early,
+    and returns the report of one that did not.
+
     Args:
-        out: run folder; None keeps nothing but the returned report. A folder that holds this very spec's spec.json and
-            nothing else of a run is taken over.
+        out: run folder; None keeps nothing but the returned report, and no checkpoints. A folder that holds this very
+            spec's spec.json and nothing else of a run is taken over.
         progress: called with (pass, events done, events in all).
+        say: called with a line when the run goes on from somewhere.
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
@@ -127,6 +154,11 @@ def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None
     check(spec, app)
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
+    if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
+        raise BadInput(
+            f"checkpoint={spec.checkpoint} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} events: "
+            f"take more punctuations between two"
+        )
     if out is not None:
         _check_folder(out, spec)
     load_before = os.getloadavg()[0]
@@ -135,6 +167,8 @@ def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None
     if out is None:
         return _passes(spec, program, blocks, opened, None, load_before, progress)
     try:
+        if spec.checkpoint:
+            return _durable_run(spec, program, blocks, opened, out, load_before, progress, say or (lambda line: None))
         with atomic_directory(out / ".run") as folder:
             report = _passes(spec, program, blocks, opened, folder, load_before, progress)
         for name in ("outputs", "state"):
@@ -144,6 +178,37 @@ def run(spec: RunSpec, source: Path, out: Path | None, progress: Progress | None
         write_json(out / "report.json", report.model_dump(mode="json"))
     except OSError as error:
         raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+    return report
+
+
+def _durable_run(spec, program, blocks, opened, out, load_before, progress, say) -> RunReport:
+    about = {
+        "spec": spec.spec_digest,
+        "application code": registry.code_digest(program.app),
+        "workload": opened.manifest["content_digest"],
+        "table layout": [
+            {name: table[name] for name in ("name", "rows", "stride", "growing")}
+            for table in program.description["tables"]
+        ],
+    }
+    if (out / "report.json").exists():
+        report = RunReport.model_validate_json((out / "report.json").read_bytes())
+        if (report.code_digest, report.workload["content_digest"]) != (about["application code"], about["workload"]):
+            raise BadInput(f"{out} holds a run of another workload or of other code: give a new folder")
+        checkpoint.clear(out)
+        say("this run is complete already")
+        return report
+    schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
+    with checkpoint.held(out, about, interval(spec), schema) as durable:
+        if durable.last is not None:
+            say(f"resuming at event {durable.last.events}")
+        try:
+            report = _passes(spec, program, blocks, opened, durable.folder, load_before, progress, durable)
+        except BadInput as error:
+            raise BadInput(f"{error}; with another workload, take a new folder") from None
+        durable.publish()
+        write_json(out / "report.json", report.model_dump(mode="json"))
+        checkpoint.sync(out)
     return report
 
 
@@ -157,7 +222,14 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
             raise BadInput(
                 f"{out} holds another spec ({other.spec_digest}, asked is {spec.spec_digest}): give a new folder"
             )
-    if leftovers := [name for name in found if name != "spec.json"]:
+    known = {"spec.json"}
+    if spec.checkpoint and (out / "spec.json").exists():
+        # Outputs are moved out of the checkpoint's folder when all are there, the report comes when they were.
+        if (out / "report.json").exists():
+            known |= {"outputs", "state", "report.json"}
+        elif (out / checkpoint.FOLDER / "last").exists():
+            known |= {"outputs", "state"}
+    if leftovers := [name for name in found if name not in known]:
         raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -174,7 +246,12 @@ def block_size(spec: RunSpec) -> int:
     return -(-BLOCK // spec.punctuation) * spec.punctuation
 
 
-def _passes(spec, program, blocks, opened, folder, load_before, progress) -> RunReport:
+def interval(spec: RunSpec) -> int:
+    """Events between two checkpoints."""
+    return spec.checkpoint * spec.punctuation
+
+
+def _passes(spec, program, blocks, opened, folder, load_before, progress, durable=None) -> RunReport:
     kinds = [("verified", spec.sink, 0.0)]
     kinds += [("peak", "digest", 0.0)] * spec.repetitions
     if spec.rate > 0:
@@ -187,7 +264,17 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress) -> Run
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
         sample, state, binding = one_pass(
-            spec, program, blocks, kind, number, sink, rate, folder if first else None, progress, export=first
+            spec,
+            program,
+            blocks,
+            kind,
+            number,
+            sink,
+            rate,
+            folder if first else None,
+            progress,
+            export=first,
+            durable=durable if first else None,
         )
         samples.append(sample)
         if first:
@@ -208,6 +295,7 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress) -> Run
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         topology=topology(),
         binding=binding,
+        resumed=durable.resumed if durable else [],
         host={
             "name": socket.gethostname(),
             "load_before": load_before,
@@ -229,11 +317,13 @@ def one_pass(
     folder: Path | None = None,
     progress: Progress | None = None,
     export: bool = True,
+    durable: checkpoint.Checkpoints | None = None,
 ) -> tuple[Sample, dict[str, pa.Table], list[int] | None]:
     """One pass from fresh state: its sample, the final state by table, the binding of threads to cores.
 
-    `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. Raises RunFailed
-    when an operator fails.
+    `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
+    the checkpoint to go on from, and takes those on the way and the one at the end. Raises RunFailed when an operator
+    fails.
     """
     from streaming_core import _runtime
 
@@ -256,19 +346,28 @@ def one_pass(
     engine = _runtime.Engine(program.json(), json.dumps(options))
     writer = None
     try:
-        for index, (table, record, size) in enumerate(program.tables):
-            engine.load_table(index, row_format.initial_rows(table, record, size, program.params).view(np.uint8))
+        last = durable.last if durable is not None else None
+        if last is not None:
+            engine.resume(json.dumps(last.standing), last.images)
+        else:
+            for index, (table, record, size) in enumerate(program.tables):
+                engine.load_table(index, row_format.initial_rows(table, record, size, program.params).view(np.uint8))
         if folder is not None and sink == "parquet":
-            writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")))
-        cpu, done = 0.0, 0
+            writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
+        cpu, done, read = (last.cpu_seconds, last.events, last.read) if last else (0.0, 0, (0, 0))
         text = np.zeros(row_format.TEXT_PADDING, np.uint8)
-        for rows, text in blocks:
+        stream: Iterable = ((*block, None) for block in blocks)
+        if durable is not None:
+            stream = blocks.read_on(read, durable.interval)
+        for rows, text, read in stream:
             started = time.process_time()
             engine.process(rows.view(np.uint8), len(rows), text)
             cpu += time.process_time() - started
             done += len(rows)
             if writer is not None:
                 _take(engine, program, text, writer)
+            if durable is not None and done % durable.interval == 0 and done < blocks.events:
+                _save(engine, durable, writer, read, cpu)
             if progress is not None:
                 progress(kind, done, blocks.events)
         started = time.process_time()
@@ -277,6 +376,8 @@ def one_pass(
         if writer is not None:
             _take(engine, program, text, writer)
             writer.close()
+        if durable is not None and (last is None or last.events < done):
+            _save(engine, durable, writer, read, cpu)
         state = final_state(engine, program) if export else {}
         if folder is not None:
             (folder / "state").mkdir()
@@ -307,6 +408,14 @@ def one_pass(
         chosen=metrics.get("chosen", {}),
     )
     return sample, state, metrics.get("binding")
+
+
+def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, read: tuple[int, int], cpu) -> None:
+    if writer is not None:
+        writer.cut()
+    standing, images = engine.checkpoint()
+    parts = writer.parts if writer is not None else 0
+    durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, durable.about, images))
 
 
 def _take(engine, program: Program, text: np.ndarray, writer: OutputFiles) -> None:

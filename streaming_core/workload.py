@@ -253,18 +253,36 @@ class Workload:
             BadInput: a part is damaged, rows are missing or out of order, or, after the last one, the content digest
                 of all rows differs from the manifest's.
         """
-        total = (0, 0)
+        return (table for table, _ in self.read_on((0, 0), rows_per_block))
+
+    def read_on(
+        self, read: tuple[int, int], rows_per_block: int, cut: int | None = None
+    ) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
+        """The events after those whose number and sum of hashes are `read`; each table with what `read` is behind it.
+
+        Tables are those of `blocks`, and end where the number of events is a multiple of `cut` as well. Raises as
+        `blocks` does: the manifest's digest has to be that of `read` and what follows together.
+        """
+        total, behind = read, 0
         for part in self.manifest["parts"]:
             path = self.directory / part["file"]
+            start, behind = behind, behind + part["rows"]
+            if behind <= read[0]:
+                continue
             try:
                 with pq.ParquetFile(path) as file:
                     for batch in file.iter_batches(rows_per_block):
-                        table = pa.Table.from_batches([batch], batch.schema).cast(self.schema)
-                        seq = to_numpy(table.column("seq"))
-                        if not (seq == np.arange(total[0], total[0] + len(seq))).all():
-                            raise BadInput(f"workload {self.directory}: {part['file']}: seq is not consecutive")
-                        total = add(total, digest_table(table, ("seq",)))
-                        yield table
+                        first, end = max(start, read[0]), start + batch.num_rows
+                        while first < end:
+                            last = min(end, (first // cut + 1) * cut) if cut else end
+                            table = pa.Table.from_batches([batch.slice(first - start, last - first)]).cast(self.schema)
+                            seq = to_numpy(table.column("seq"))
+                            if not (seq == np.arange(first, last)).all():
+                                raise BadInput(f"workload {self.directory}: {part['file']}: seq is not consecutive")
+                            total = add(total, digest_table(table, ("seq",)))
+                            yield table, total
+                            first = last
+                        start = end
             except (OSError, pa.ArrowException) as error:
                 raise BadInput(f"workload {self.directory}: {part['file']} cannot be read: {_first(error)}") from None
         found = format_digest(*total)

@@ -40,7 +40,7 @@ CACHE_GB = 20.0
 ACKNOWLEDGED = "acknowledged"
 
 # What a prune may remove inside an attempt; every other file of a run folder stays.
-OUTPUTS = ("outputs", "state")
+OUTPUTS = ("outputs", "state", ".checkpoint")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@
 It waits for the host's lock (one core run at a time, whoever asks), starts the engine in a process group of its own,
 keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last. It can be called again
 with the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost
-connection costs nothing, and never starts a second copy.
+connection costs nothing, and never starts a second copy. A run that was lost is started again if it left a checkpoint.
 
 Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
 
@@ -38,7 +38,10 @@ def run(attempt, workload, command, timeout, tethered):
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
     if (process := read_json(attempt + ".process.json")) is not None:
-        return follow(attempt, process)
+        code = follow(attempt, process)
+        # Where it was lost with its host and had left a checkpoint, the engine goes on from there, in the same folder.
+        if code != LOST or not os.path.exists(os.path.join(attempt, ".checkpoint", "last")):
+            return code
 
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

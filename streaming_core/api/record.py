@@ -135,7 +135,8 @@ class TopK(_Sized):
     capacity: int | str
 
 
-CONTAINERS = (Ring, Set, Map, Counter, TopK)
+GROWING = (Set, Map, Counter, TopK)
+CONTAINERS = (Ring, *GROWING)
 FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK
 
 
@@ -246,6 +247,12 @@ class Resolved:
         """Slots by name and row size, without header."""
         slots, size = self._layout(0)
         return {s.name: s for s in slots}, size
+
+    @cached_property
+    def growing(self) -> list[tuple[int, bool]]:
+        """Of each growing container of a state: where its head lies, and whether it has an index (all but a top-k)."""
+        slots = self.state[0].values()
+        return [(slot.offset, not isinstance(slot.type, TopK)) for slot in slots if isinstance(slot.type, GROWING)]
 
     @cached_property
     def has_containers(self) -> bool:

@@ -212,6 +212,7 @@ def run(
     pool: Annotated[str | None, typer.Option(help="Chain pool.")] = None,
     stealing: Annotated[bool | None, typer.Option(help="Work stealing in a shared chain pool.")] = None,
     punctuation: Annotated[int | None, typer.Option(help="Events between punctuations.")] = None,
+    checkpoint: Annotated[int | None, typer.Option(help="Punctuations between checkpoints; 0 = none.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
     heuristic: Annotated[str | None, typer.Option(help="How a pooled worker chooses an operator.")] = None,
     queue: Annotated[str | None, typer.Option(help="Worklist of partitioned operators.")] = None,
@@ -238,6 +239,7 @@ def run(
             "pool": pool,
             "stealing": stealing,
             "punctuation": punctuation,
+            "checkpoint": checkpoint,
             "batch": batch,
             "heuristic": heuristic,
             "queue": queue,
@@ -260,7 +262,7 @@ def run(
     from streaming_core import engine
 
     with Bar(as_json) as bar:
-        report = engine.run(spec, input, out, bar)
+        report = engine.run(spec, input, out, bar, lambda line: fail(line, 0))
     if as_json:
         show(report.model_dump(mode="json"))
         return

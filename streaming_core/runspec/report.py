@@ -63,6 +63,9 @@ class RunReport(BaseModel):
     peak_memory_bytes: int
     energy_joules: float | None = None
     topology: dict
+    resumed: list[int] = Field(
+        default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
+    )
     binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
     host: dict = Field(description="Name, load average before and after, versions.")
 

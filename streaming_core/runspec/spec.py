@@ -81,6 +81,7 @@ class RunSpec(BaseModel):
     pool: str | None = Field(None, description="Who may evaluate an operation chain.")
     stealing: bool = Field(False, description="Work stealing between threads of a shared chain pool.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
+    checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
     batch: int = Field(256, ge=1, le=65_536, description="Events in a batch.")
     heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
     queue: str | None = Field(None, description="Worklist of partitioned operators.")
@@ -110,6 +111,8 @@ class RunSpec(BaseModel):
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        if self.checkpoint and self.executor != "transactional":
+            raise ValueError(f"executor {self.executor} takes no checkpoints; transactional does")
         if self.stealing and self.pool not in SHARED_POOLS:
             raise ValueError("stealing needs a shared pool")
         return self
@@ -165,6 +168,9 @@ class RegressionSpec(BaseModel):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
     rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
+    checkpoint: int = Field(
+        0, ge=0, le=1_000_000, description="Punctuations between two checkpoints of a transactional cell; 0 = none."
+    )
     params: dict[str, dict[str, ParamValue]] = Field(
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )
@@ -235,6 +241,7 @@ class RegressionSpec(BaseModel):
                                 rate=self.rate,
                                 sink="parquet",
                                 repetitions=self.repetitions,
+                                checkpoint=self.checkpoint if name == "transactional" else 0,
                             )
                         )
         return cells

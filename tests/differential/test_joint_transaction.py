@@ -147,15 +147,20 @@ p = shop.params
 shop.generates(lambda *arguments: {})
 
 
-@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
-def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
-    random, n = np.random.default_rng(11), 2000
+def purchases(keys, n=2000):
+    random = np.random.default_rng(11)
     columns = {
         "who": random.integers(0, 30, n), "what": random.integers(0, keys + (keys > 2), n),
         "other": random.integers(0, keys, n), "amount": random.integers(0, 9, n), "code": random.integers(0, 256, n),
     }  # fmt: skip
     schema = Purchase.resolve({}).arrow(("seq",))
-    table = pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
+    return pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
+
+
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
+def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
+    table = purchases(keys)
+    n = table.num_rows
     params = shop.bind({"shelves": keys, "wallets": people})
     case, loop = Case(shop, params, table), Loop(shop, params)
     assert 100 < case.rejected < n - 100

@@ -153,6 +153,21 @@ def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(a
     assert beside(attempt, "stdout.log").read_text() == "", "a lost attempt is not run again in the same folder"
 
 
+def test_a_lost_run_that_left_a_checkpoint_goes_on_from_it(attempt, tmp_path):
+    saves = "os.mkdir(out + '/.checkpoint'); open(out + '/.checkpoint/last', 'w').write('42')"
+    driver = start(attempt, engine(tmp_path, saves + HANGS))
+    pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
+    wait_for(lambda: beside(attempt, "process.json").exists())
+    driver.kill()
+    driver.communicate()
+    os.kill(child, signal.SIGKILL)
+    wait_for(lambda: gone(pid))
+    goes_on = engine(tmp_path, "print('from', open(out + '/.checkpoint/last').read())", "other")
+    assert run(attempt, goes_on).returncode == 0
+    assert beside(attempt, "stdout.log").read_text() == "from 42\n"
+    assert run(attempt, engine(tmp_path, "sys.exit(1)", "third")).returncode == 0, "it has ended, and once is enough"
+
+
 def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
     waits = (
         "while not os.path.exists(out + '/go'):\n    time.sleep(0.01)\nopen(out + '/ran', 'a').write('x')\nsys.exit(3)"

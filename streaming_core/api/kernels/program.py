@@ -99,7 +99,13 @@ class Program:
             "kind": "transaction",
             "event": {"stride": self.event.event[1]},
             "tables": [
-                {"name": t.name, "rows": size, "stride": row.state[1], "containers": row.has_containers}
+                {
+                    "name": t.name,
+                    "rows": size,
+                    "stride": row.state[1],
+                    "containers": row.has_containers,
+                    "growing": [{"offset": offset, "indexed": indexed} for offset, indexed in row.growing],
+                }
                 for t, row, size in self.tables
             ],
             "transaction": {

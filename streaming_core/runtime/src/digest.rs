@@ -1,6 +1,6 @@
 //! The canonical digest of output rows; README.md defines it.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
 
 use crate::batch::{SEQ_BYTES, Text};
@@ -72,7 +72,7 @@ fn one() -> usize {
 }
 
 /// Number of rows and the sum of their hashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Digest {
     pub rows: u64,
     pub sum: u64,

@@ -1,11 +1,14 @@
 //! What a run says about itself: the active clock, latencies, the time breakdown, counters.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use crate::digest::Digest;
+use crate::sink::Tally;
 
 /// Engine time: runs while a block is processed, stands still between blocks.
 #[derive(Debug, Default)]
@@ -31,6 +34,15 @@ impl Clock {
 
     pub fn seconds(&self) -> f64 {
         self.before.as_secs_f64()
+    }
+
+    pub fn nanoseconds(&self) -> u64 {
+        self.before.as_nanos() as u64
+    }
+
+    /// A clock that has run for a while already.
+    pub fn after(nanoseconds: u64) -> Self {
+        Self { before: Duration::from_nanos(nanoseconds) }
     }
 }
 
@@ -109,6 +121,20 @@ impl Latencies {
         self.0.is_empty()
     }
 
+    /// How often each value was recorded, to the digits kept.
+    pub fn counts(&self) -> Vec<(u64, u64)> {
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    }
+
+    /// What gives these counts.
+    pub fn of(counts: &[(u64, u64)]) -> Self {
+        let mut latencies = Self::new();
+        for &(nanoseconds, count) in counts {
+            latencies.0.saturating_record_n(nanoseconds.max(1), count);
+        }
+        latencies
+    }
+
     /// Percentiles in microseconds, named as in the run report.
     pub fn to_json(&self) -> Value {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;
@@ -123,7 +149,8 @@ impl Default for Latencies {
 }
 
 /// Nanoseconds of one thread, or summed over threads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Breakdown {
     /// In kernels and in digesting their outputs.
     pub useful: u64,
@@ -167,7 +194,8 @@ impl Stopwatch {
 }
 
 /// What one thread counts; merged when somebody asks.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Counters {
     pub time: Breakdown,
     pub cpu_nanoseconds: u64,
@@ -182,6 +210,22 @@ impl AddAssign for Counters {
         self.dropped += more.dropped;
         self.rejected += more.rejected;
     }
+}
+
+/// What a checkpoint keeps beside the tables: where the run stands, and what its figures go on from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    pub events: u64,
+    /// Engine time.
+    pub nanoseconds: u64,
+    pub counters: Counters,
+    /// As in `Metrics`.
+    pub chosen: BTreeMap<String, u64>,
+    pub delivered: Tally,
+    /// `Latencies::counts`.
+    pub processing: Vec<(u64, u64)>,
+    pub end_to_end: Vec<(u64, u64)>,
 }
 
 /// A run's figures; README.md names what the JSON holds.
@@ -199,7 +243,7 @@ pub struct Metrics {
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
     /// Events by the scheme that ran them, where one chooses between several.
-    pub chosen: Vec<(&'static str, u64)>,
+    pub chosen: BTreeMap<String, u64>,
 }
 
 impl Metrics {
@@ -226,7 +270,7 @@ impl Metrics {
             "dropped": self.counters.dropped,
             "rejected": self.counters.rejected,
             "binding": self.binding,
-            "chosen": self.chosen.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+            "chosen": self.chosen,
         })
     }
 }

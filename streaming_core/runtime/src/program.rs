@@ -82,8 +82,24 @@ pub struct Table {
     pub stride: usize,
     #[serde(default)]
     pub containers: bool,
+    /// The growing containers of a row.
+    #[serde(default)]
+    pub growing: Vec<Growing>,
     /// The bytes of a row that a READ brings along: first and behind the last.
     pub read: (usize, usize),
+}
+
+/// Where in a row the head of a growing container lies, and whether an index stands behind its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Growing {
+    pub offset: usize,
+    pub indexed: bool,
+}
+
+impl Growing {
+    /// Bytes of a head.
+    const HEAD: usize = 32;
 }
 
 /// A state transaction: addresses of its kernels; `result_stride` bytes per READ.
@@ -153,6 +169,13 @@ impl Program {
             }
             if table.stride == 0 || table.rows > u32::MAX as usize || table.rows.checked_mul(table.stride).is_none() {
                 return invalid(format!("table {} has an impossible size", table.name));
+            }
+            if table
+                .growing
+                .iter()
+                .any(|head| head.offset.checked_add(Growing::HEAD).is_none_or(|end| end > table.stride))
+            {
+                return invalid(format!("a container of table {} lies beyond its rows", table.name));
             }
         }
         if self.partitions == 0 {

@@ -11,6 +11,7 @@ use crate::batch::{Block, TEXT_PADDING, Text};
 use crate::digest::{Column, Digest, Hasher};
 use crate::executor::{Executor, Keys, make};
 use crate::kernel::RunError;
+use crate::metrics::Standing;
 use crate::program::{Options, Program};
 use crate::topology::Topology;
 
@@ -164,6 +165,23 @@ impl Engine {
     fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyBytes>> {
         let executor = self.running()?;
         Ok(PyBytes::new(py, &guarded(|| executor.table(index))?))
+    }
+
+    /// `(standing, images)`: where the run stands, as JSON, and an image of every table.
+    fn checkpoint<'py>(&mut self, py: Python<'py>) -> PyResult<(String, Vec<Bound<'py, PyBytes>>)> {
+        let executor = self.running()?;
+        let (standing, images) = guarded(|| executor.checkpoint())?;
+        let standing = serde_json::to_string(&standing).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        Ok((standing, images.iter().map(|image| PyBytes::new(py, image)).collect()))
+    }
+
+    /// Goes on from a checkpoint, before the first block and instead of loading tables.
+    fn resume(&mut self, standing: &str, images: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
+        let standing: Standing =
+            serde_json::from_str(standing).map_err(|error| PyValueError::new_err(format!("standing: {error}")))?;
+        let images: Vec<&[u8]> = images.iter().map(|image| image.as_bytes()).collect();
+        let executor = self.running()?;
+        guarded(|| executor.resume(standing, &images))
     }
 
     /// `(keys, states)` of operator number `operator`, ascending by key: keys are a list of bytes (text), the bytes of

@@ -1,6 +1,6 @@
 //! Where outputs end: numbered per seq, checked for order, digested, and kept if somebody wants the rows.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::batch::{RowBuffer, Text};
 use crate::digest::{Digest, Hasher};
@@ -100,15 +100,22 @@ impl Preparer {
     }
 }
 
-/// Takes batches of outputs one after the other, in the order of delivery.
-#[derive(Debug)]
-pub struct Sink {
-    preparer: Preparer,
+/// What was delivered so far, as far as later outputs depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tally {
     digest: Digest,
     last: Option<i64>,
     /// The next `sub` of `last`.
     sub: u64,
     in_order: bool,
+}
+
+/// Takes batches of outputs one after the other, in the order of delivery.
+#[derive(Debug)]
+pub struct Sink {
+    preparer: Preparer,
+    so_far: Tally,
     rows: Vec<u8>,
     subs: Vec<u32>,
 }
@@ -117,10 +124,7 @@ impl Sink {
     pub fn new(kind: SinkKind, hasher: Hasher) -> Self {
         Self {
             preparer: Preparer { kind, hasher },
-            digest: Digest::default(),
-            last: None,
-            sub: 0,
-            in_order: true,
+            so_far: Tally { digest: Digest::default(), last: None, sub: 0, in_order: true },
             rows: Vec::new(),
             subs: Vec::new(),
         }
@@ -136,24 +140,24 @@ impl Sink {
         if prepared.rows == 0 {
             return Ok(());
         }
-        let continues = self.last == Some(prepared.first);
-        let offset = if continues { self.sub } else { 0 };
-        self.in_order &= prepared.ordered && self.last.is_none_or(|last| last <= prepared.first);
-        self.digest += prepared.digest;
+        let continues = self.so_far.last == Some(prepared.first);
+        let offset = if continues { self.so_far.sub } else { 0 };
+        self.so_far.in_order &= prepared.ordered && self.so_far.last.is_none_or(|last| last <= prepared.first);
+        self.so_far.digest += prepared.digest;
         if offset > 0 && self.preparer.kind != SinkKind::Count {
             // The batch goes on with the seq the last one ended with: its first rows get other numbers.
             for i in 0..prepared.leading {
                 let assumed = self.preparer.hash(rows, i, [i as u64], text)?;
                 let real = self.preparer.hash(rows, i, [offset + i as u64], text)?;
-                self.digest.sum = self.digest.sum.wrapping_sub(assumed).wrapping_add(real);
+                self.so_far.digest.sum = self.so_far.digest.sum.wrapping_sub(assumed).wrapping_add(real);
             }
         }
         if self.preparer.kind == SinkKind::Parquet {
             self.keep(rows, offset)?;
         }
         let whole = prepared.trailing == prepared.rows;
-        self.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
-        self.last = Some(prepared.last);
+        self.so_far.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
+        self.so_far.last = Some(prepared.last);
         Ok(())
     }
 
@@ -178,12 +182,22 @@ impl Sink {
     }
 
     pub fn digest(&self) -> Digest {
-        self.digest
+        self.so_far.digest
+    }
+
+    /// What a later sink of the same kind goes on from.
+    pub fn so_far(&self) -> Tally {
+        self.so_far
+    }
+
+    /// Goes on from what another sink had delivered.
+    pub fn go_on(&mut self, so_far: Tally) {
+        self.so_far = so_far;
     }
 
     /// Whether everything so far came in the order of seq.
     pub fn in_order(&self) -> bool {
-        self.in_order
+        self.so_far.in_order
     }
 }
 

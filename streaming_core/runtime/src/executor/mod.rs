@@ -8,7 +8,7 @@ pub mod transactional;
 
 use crate::batch::Block;
 use crate::kernel::RunError;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Standing};
 use crate::program::{Options, Program};
 
 /// Keys and states of a keyed operator, ascending by key; a stateful operator has one state and no keys.
@@ -46,6 +46,16 @@ pub trait Executor: Send {
 
     fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
         Err(RunError::Invalid(format!("there is no table {index}")))
+    }
+
+    /// Where the run stands, between blocks, with an image of every table: what `resume` goes on from.
+    fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
+        Err(RunError::Invalid("this executor takes no checkpoints".into()))
+    }
+
+    /// Goes on from a checkpoint of the same program; before the first block, in place of `load_table`.
+    fn resume(&mut self, _standing: Standing, _images: &[&[u8]]) -> Result<(), RunError> {
+        Err(RunError::Invalid("this executor takes no checkpoints".into()))
     }
 
     /// The states of operator number `operator` of the program.

@@ -1,10 +1,12 @@
 //! The transactional executor: state transactions on shared tables, in the way a scheme orders them.
 
+use std::collections::BTreeMap;
+
 use super::Executor;
 use super::team::Team;
 use crate::batch::Block;
 use crate::kernel::RunError;
-use crate::metrics::{Arrivals, Clock, Metrics};
+use crate::metrics::{Arrivals, Clock, Counters, Latencies, Metrics, Standing};
 use crate::program::{Options, Program};
 use crate::scheme::{self, Delivery, Run, Scheme};
 use crate::sink::Sink;
@@ -22,6 +24,27 @@ struct Transactional {
     clock: Clock,
     arrivals: Arrivals,
     events: u64,
+    /// What was counted before the run was resumed.
+    before: Counters,
+    chosen_before: BTreeMap<String, u64>,
+}
+
+impl Transactional {
+    fn counters(&self) -> Counters {
+        let mut counters = self.before;
+        counters += self.scheme.counters();
+        counters += self.team.counters();
+        counters
+    }
+
+    /// Events by the scheme that ran them.
+    fn chosen(&self) -> BTreeMap<String, u64> {
+        let mut chosen = self.chosen_before.clone();
+        for (scheme, events) in self.scheme.chosen() {
+            *chosen.entry(scheme.to_owned()).or_default() += events;
+        }
+        chosen
+    }
 }
 
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
@@ -48,6 +71,8 @@ pub fn make_with(
         clock: Clock::default(),
         arrivals: Arrivals::new(options.rate),
         events: 0,
+        before: Counters::default(),
+        chosen_before: BTreeMap::new(),
     }))
 }
 
@@ -94,18 +119,16 @@ impl Executor for Transactional {
     fn metrics(&self) -> Metrics {
         // SAFETY: threads only work within `process`, which needs `&mut self`.
         let delivered = unsafe { self.delivery.delivered() };
-        let mut counters = self.scheme.counters();
-        counters += self.team.counters();
         Metrics {
             events: self.events,
-            counters,
+            counters: self.counters(),
             seconds: self.clock.seconds(),
             digest: delivered.sink.digest(),
             in_order: delivered.sink.in_order(),
             processing: delivered.processing.clone(),
             end_to_end: delivered.end_to_end.clone(),
             binding: self.team.binding(),
-            chosen: self.scheme.chosen(),
+            chosen: self.chosen(),
         }
     }
 
@@ -115,5 +138,42 @@ impl Executor for Transactional {
 
     fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
         self.tables.copy(index)
+    }
+
+    fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
+        // SAFETY: threads only work within `process`, which needs `&mut self`.
+        let delivered = unsafe { self.delivery.delivered() };
+        let mut chosen = self.chosen();
+        chosen.retain(|_, events| *events > 0);
+        let standing = Standing {
+            events: self.events,
+            nanoseconds: self.clock.nanoseconds(),
+            counters: self.counters(),
+            chosen,
+            delivered: delivered.sink.so_far(),
+            processing: delivered.processing.counts(),
+            end_to_end: delivered.end_to_end.counts(),
+        };
+        let images = (0..self.tables.len()).map(|index| self.tables.image(index)).collect::<Result<_, _>>()?;
+        Ok((standing, images))
+    }
+
+    fn resume(&mut self, standing: Standing, images: &[&[u8]]) -> Result<(), RunError> {
+        if self.events > 0 || images.len() != self.tables.len() {
+            let message = format!("{} images for {} tables, at event {}", images.len(), self.tables.len(), self.events);
+            return Err(RunError::Invalid(message));
+        }
+        for (index, image) in images.iter().enumerate() {
+            self.tables.restore(index, image)?;
+        }
+        self.events = standing.events;
+        self.before = standing.counters;
+        self.chosen_before = standing.chosen;
+        self.clock = Clock::after(standing.nanoseconds);
+        let delivered = self.delivery.delivered_mut();
+        delivered.sink.go_on(standing.delivered);
+        delivered.processing = Latencies::of(&standing.processing);
+        delivered.end_to_end = Latencies::of(&standing.end_to_end);
+        Ok(())
     }
 }

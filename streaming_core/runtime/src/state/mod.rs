@@ -1,4 +1,5 @@
-//! State: shared tables and keyed state.
+//! State: shared tables, the containers in their rows, and keyed state.
 
+mod container;
 pub mod keyed;
 pub mod table;

@@ -5,6 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use crate::arena::Arena;
 use crate::kernel::{ArenaHeader, RunError};
 use crate::program;
+use crate::state::container::{ENTRY, Head};
 use crate::sync::{CachePadded, UnsafeCell};
 
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
@@ -99,9 +100,56 @@ impl Tables {
         Ok(unsafe { std::slice::from_raw_parts(self.bases[index], table.rows * table.stride) }.to_vec())
     }
 
+    /// A table as it can be kept outside of this process: its rows, with zeros for addresses, then the entries of their
+    /// growing containers, row by row. The caller sees to it that no thread runs.
+    pub fn image(&self, index: usize) -> Result<Vec<u8>, RunError> {
+        let table = self.layout(index)?;
+        let mut image = self.copy(index)?;
+        let bytes = image.len();
+        let heads = || heads(table);
+        let entries: usize = heads().map(|(at, _)| Head::read(&image[at..bytes]).length * ENTRY).sum();
+        image.reserve_exact(entries);
+        for (at, _) in heads() {
+            let head = Head::read(&image[at..bytes]);
+            image[at..at + 8].fill(0);
+            // SAFETY: the head is that of a kernels' container, and no kernel runs.
+            image.extend_from_slice(unsafe { head.entries() });
+        }
+        Ok(image)
+    }
+
+    /// Replaces all rows of a table, and gives them the containers of an image.
+    pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
+        let table = self.layout(index)?.clone();
+        let unfit = || RunError::Invalid(format!("this is no image of table {}", table.name));
+        let (rows, mut entries) = image.split_at_checked(table.rows * table.stride).ok_or_else(unfit)?;
+        let mut rows = rows.to_vec();
+        for (at, container) in heads(&table) {
+            let head = Head::read(&rows[at..]);
+            if head.block != 0 || !head.is_sound(container.indexed) {
+                return Err(unfit());
+            }
+            let (these, others) = entries.split_at_checked(head.length * ENTRY).ok_or_else(unfit)?;
+            entries = others;
+            // SAFETY: `&mut self` means that no thread is at its arena.
+            let block =
+                self.arenas[0].with_mut(|arena| unsafe { head.put_back(these, container.indexed, &mut *arena) })?;
+            rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
+        }
+        if !entries.is_empty() {
+            return Err(unfit());
+        }
+        self.load(index, &rows)
+    }
+
     fn layout(&self, index: usize) -> Result<&program::Table, RunError> {
         self.layouts.get(index).ok_or_else(|| RunError::Invalid(format!("there is no table {index}")))
     }
+}
+
+/// Where in a table's rows the heads of growing containers lie, row by row.
+fn heads(table: &program::Table) -> impl Iterator<Item = (usize, program::Growing)> {
+    (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, *head)))
 }
 
 impl Drop for Tables {
@@ -109,6 +157,54 @@ impl Drop for Tables {
         for (&base, &layout) in self.bases.iter().zip(&self.memory) {
             // SAFETY: allocated with this layout, freed once.
             unsafe { dealloc(base, layout) };
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::program::Growing;
+
+    fn tables() -> Tables {
+        let growing = vec![Growing { offset: 8, indexed: true }, Growing { offset: 40, indexed: false }];
+        let layout = program::Table { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
+        Tables::new(&[layout], 2).unwrap()
+    }
+
+    fn set(rows: &mut [u8], at: usize, block: u64, length: u32, capacity: u32) {
+        rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
+        rows[at + 8..at + 12].copy_from_slice(&length.to_le_bytes());
+        rows[at + 12..at + 16].copy_from_slice(&capacity.to_le_bytes());
+    }
+
+    #[test]
+    fn an_image_holds_entries_and_no_addresses() {
+        let mut tables = tables();
+        let mut rows = vec![7; 3 * 72];
+        for head in heads(&tables.layouts[0]) {
+            set(&mut rows, head.0, 0, 0, 0);
+        }
+        tables.load(0, &rows).unwrap();
+        assert_eq!(tables.image(0).unwrap(), rows);
+        let mut blocks = [vec![1_u8; 8 * 24], vec![2; 3 * 16]];
+        set(&mut rows, 72 + 8, blocks[0].as_mut_ptr() as u64, 2, 8);
+        set(&mut rows, 2 * 72 + 40, blocks[1].as_mut_ptr() as u64, 1, 3);
+        tables.load(0, &rows).unwrap();
+        let image = tables.image(0).unwrap();
+        assert_eq!(image[3 * 72..], [&blocks[0][..2 * 16], &blocks[1][..16]].concat());
+        let mut other = self::tables();
+        other.restore(0, &image).unwrap();
+        drop((tables, blocks));
+        assert_eq!(other.image(0).unwrap(), image);
+        let set_back = Head::read(&other.copy(0).unwrap()[72 + 8..]);
+        assert_eq!((set_back.length, set_back.capacity, set_back.block % 8), (2, 8, 0));
+        let mut uneven = image.clone();
+        set(&mut uneven, 72 + 8, 0, 2, 7);
+        for damaged in
+            [&image[1..], &image[..image.len() - 1], &image[..100], &[&image[..], &[0]].concat(), &rows, &uneven]
+        {
+            assert!(matches!(other.restore(0, damaged), Err(RunError::Invalid(_))));
         }
     }
 }

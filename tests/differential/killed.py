@@ -1,0 +1,125 @@
+"""The command in processes that are killed (SIGKILL) on the way.
+
+They are forked from one process that has imported everything and done nothing, so that hundreds of them cost seconds.
+Each counts its steps: every change of the file system that Python is about to make, every fsync, and every file that
+was opened to be written and is still empty. It is killed before step number `at`, or, with `spin`, that many
+microseconds after it, by its parent: wherever it is by then, in a kernel, in the middle of writing a file or of
+reading one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree")
+
+
+class Command:
+    """Runs `streaming-core` in processes that may be killed."""
+
+    def __init__(self, home: Path):
+        self.world = {**os.environ, "LOCKSTEP_HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._parent = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.world
+        )
+
+    def __call__(self, *arguments: object, at: int | None = None, spin: int | None = None) -> tuple[int | None, str]:
+        """Exit code (None: it was killed) and what it said on stderr."""
+        request = {"arguments": [str(a) for a in arguments], "at": at, "spin": spin}
+        self._parent.stdin.write(json.dumps(request) + "\n")
+        self._parent.stdin.flush()
+        code, said = json.loads(self._parent.stdout.readline())
+        return code, said
+
+    def close(self) -> None:
+        """Ends the process that the others are forked from."""
+        self._parent.stdin.close()
+        self._parent.wait()
+        self._parent.stdout.close()
+
+
+def forked(arguments: list[str], at: int | None, spin: int | None) -> tuple[int | None, str]:
+    """One process from its start to its end."""
+    said, saying = os.pipe()
+    reached, reaching = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(said)
+        os.close(reached)
+        os.dup2(saying, 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if at is not None:
+            watch(at, None if spin is None else reaching)
+        sys.argv = ["streaming-core", *arguments]
+        code = 70
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    os.close(saying)
+    os.close(reaching)
+    if os.read(reached, 1):  # nothing when it has ended
+        until = time.perf_counter_ns() + spin * 1000
+        while time.perf_counter_ns() < until:
+            pass
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(said) as lines:
+        text = lines.read()
+    os.close(reached)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL, (status, text)
+        return None, text
+    return os.WEXITSTATUS(status), text
+
+
+def watch(at: int, told: int | None) -> None:
+    """Kills this process before step `at`; or tells, and goes on."""
+    steps = 0
+
+    def step(opens: tuple | None = None) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == at:
+            if told is None:
+                if opens:
+                    os.open(*opens)
+                os.kill(os.getpid(), signal.SIGKILL)
+            os.write(told, b"!")
+
+    def heard(event: str, arguments: tuple) -> None:
+        if event in CHANGES:
+            step()
+        elif event == "open" and steps < at:
+            path, _, flags = arguments
+            if flags & (os.O_WRONLY | os.O_RDWR):
+                step()
+                step((path, flags))
+
+    fsync = os.fsync
+
+    def counted(descriptor: int) -> None:
+        step()
+        fsync(descriptor)
+
+    os.fsync = counted
+    sys.addaudithook(heard)
+
+
+if __name__ == "__main__":
+    import streaming_core._runtime
+
+    import streaming_core.engine  # noqa: F401
+    from streaming_core.cli import main
+
+    for line in sys.stdin:
+        print(json.dumps(forked(**json.loads(line))), flush=True)

@@ -1,0 +1,246 @@
+"""A run that is killed at any moment, and started again until it ends, is the run that nobody killed."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from streaming_core import _runtime, oracle, workload
+from streaming_core.api.kernels import compile_app
+from streaming_core.apps import registry
+from streaming_core.checkpoint import FOLDER
+from streaming_core.diff import diff
+from streaming_core.digest import format_digest
+from streaming_core.engine import final_state
+from streaming_core.rows import encode, initial_rows
+from streaming_core.runspec.spec import EXECUTORS
+from streaming_core.state import state_digest
+from tests.differential.case import Case
+from tests.differential.killed import Command
+from tests.differential.test_joint_transaction import purchases, shop
+
+SMALL = {
+    "gs": {"n_items": 200, "gen_parts": 4, "theta": 0.9, "invalid_ratio": 0.05},
+    "sl": {"n_items": 100, "gen_parts": 4, "init_balance": 1000, "invalid_ratio": 0.05},
+    "tp": {"segments": 5, "vehicles": 3000, "window": 3, "flagged": True, "invalid_ratio": 0.05},
+}
+EVENTS = 9000
+VERDICT = ("kind", "events", "outputs", "digest", "in_order", "dropped_invalid", "rejected")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    made = Command(Path(os.environ.get("LOCKSTEP_HOME") or tmp_path_factory.mktemp("home")))
+    yield made
+    made.close()
+
+
+def found(out):
+    """All that a run leaves behind, but for what it measured."""
+    report = json.loads((out / "report.json").read_text())
+    files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    del files["report.json"]
+    told = {name: report["samples"][0][name] for name in VERDICT}
+    return files, told, report["state_digest"], report["cell"], report["workload"], len(report["samples"])
+
+
+class Undisturbed:
+    """A run that nobody disturbs, equal to its oracle, and how to make one that somebody does."""
+
+    def __init__(self, command, source, root, app, punctuation, checkpoint, *options):
+        self.command, self.root = command, root
+        self.given = ["run", app, "--input", source / "workload", "--punctuation", punctuation, *options]
+        self.given += ["--checkpoint", checkpoint]
+        assert command(*self.given, "--out", root / "whole") == (0, "")
+        self.found = found(root / "whole")
+        self.parts = len(list((root / "whole" / "outputs").iterdir()))
+        assert diff(root / "whole", source / "oracle").exit_code == 0
+
+    def run(self, out, **killed):
+        return self.command(*self.given, "--out", out, **killed)
+
+    def check(self, out):
+        assert found(out) == self.found
+        assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(command, tmp_path_factory):
+    made, sources = {}, {}
+
+    def get(*run):
+        app = run[0]
+        if app not in sources:
+            sources[app] = tmp_path_factory.mktemp(app)
+            workload.write(app, SMALL[app], EVENTS, 3, sources[app] / "workload")
+            oracle.run(sources[app] / "workload", sources[app] / "oracle")
+        if run not in made:
+            made[run] = Undisturbed(command, sources[app], tmp_path_factory.mktemp("whole"), *run)
+        return made[run]
+
+    return get
+
+
+# (application, punctuation interval, punctuations between checkpoints, options): 10, 13 and 9 checkpoints
+RUNS = [
+    ("gs", 100, 9, "--threads", 2, "--scheme", "tstream"),
+    ("sl", 7, 100, "--threads", 2, "--scheme", "serial", "--repetitions", 1),
+    ("tp", 500, 2, "--threads", 3, "--scheme", "tstream"),
+]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run[0])
+@pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
+    whole, dice = undisturbed(*run), random.Random(f"{run[0]} {times}")
+    assert whole.parts >= 9
+    kills, resumed, out = 0, 0, tmp_path / "out"
+    while kills < times:
+        while True:
+            # Soon after the start, while it resumes, or several checkpoints on.
+            at, spin = dice.choice((dice.randrange(1, 6), dice.randrange(1, 60))), dice.randrange(0, 4000)
+            code, said = whole.run(out, at=at, spin=spin)
+            resumed += "resuming at event" in said
+            if code is not None:
+                break
+            kills += 1
+        assert code == 0, said
+        whole.check(out)
+        if "resuming at event" in said:
+            last = json.loads((out / "report.json").read_text())["resumed"][-1]
+            assert said == f"streaming-core: resuming at event {last}\n"
+        shutil.rmtree(out)
+    assert resumed > times / 3
+
+
+def killed_before_every_change(whole, out, begin, stride=1):
+    """`begin` prepares a folder. Returns the number of the last change of the file system that was not made."""
+    at = 1 - stride
+    while True:
+        at += stride
+        begin()
+        code, said = whole.run(out, at=at)
+        if code is not None:
+            assert code == 0, said
+            return at - stride
+        code, said = whole.run(out)
+        assert code == 0, (at, said)
+        whole.check(out)
+        shutil.rmtree(out)
+
+
+@pytest.mark.parametrize("stride", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
+    whole = undisturbed("sl", 500, 10, "--threads", 1)
+    assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [20, 30, 40])
+def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
+    whole, out = undisturbed("sl", 500, 10, "--threads", 1), tmp_path / "out"
+    assert whole.run(tmp_path / "killed", at=at)[0] is None
+    begin = lambda: shutil.copytree(tmp_path / "killed", out)  # noqa: E731
+    assert killed_before_every_change(whole, out, begin) > 5
+
+
+def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, tmp_path):
+    """As a user starts them, with nothing of a test inside. There are 150 checkpoints."""
+    whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0
+    script = "from streaming_core.cli import main; main()"
+    command = [sys.executable, "-c", script, *map(str, whole.given), "--out", str(out)]
+    while True:
+        before = made(out)
+        process = subprocess.Popen(command, env=whole.command.world, stderr=subprocess.PIPE, text=True)
+        wanted, number = dice.randrange(15, 40), 0
+        while process.poll() is None and number < wanted:
+            if (now := made(out)) != before:
+                before, number = now, number + 1
+        spin = dice.randrange(20_000)
+        for _ in range(spin):
+            pass
+        process.send_signal(signal.SIGKILL)
+        _, said = process.communicate()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -signal.SIGKILL, said
+        kills += 1
+    whole.check(out)
+    assert kills
+
+
+def made(out: Path) -> int | None:
+    """When the last checkpoint was made."""
+    try:
+        return (out / FOLDER / "last").stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
+def test_containers_live_on_in_images(keys, people):
+    """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
+    params = shop.bind({"shelves": keys, "wallets": people})
+    case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
+    ways = [(s, t) for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock" for t in (1, 2, 3)]
+    rows, text = encode(case.events.tables[0], case.program.event)
+
+    def made():
+        scheme, threads = dice.choice(ways)
+        options = {"executor": "transactional", "scheme": scheme, "threads": threads, "punctuation": 50}
+        return _runtime.Engine(case.program.json(), json.dumps(options))
+
+    grown = 0
+    for _ in range(8):
+        engine = made()
+        for index, (table, record, size) in enumerate(case.program.tables):
+            engine.load_table(index, initial_rows(table, record, size, params).view(np.uint8))
+        for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
+            engine.process(rows[begin:end].view(np.uint8), end - begin, text)
+            standing, images = engine.checkpoint()
+            engine.stop()  # and with it the memory of its containers
+            engine = made()
+            engine.resume(standing, images)
+            assert engine.checkpoint() == (standing, images)
+            sizes = [record.state[1] * size for _, record, size in case.program.tables]
+            grown += sum(len(image) > size for image, size in zip(images, sizes, strict=True))
+        engine.finish(len(rows))
+        metrics = json.loads(engine.metrics())
+        state = final_state(engine, case.program)
+        engine.stop()
+        assert (format_digest(metrics["outputs"], metrics["digest"]), state_digest(state)) == case.expected
+        assert (metrics["rejected"], metrics["dropped"]) == (case.rejected, case.dropped)
+        assert metrics["in_order"]
+        assert metrics["events"] == len(rows)
+    assert grown == 8 * 10 * 2
+
+
+def test_what_is_no_image_is_refused():
+    case = Case(shop, shop.bind({"shelves": 2, "wallets": 1}), purchases(2, 200))
+    rows, text = encode(case.events.tables[0], case.program.event)
+    make = lambda: _runtime.Engine(case.program.json(), json.dumps({"executor": "transactional"}))  # noqa: E731
+    engine = make()
+    engine.process(rows.view(np.uint8), len(rows), text)
+    standing, (shelves, wallets) = engine.checkpoint()
+    length = case.program.tables[0][1].state[0]["buyers"].offset + 8
+    longer = shelves[:length] + bytes([shelves[length] + 1]) + shelves[length + 1 :]
+    for images in ([shelves], [shelves[:-1], wallets], [shelves + b" ", wallets], [b"", wallets], [wallets, shelves],
+                   [longer, wallets], [b"\1" + shelves[1:-8], wallets]):  # fmt: skip
+        with pytest.raises(ValueError, match="image"):
+            make().resume(standing, images)
+    with pytest.raises(ValueError, match="standing"):
+        make().resume(standing.replace("events", "event"), [shelves, wallets])
+    with pytest.raises(ValueError, match="at event 200"):
+        engine.resume(standing, [shelves, wallets])
+    dataflow = registry.load("fd")
+    program = compile_app(dataflow, dataflow.bind({}))
+    with pytest.raises(ValueError, match="takes no checkpoints"):
+        _runtime.Engine(program.json(), json.dumps({"executor": "pooled"})).checkpoint()
