@@ -39,6 +39,7 @@ SMALL = {
     "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
+    "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
 }
 LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
 # Few hot keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
