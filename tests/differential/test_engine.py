@@ -111,6 +111,16 @@ def test_every_way_in_full(cases, name, executor, scheme, threads, kind, idle):
         cases(name, kind).check(spec, block)
 
 
+@pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])
+def test_dummy_work_changes_no_result(name):
+    app = registry.load(name)
+    table = workload.generate_chunk(app, SMALL[name], 500, 7, 0, 500)
+    plain = Case(app, app.bind(SMALL[name]), table)
+    heavy = Case(app, app.bind(SMALL[name] | {"work": 9}), table)
+    assert heavy.expected == plain.expected
+    heavy.check(RunSpec(app=name, executor="transactional", threads=2))
+
+
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])
 @pytest.mark.parametrize(("name", "executor"), [("sl", "transactional"), ("fd", "pooled")])
 def test_idle_strategies_and_pinning_change_nothing(cases, name, executor, idle):
