@@ -18,6 +18,7 @@ from streaming_core.bench.race import Race, Row
 from streaming_core.errors import BadInput
 from streaming_core.runspec.spec import RunSpec
 
+VERSION = 1  # of the JSON; the performance page reads this one
 SUITES = ("tstream",)  # each a module of this package that defines SUITE
 
 
@@ -120,7 +121,14 @@ def run(
             continue
         found.append(_experiment(experiment, events or experiment.events, counts, repetitions, progress))
     facts = host.facts(repetitions)
-    return facts | {"suite": suite.name, "title": suite.title, "threads": counts, "experiments": found}
+    return facts | {
+        "version": VERSION,
+        "suite": suite.name,
+        "title": suite.title,
+        "order": list(known),
+        "threads": counts,
+        "experiments": found,
+    }
 
 
 def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:

@@ -211,19 +211,19 @@ SUITE = Suite(
         Experiment(
             "schemes",
             "Figures 1, 8 and 9; sections VI-C and VI-D",
-            "throughput of the schemes, and where a transaction's time goes",
+            "Throughput of the schemes, and where a transaction's time goes",
             (FASTER, LOCKS),
             _schemes,
             (
                 Plot("threads", "events_per_s", "throughput"),
-                Plot("way", "breakdown", "time of a transaction at the most threads", kind="parts", loop=False),
+                Plot("way", "breakdown", "time of a transaction on all threads", kind="parts", loop=False),
             ),
             events=1_000_000,
         ),
         Experiment(
             "partition-ratio",
             "Figure 10; section VI-E",
-            "share of transactions over six partitions (gs)",
+            "Share of transactions over six partitions (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_ratio", (0.0, 0.25, 0.5, 0.75, 1.0), {"mp_len": 6}),
             (Plot("mp_ratio", "events_per_s", "throughput"),),
@@ -231,7 +231,7 @@ SUITE = Suite(
         Experiment(
             "partition-length",
             "Figure 10; section VI-E",
-            "partitions that half of the transactions span (gs)",
+            "Partitions that half of the transactions span (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_len", (1, 2, 4, 6, 8, 10), {"mp_ratio": 0.5}),
             (Plot("mp_len", "events_per_s", "throughput"),),
@@ -239,7 +239,7 @@ SUITE = Suite(
         Experiment(
             "read-ratio",
             "Figure 11; section VI-E",
-            "share of transactions that read (gs, uniform keys, half of them over several partitions)",
+            "Share of transactions that read (gs, uniform keys, half of them over several partitions)",
             (TOLERANT,),
             partial(
                 _over,
@@ -253,7 +253,7 @@ SUITE = Suite(
         Experiment(
             "skew",
             "Figure 11; section VI-E",
-            "skew of the keys (gs, writes only)",
+            "Skew of the keys (gs, writes only)",
             (TOLERANT,),
             partial(_over, "gs", "theta", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), {"read_ratio": 0.0}),
             (Plot("theta", "events_per_s", "throughput"),),
@@ -261,7 +261,7 @@ SUITE = Suite(
         Experiment(
             "punctuation",
             "Figure 12; section VI-F",
-            "punctuation interval: throughput and latency",
+            "Punctuation interval: throughput and latency",
             (FASTER,),
             _punctuations,
             (
@@ -275,7 +275,7 @@ SUITE = Suite(
         Experiment(
             "pools",
             "Figures 13 and 14; section VI-F",
-            "who may evaluate an operation chain, with and without work stealing",
+            "Who may evaluate an operation chain, with and without work stealing",
             (),
             _pools,
             (Plot("pool", "events_per_s", "throughput", lines=("stealing",), kind="bar", loop=False),),
@@ -283,7 +283,7 @@ SUITE = Suite(
         Experiment(
             "three-writes",
             "section VI-G",
-            "three writes a transaction on a single core: what coordination costs with nobody to coordinate with",
+            "Three writes a transaction on a single core: what coordination costs with nobody to coordinate with",
             (),
             _three_writes,
             (Plot("way", "events_per_s", "throughput on one thread", kind="bar"),),
@@ -293,7 +293,7 @@ SUITE = Suite(
         Experiment(
             "keyed",
             "Figure 2(a); section II",
-            "toll processing keyed by segment, beside the transactional one",
+            "Toll processing keyed by segment, beside the transactional one",
             (),
             _keyed,
             (Plot("threads", "events_per_s", "throughput", by="", lines=("app", "way")),),
@@ -301,7 +301,7 @@ SUITE = Suite(
         Experiment(
             "work",
             "not in the paper",
-            "cost of an operation from which two threads beat one",
+            "Cost of an operation from which two threads beat one",
             (),
             _work,
             (Plot("work_ns", "to_loop", "tstream over the loop", lines=("way", "threads")),),
