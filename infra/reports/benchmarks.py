@@ -49,14 +49,14 @@ def colours(suite: dict[str, Any]) -> dict[str, int]:
     for experiment in suite["experiments"]:
         for plot in experiment["plots"]:
             for row in experiment["rows"]:
-                if row["way"] != "loop" and plot["kind"] != "parts":
+                if plot["kind"] != "parts":
                     labels.setdefault(label(row, plot), len(labels) - (len(labels) <= GREY))
     return labels
 
 
 def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
     """What tells a row's line from others of its chart."""
-    if row["way"] == "loop":
+    if row["way"] == "loop" and "app" not in plot["lines"]:
         return "loop"
     words = []
     for name in plot["lines"]:
@@ -108,4 +108,6 @@ def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
         else:
             dashed = row["result"] != "equal"
             found.append({"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed})
+            # What does not vary with threads is a level to be held against.
+            found[-1]["level"] = row["way"] == "loop" and plot["x"] == "threads"
     return found

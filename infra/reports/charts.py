@@ -131,8 +131,8 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
     """One chart of a benchmark suite.
 
     Args:
-        points: `x`, `y`, `line`, and `dashed` where the line is what others are measured by, or a bound; of stacked
-            bars `part` instead of `line`.
+        points: `x`, `y`, `line`; `dashed`: the line is what others are measured by, or a bound; `level`: it is one
+            height at every x. Of stacked bars `part` and its `order` instead.
         plot: as the suite's JSON declares it.
         colours: number of the colour of every line.
         size: width and height, axes not counted.
@@ -175,9 +175,7 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
     solid, dashed = ([v for v in values if v["dashed"] == flag] for flag in (False, True))
     layers = []
     for data, mark in ((solid, {}), (dashed, {"strokeDash": [4, 3]})):
-        # What does not vary with threads is a level to be held against.
-        level = [v for v in data if plot["x"] == "threads" and v["line"] == "loop"]
-        curve = [v for v in data if v not in level]
+        level, curve = ([v for v in data if v["level"] == flag] for flag in (True, False))
         if level:
             rule = {"type": "rule", "strokeWidth": 1.5, **mark}
             layers.append({"data": {"values": level}, "mark": rule, "encoding": {"y": y, "color": colour}})

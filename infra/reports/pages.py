@@ -387,7 +387,8 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
             labels: set[str] = set()
             groups = []
             for group in benchmarks.charts(experiment):
-                groups.append([])
+                if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two charts that are alone share a row
+                    groups.append([])
                 for chart in group:
                     href = f"charts/bench-{_slug(suite['name'])}-{_slug(experiment['name'])}-{len(svgs)}.svg"
                     points = benchmarks.points(chart)

@@ -204,6 +204,10 @@ def _from(work: float | None, base: float, rows: list[Row]) -> str:
     return "from the first" if work <= 0 else f"from {base + work:.0f} ns an operation"
 
 
+def _curves(x: str) -> tuple[Plot, ...]:
+    return Plot(x, "events_per_s", "throughput"), Plot(x, "to_loop", "over the loop of the same round", loop=False)
+
+
 SUITE = Suite(
     "tstream",
     "TStream: concurrent state access on multicores (ICDE 2020)",
@@ -226,7 +230,7 @@ SUITE = Suite(
             "Share of transactions over six partitions (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_ratio", (0.0, 0.25, 0.5, 0.75, 1.0), {"mp_len": 6}),
-            (Plot("mp_ratio", "events_per_s", "throughput"),),
+            _curves("mp_ratio"),
         ),
         Experiment(
             "partition-length",
@@ -234,7 +238,7 @@ SUITE = Suite(
             "Partitions that half of the transactions span (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_len", (1, 2, 4, 6, 8, 10), {"mp_ratio": 0.5}),
-            (Plot("mp_len", "events_per_s", "throughput"),),
+            _curves("mp_len"),
         ),
         Experiment(
             "read-ratio",
@@ -248,7 +252,7 @@ SUITE = Suite(
                 (0.0, 0.25, 0.5, 0.75, 1.0),
                 {"theta": 0.0, "mp_ratio": 0.5, "post_compute": 0},
             ),
-            (Plot("read_ratio", "events_per_s", "throughput"),),
+            _curves("read_ratio"),
         ),
         Experiment(
             "skew",
@@ -256,7 +260,7 @@ SUITE = Suite(
             "Skew of the keys (gs, writes only)",
             (TOLERANT,),
             partial(_over, "gs", "theta", (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), {"read_ratio": 0.0}),
-            (Plot("theta", "events_per_s", "throughput"),),
+            _curves("theta"),
         ),
         Experiment(
             "punctuation",
@@ -296,7 +300,10 @@ SUITE = Suite(
             "Toll processing keyed by segment, beside the transactional one",
             (),
             _keyed,
-            (Plot("threads", "events_per_s", "throughput", by="", lines=("app", "way")),),
+            (
+                Plot("threads", "events_per_s", "throughput", by="", lines=("app", "way")),
+                Plot("threads", "to_loop", "over the application's own loop", by="", lines=("app", "way"), loop=False),
+            ),
         ),
         Experiment(
             "work",

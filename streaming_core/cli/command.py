@@ -378,7 +378,7 @@ def bench(
         show(found)
     else:
         report.render(found, Console())
-        print(f"written to {path}")
+        print(f"written to {path}{'; make report draws it' if suite else ''}")
     if wrong := report.wrong(found):
         raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
 

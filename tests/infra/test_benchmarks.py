@@ -167,7 +167,7 @@ def test_what_the_suite_declares_can_be_drawn(home):
         made.append(experiment(declared.name, [], plots, notes=notes) | {"rows": rows})
     measured(home, "2026-01-01T00:00:00Z", made)
     _, svgs = page_of(home)
-    assert len(svgs) == 4 + 4 + 1 + 1 + 1 + 1 + 3 * 4 + 4 + 1 + 1 + 5
+    assert len(svgs) == 4 + 4 + 2 + 2 + 2 + 2 + 3 * 4 + 4 + 1 + 2 + 5
     for svg in svgs.values():
         assert "NaN" not in svg
         assert "undefined" not in svg
