@@ -15,7 +15,6 @@ from streaming_core.runspec.layout import Home, write_json
 FIGURES = (
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
-    ("work_ns", "work ns/op", 1, ",.1f"),
     ("rejected", "rejected", 1e-2, ".0f"),
 )
 
@@ -58,7 +57,8 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     titles = ["events/s", "x loop", *(title for _, title, _, _ in figures), "result"]
     grid = Grid(*names, *titles, box=None)
     for row in rows:
-        cells = [str(value(row, name)) for name in names]
+        found = (value(row, name) for name in names)
+        cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in found]
         cells += [f"{row['events_per_s']:,.0f}", f"{row['to_loop']:.2f}"]
         cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
         grid.add_row(*cells, row["result"])

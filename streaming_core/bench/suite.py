@@ -155,8 +155,15 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         "title": experiment.title,
         "claims": [vars(claim) for claim in experiment.claims],
         "plots": [{**vars(plot), "lines": list(plot.lines)} for plot in experiment.plots],
-        "varies": list(dict.fromkeys(x for p in experiment.plots for x in (p.by, p.x, *p.lines) if x)),
+        "varies": _varies(experiment, rows),
         "notes": notes,
         "conclusions": conclusions,
         "rows": rows,
     }
+
+
+def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:
+    """The columns and parameters that tell an experiment's rows apart."""
+    given = dict.fromkeys(name for row in rows for name in row["params"])
+    params = [name for name in given if len({row["params"].get(name) for row in rows}) > 1]
+    return list(dict.fromkeys([*params, *(x for p in experiment.plots for x in (p.by, p.x, *p.lines) if x)]))
