@@ -177,8 +177,8 @@ def _overtakes(rows: list[Row]) -> Iterator[str]:
         against_loop = crossing([(row["work_ns"], row["to_loop"]) for row in two])
         against_one = crossing([(t["work_ns"], t["to_loop"] / o["to_loop"]) for t, o in zip(two, ones, strict=True)])
         yield (
-            f"{app}: tstream on 2 threads overtakes the compiled loop {_from(against_loop, base, two)}, and one thread "
-            f"of its own {_from(against_one, base, two)}; without dummy work, one costs the loop {base:.1f} ns, all included"
+            f"{app}: tstream on 2 threads overtakes the compiled loop {_from(against_loop, base, two)}, one thread of "
+            f"its own {_from(against_one, base, two)} (without dummy work, one costs the loop {base:.1f} ns in all)"
         )
 
 

@@ -194,7 +194,7 @@ def test_two_threads_overtake_where_the_cost_of_an_operation_says(monkeypatch):
     [line] = tstream._overtakes(rows)
     assert [row["work_ns"] for row in rows] == pytest.approx([0, 0, 0, 100, 100, 100])
     assert "overtakes the compiled loop from 60 ns an operation" in line  # half of the way, and 10 of its own
-    assert "thread of its own from 65 ns an operation" in line
+    assert "one thread of its own from 65 ns an operation" in line
 
 
 def test_operations_are_those_that_work(home):
