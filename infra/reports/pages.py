@@ -97,15 +97,15 @@ class Pages:
             facts=list(_facts(run, cell, report, ended)),
         )
 
-    def performance(self) -> tuple[str, dict[str, str]]:
-        """The performance page and its charts: HTML, and name -> SVG."""
+    def performance(self, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
+        """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
+        drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
         all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
         ids = sorted({row["run_id"] for row in all_rows})
         if not ids:
             why = (
                 "No run has been measured yet." if not self.history.run_ids() else "The marts have not been built yet."
             )
-            svgs, suites = _suites(self.reports / "bench")
             page = self._render(
                 "performance.html",
                 root="",
@@ -119,14 +119,13 @@ class Pages:
                 suites=suites,
                 said=benchmarks.RESULTS,
             )
-            return page, svgs
+            return page, drawn
         run_id = ids[-1]
         latest = self.history.run_ids()[-1]
         rows = [row for row in all_rows if row["run_id"] == run_id]
         latencies = [row for row in all_latencies if row["run_id"] == run_id]
         strategies = sorted({row["strategy"] for row in all_rows})
         svgs, sections = _draw(all_rows, rows, latencies, strategies)
-        own_svgs, suites = _suites(self.reports / "bench")
         p = {(r["cell"], r["kind"]): r for r in latencies}
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
@@ -149,7 +148,7 @@ class Pages:
             suites=suites,
             said=benchmarks.RESULTS,
         )
-        return page, svgs | own_svgs
+        return page, svgs | drawn
 
     def _render(self, template: str, *, root: str, here: str, **values: object) -> str:
         pages = [

@@ -30,18 +30,19 @@ def publish(home: Home, run_id: str) -> str:
     write(reports / run_id / "index.html", pages.overview(run))
     write_json(reports / run_id / "summary.json", summary(run))
     performance(home)
-    write(reports / "index.html", pages.index())
     return run.sentence
 
 
 def performance(home: Home) -> Path:
-    """Writes the performance page, which needs no run: benchmarks have figures of their own. Returns where it is."""
-    reports = home.reports
-    page, svgs = Pages(History(home)).performance()
+    """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview, which
+    it leads to. Returns where it is."""
+    reports, pages = home.reports, Pages(History(home))
+    page, svgs = pages.performance()
     for name, svg in svgs.items():
         write(reports / name, svg)
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
+    write(reports / "index.html", pages.index())
     return reports / "performance.html"
 
 

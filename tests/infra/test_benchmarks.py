@@ -148,7 +148,10 @@ def test_whatever_stands_in_a_file_is_text(home):
     for link in page.links:
         target = (home.reports / link).resolve()
         assert target.is_relative_to(home.reports.resolve())
-    assert {p.name for p in home.reports.iterdir()} == {"bench", "charts", "performance.html", "style.css"}
+        assert target.exists()
+    assert {p.name for p in home.reports.iterdir()} == {
+        "bench", "charts", "index.html", "performance.html", "style.css",
+    }  # fmt: skip
 
 
 def test_what_the_suite_declares_can_be_drawn(home):
