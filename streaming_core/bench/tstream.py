@@ -27,11 +27,11 @@ POOLS = ("shared_nothing", "shared_everything", "shared_per_socket")
 PUNCTUATIONS = (10, 50, 100, 250, 500, 750, 1000, 100_000)
 # Rounds of dummy work per state access function.
 WORK = {
-    "gs": (0, 2, 4, 8, 16, 32),
-    "sl": (0, 8, 16, 32, 64, 128),
-    "ob": (0, 4, 8, 16, 32, 64),
-    "tp": (0, 8, 16, 32, 64, 128),
-    "tb": (0, 32, 64, 128, 256, 512),
+    "gs": (0, 2, 4, 8, 16),
+    "sl": (0, 16, 32, 64, 128),
+    "ob": (0, 4, 8, 16, 32),
+    "tp": (0, 16, 32, 64, 128),
+    "tb": (0, 64, 128, 256, 512),
 }
 ABSTRACT = "TStream, abstract (arXiv:1904.03800v4)"
 
