@@ -68,6 +68,19 @@ def _schemes(counts: list[int]) -> Sweep:
     return [Heat(app, {}, schemes(app, {}, counts)) for app in APPS], notes
 
 
+def _next_best(rows: list[Row]) -> Iterator[str]:
+    """What the paper's claim is about: tstream beside the schemes it was compared with."""
+    most = max(row["threads"] for row in rows)
+    for app in APPS:
+        own = {r["way"]: r for r in rows if r["app"] == app and r["threads"] == most and r["result"] == "equal"}
+        others = [own[way] for way in ("lock", "mvlk", "pat") if way in own]
+        if "tstream" in own and others:
+            best = max(others, key=lambda row: row["to_loop"])
+            ratio = own["tstream"]["to_loop"] / best["to_loop"]
+            threads = f"{most} thread{'s' * (most > 1)}"
+            yield f"{app}: on {threads} tstream reaches {ratio:.1f} times the next best, {best['way']}"
+
+
 def _over(app: str, name: str, values: tuple, fixed: dict[str, Any], counts: list[int]) -> Sweep:
     """A parameter of the workload is varied; all schemes run at the most threads."""
     heats = []
@@ -87,6 +100,19 @@ def _punctuations(counts: list[int]) -> Sweep:
         ]
         heats.append(Heat(app, {}, own + others))
     return heats, ["The other schemes run at the default interval, for their latencies."]
+
+
+def _intervals(rows: list[Row]) -> Iterator[str]:
+    """Latency at the default interval, and whether a long one costs throughput."""
+    for app in APPS:
+        own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == "tstream"}
+        default, longest = own[500], own[PUNCTUATIONS[-1]]
+        latency = default["end_to_end_p99_us"] / 1000
+        ratio = longest["to_loop"] / default["to_loop"]
+        yield (
+            f"{app}: at interval 500 and half the peak rate the p99 is {latency:.2f} ms; interval "
+            f"{PUNCTUATIONS[-1]:,} reaches {ratio:.2f} times the throughput of 500"
+        )
 
 
 def _pools(counts: list[int]) -> Sweep:
@@ -221,6 +247,7 @@ SUITE = Suite(
                 Plot("way", "breakdown", "time of a transaction on all threads", kind="parts", loop=False),
             ),
             events=1_000_000,
+            conclude=_next_best,
         ),
         Experiment(
             "partition-ratio",
@@ -273,6 +300,7 @@ SUITE = Suite(
             ),
             events=1_000_000,
             load=0.5,
+            conclude=_intervals,
         ),
         Experiment(
             "pools",

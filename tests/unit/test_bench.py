@@ -181,6 +181,26 @@ def measured(app, work, threads, seconds, to_loop):
     return row | {"to_loop": to_loop, "operations": 1_000_000}
 
 
+def test_what_is_concluded_from_rows():
+    def row(way, to_loop, app="gs", threads=2, result="equal", **more):
+        return {"app": app, "way": way, "threads": threads, "to_loop": to_loop, "result": result} | more
+
+    rows = [row("loop", 1.0, threads=1, result="yardstick"), row("tstream", 0.6), row("pat", 0.3), row("lock", 0.2)]
+    rows += [row("mvlk", 0.5, result="different"), row("tstream", 9.0, threads=1), row("no_lock", 0.9, result="bound")]
+    assert list(tstream._next_best(rows)) == ["gs: on 2 threads tstream reaches 2.0 times the next best, pat"]
+    rows = []
+    for app in tstream.APPS:
+        rows.append(row("tstream", 0.5, app, punctuation=500, end_to_end_p99_us=230.0))
+        rows.append(row("tstream", 0.6, app, punctuation=100_000, end_to_end_p99_us=9000.0))
+        rows.append(row("lock", 0.1, app, punctuation=500, end_to_end_p99_us=50.0))
+    lines = list(tstream._intervals(rows))
+    assert len(lines) == 4
+    assert lines[0] == (
+        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms; interval 100,000 reaches 1.20 times the "
+        "throughput of 500"
+    )
+
+
 def test_two_threads_overtake_where_the_cost_of_an_operation_says(monkeypatch):
     monkeypatch.setattr(tstream, "WORK", {"gs": (0, 8)})
     rows = [
