@@ -105,8 +105,11 @@ def run(
     threads: list[int] | None,
     repetitions: int,
     progress: engine.Progress | None = None,
+    keep: Callable[[dict[str, Any]], object] = lambda found: None,
 ) -> dict[str, Any]:
     """Runs a suite, or some of its experiments; returns what is written as JSON.
+
+    `keep` is given what has been found so far after every experiment: who interrupts a suite keeps what it measured.
 
     Raises:
         BadInput: unknown experiment, thread counts or repetitions out of range.
@@ -115,20 +118,20 @@ def run(
     known = {experiment.name: experiment for experiment in suite.experiments}
     if unknown := [name for name in only or [] if name not in known]:
         raise BadInput(f"unknown experiment {unknown[0]!r} of suite {suite.name}; known: {', '.join(known)}")
-    found = []
-    for experiment in suite.experiments:
-        if only and experiment.name not in only:
-            continue
-        found.append(_experiment(experiment, events or experiment.events, counts, repetitions, progress))
-    facts = host.facts(repetitions)
-    return facts | {
+    found = host.facts(repetitions) | {
         "version": VERSION,
         "suite": suite.name,
         "title": suite.title,
         "order": list(known),
         "threads": counts,
-        "experiments": found,
+        "experiments": [],
     }
+    for experiment in suite.experiments:
+        if not only or experiment.name in only:
+            size = events or experiment.events
+            found["experiments"].append(_experiment(experiment, size, counts, repetitions, progress))
+            keep(found)
+    return found
 
 
 def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:

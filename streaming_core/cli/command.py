@@ -372,7 +372,9 @@ def bench(
         if suite is None:
             found = applications.run(names, events, counts, repetitions, bar)
         else:
-            found = suites.run(suites.load(suite), only, events, counts, repetitions, bar)
+            found = suites.run(
+                suites.load(suite), only, events, counts, repetitions, bar, keep=lambda found: report.save(found, out)
+            )
     path = report.save(found, out)
     if as_json:
         show(found)

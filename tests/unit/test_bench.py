@@ -141,6 +141,22 @@ def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
     assert [row["way"] for row in rows if row["result"] == "different"] == ["serial", "mvlk", "pat"]
 
 
+def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch):
+    truth = Race.run
+
+    def interrupted(race, ways, *args, **options):
+        if race.app.name == "tpk":
+            raise KeyboardInterrupt
+        return truth(race, ways, *args, **options)
+
+    monkeypatch.setattr(Race, "run", interrupted)
+    chosen = ("--only", "three-writes", "--only", "keyed")
+    code, _, err = command("--suite", "tstream", *chosen, "--events", 2000, "--repetitions", 1)
+    assert (code, err) == (1, "streaming-core: interrupted\n")
+    [path] = (home / "reports" / "bench").glob("tstream-*.json")
+    assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["three-writes"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
