@@ -10,7 +10,7 @@ from streaming_core import engine
 from streaming_core.bench import report, suite, tstream
 from streaming_core.bench.race import Race
 from streaming_core.cli import main
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
 
 BY_NAME = {experiment.name: experiment for experiment in tstream.SUITE.experiments}
@@ -146,13 +146,13 @@ def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch)
 
     def interrupted(race, ways, *args, **options):
         if race.app.name == "tpk":
-            raise KeyboardInterrupt
+            raise RunFailed("stopped by SIGTERM")
         return truth(race, ways, *args, **options)
 
     monkeypatch.setattr(Race, "run", interrupted)
     chosen = ("--only", "three-writes", "--only", "keyed")
     code, _, err = command("--suite", "tstream", *chosen, "--events", 2000, "--repetitions", 1)
-    assert (code, err) == (1, "streaming-core: interrupted\n")
+    assert (code, err) == (1, "streaming-core: stopped by SIGTERM\n")
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["three-writes"]
 
