@@ -6,13 +6,14 @@ another version of the engine has written, is passed over.
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 VERSION = 1
 # Ways keep their colour over all charts (charts.py, style.css); the loop, which all are measured by, is the grey one.
-GREY = 5
+GREY, COLOURS = 5, 10
 RESULTS = {"equal": "equal", "yardstick": "yardstick", "bound": "a bound", "different": "differs"}
 
 
@@ -46,11 +47,12 @@ def _read(path: Path) -> dict[str, Any] | None:
 def colours(suite: dict[str, Any]) -> dict[str, int]:
     """Number of the colour of every line there is in a suite, in the order in which they first appear."""
     labels: dict[str, int] = {"loop": GREY}
+    free = (number for number in itertools.count() if number % COLOURS != GREY)
     for experiment in suite["experiments"]:
         for plot in experiment["plots"]:
             for row in experiment["rows"]:
-                if plot["kind"] != "parts":
-                    labels.setdefault(label(row, plot), len(labels) - (len(labels) <= GREY))
+                if plot["kind"] != "parts" and (name := label(row, plot)) not in labels:
+                    labels[name] = next(free)
     return labels
 
 

@@ -144,7 +144,7 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
         "type": "quantitative",
         "title": title,
         "scale": {"type": "log"} if logarithmic else {"zero": True},
-        "axis": {"format": shape, "tickCount": 4},
+        "axis": {"format": shape, **({"values": [10.0**n for n in range(-3, 6)]} if logarithmic else {"tickCount": 4})},
     }
     named = AXES.get(plot["x"], plot["x"])
     names = {"labelAngle": -40, "labelOverlap": False}

@@ -40,6 +40,10 @@ LOCKS = Claim(
     "Earlier designs for transactional state access rely on locks; contention keeps them from using many cores.",
     ABSTRACT,
 )
+COST = Claim(
+    "A system's COST is the hardware with which it outperforms a competent single-threaded program.",
+    "McSherry, Isard, Murray: Scalability! But at what COST? (HotOS 2015)",
+)
 TOLERANT = Claim(
     "Unlike the others, TStream tolerates varying workloads well: skewed keys, transactions over many partitions.",
     ABSTRACT,
@@ -335,7 +339,7 @@ SUITE = Suite(
             "work",
             "not in the paper",
             "Cost of an operation from which two threads beat one",
-            (),
+            (COST,),
             _work,
             (Plot("work_ns", "to_loop", "tstream over the loop", lines=("way", "threads")),),
             events=200_000,
