@@ -302,7 +302,6 @@ SUITE = Suite(
                 Plot("punctuation", "end_to_end_p99_us", "end-to-end p99 at half the peak rate", log=True, loop=False),
                 Plot("punctuation", "p99_us", "processing p99 at peak rate", log=True, loop=False),
             ),
-            events=1_000_000,
             load=0.5,
             conclude=_intervals,
         ),
