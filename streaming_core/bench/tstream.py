@@ -111,10 +111,13 @@ def _intervals(rows: list[Row]) -> Iterator[str]:
     for app in APPS:
         own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == "tstream"}
         default, longest = own[500], own[PUNCTUATIONS[-1]]
-        latency = default["end_to_end_p99_us"] / 1000
+        # What else a shared machine does shows here first: the least disturbed pass stands beside the median.
+        latency = (
+            f"{default['end_to_end_p99_us'] / 1000:.2f} ms, {min(default['end_to_end_p99s_us']) / 1000:.2f} at best"
+        )
         ratio = longest["to_loop"] / default["to_loop"]
         yield (
-            f"{app}: at interval 500 and half the peak rate the p99 is {latency:.2f} ms; interval "
+            f"{app}: at interval 500 and half the peak rate the p99 is {latency}; interval "
             f"{PUNCTUATIONS[-1]:,} reaches {ratio:.2f} times the throughput of 500"
         )
 

@@ -206,14 +206,16 @@ def test_what_is_concluded_from_rows():
     assert list(tstream._next_best(rows)) == ["gs: on 2 threads tstream reaches 2.0 times the next best, pat"]
     rows = []
     for app in tstream.APPS:
-        rows.append(row("tstream", 0.5, app, punctuation=500, end_to_end_p99_us=230.0))
-        rows.append(row("tstream", 0.6, app, punctuation=100_000, end_to_end_p99_us=9000.0))
+        rows.append(
+            row("tstream", 0.5, app, punctuation=500, end_to_end_p99_us=230.0, end_to_end_p99s_us=[310.0, 230.0, 200.0])
+        )
+        rows.append(row("tstream", 0.6, app, punctuation=100_000))
         rows.append(row("lock", 0.1, app, punctuation=500, end_to_end_p99_us=50.0))
     lines = list(tstream._intervals(rows))
     assert len(lines) == 4
     assert lines[0] == (
-        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms; interval 100,000 reaches 1.20 times the "
-        "throughput of 500"
+        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 reaches 1.20 times "
+        "the throughput of 500"
     )
 
 
