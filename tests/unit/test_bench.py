@@ -214,8 +214,8 @@ def test_what_is_concluded_from_rows():
     lines = list(tstream._intervals(rows))
     assert len(lines) == 4
     assert lines[0] == (
-        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 reaches 1.20 times "
-        "the throughput of 500"
+        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 reaches 1.20 "
+        "times the throughput of 500"
     )
 
 
