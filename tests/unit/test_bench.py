@@ -198,19 +198,24 @@ def measured(app, work, threads, seconds, to_loop):
 
 
 def test_what_is_concluded_from_rows():
-    def row(way, to_loop, app="gs", threads=2, result="equal", **more):
-        return {"app": app, "way": way, "threads": threads, "to_loop": to_loop, "result": result} | more
+    def row(way, seconds, app="gs", threads=2, result="equal", **more):
+        return {"app": app, "way": way, "threads": threads, "seconds": seconds, "result": result} | more
 
-    rows = [row("loop", 1.0, threads=1, result="yardstick"), row("tstream", 0.6), row("pat", 0.3), row("lock", 0.2)]
-    rows += [row("mvlk", 0.5, result="different"), row("tstream", 9.0, threads=1), row("no_lock", 0.9, result="bound")]
+    # Ratios are those of the same rounds: the machine was half as fast in the second.
+    rows = [row("loop", [1, 2, 1], threads=1, result="yardstick"), row("tstream", [2, 4, 1]), row("pat", [4, 8, 8])]
+    rows += [
+        row("lock", [9, 9, 9]),
+        row("mvlk", [1, 1, 1], result="different"),
+        row("no_lock", [1, 1, 1], result="bound"),
+    ]
+    rows += [row("tstream", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
     assert list(tstream._next_best(rows)) == ["gs: on 2 threads tstream reaches 2.0 times the next best, pat"]
     rows = []
     for app in tstream.APPS:
-        rows.append(
-            row("tstream", 0.5, app, punctuation=500, end_to_end_p99_us=230.0, end_to_end_p99s_us=[310.0, 230.0, 200.0])
-        )
-        rows.append(row("tstream", 0.6, app, punctuation=100_000))
-        rows.append(row("lock", 0.1, app, punctuation=500, end_to_end_p99_us=50.0))
+        latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99s_us": [310.0, 230.0, 200.0]}
+        rows.append(row("tstream", [6, 12, 6], app, punctuation=500, **latencies))
+        rows.append(row("tstream", [5, 10, 5], app, punctuation=100_000))
+        rows.append(row("lock", [1, 1, 1], app, punctuation=500))
     lines = list(tstream._intervals(rows))
     assert len(lines) == 4
     assert lines[0] == (
