@@ -1,7 +1,8 @@
 //! Memory for growing containers: zeroed, 8-aligned, freed only with the arena.
 //!
 //! Containers of many keys are read all over the place. So once an arena has grown to a few megabytes it takes memory on
-//! huge pages, where the system has them: fewer page faults while it grows, fewer misses of the TLB ever after.
+//! huge pages, where the system has them: fewer page faults while it grows, fewer misses of the TLB ever after. Memory is
+//! asked for in steps ahead of its use, because a fault for every single page costs more than what is put into it.
 
 use std::ptr::null_mut;
 
@@ -18,6 +19,8 @@ const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
 const HUGE_PAGE: usize = 2 << 20;
 const FIRST_CHUNK: usize = 64 << 10;
 const LARGEST_CHUNK: usize = 16 << 20;
+/// Bytes that are made ready at a time.
+const STEP: usize = 256 << 10;
 
 /// A bump allocator of chunks. One thread at a time allocates from it; the memory itself may be used by any.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ struct Inner {
     header: ArenaHeader,
     chunks: Vec<Chunk>,
     next: usize,
+    /// End of what is ready, in the last chunk.
     limit: usize,
     chunk: usize,
 }
@@ -86,11 +90,14 @@ impl Inner {
 
     #[cold]
     fn more(&mut self, bytes: usize) -> bool {
-        let Some(chunk) = Chunk::map(self.chunk.max(bytes)) else { return false };
-        self.next = chunk.start;
-        self.limit = chunk.start + chunk.bytes;
-        self.chunks.push(chunk);
-        self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
+        if self.chunks.last().is_none_or(|chunk| chunk.start + chunk.bytes - self.next < bytes) {
+            let Some(chunk) = Chunk::map(self.chunk.max(bytes)) else { return false };
+            (self.next, self.limit) = (chunk.start, chunk.start);
+            self.chunks.push(chunk);
+            self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
+        }
+        let chunk = self.chunks.last().expect("a chunk was mapped");
+        self.limit = chunk.make_ready(self.limit, self.next + bytes);
         true
     }
 }
@@ -122,6 +129,15 @@ impl Chunk {
             unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
         }
         Some(Self { mapped, start, bytes })
+    }
+
+    /// Makes memory behind `limit` ready, up to `wanted` at least; returns up to where.
+    fn make_ready(&self, limit: usize, wanted: usize) -> usize {
+        let end = self.start + self.bytes;
+        let ready = wanted.max(limit + STEP).next_multiple_of(4096).min(end);
+        // SAFETY: advice about this chunk's memory. A system that does not know it refuses, and pages come when touched.
+        unsafe { libc::madvise(limit as *mut libc::c_void, ready - limit, libc::MADV_POPULATE_WRITE) };
+        ready
     }
 }
 
