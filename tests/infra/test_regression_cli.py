@@ -31,7 +31,7 @@ def call(tmp_path):
     ("arguments", "said"),
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
-        (["--schemes", "hope"], "unknown scheme 'hope'; known: tstream, serial, lock, mvlk, pat, no_lock"),
+        (["--schemes", "hope"], "unknown scheme 'hope'; known: tstream, serial, lock, mvlk, pat, auto, no_lock"),
         (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
         (["--threads", "0"], "threads must lie in 1..1024, got 0"),
