@@ -58,8 +58,9 @@ report: setup ## say where the reports are and print the last run's table
 	@$(RUN) infra/bin/report.py $(ARGS)
 
 .PHONY: bench
-bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2"
-	@$(VENV)/bin/streaming-core bench $(ARGS)
+bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
+	@code=0; $(VENV)/bin/streaming-core bench $(ARGS) || code=$$?; \
+	[ $$code = 2 ] || $(RUN) -m infra.reports.publish >&2; exit $$code
 
 ##@ Setting up
 .PHONY: doctor

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Prints the table of the last run, or of the one that is named, and where its reports are: `make report`.
 
-Exit codes: 0 the run was green, 1 it was not, 2 there is no such run.
+Benchmarks that were measured since the performance page was written are drawn into it first.
+
+Exit codes: 0 the run was green, or there are benchmarks and no run yet; 1 it was not green, 2 there is no such run.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from rich.table import Table  # noqa: E402
 from rich.text import Text  # noqa: E402
 
 from infra.reports.history import History, Run, human_micros, human_rate  # noqa: E402
+from infra.reports.publish import performance  # noqa: E402
 from streaming_core.runspec import Home  # noqa: E402
 
 STYLES = {"equal": "green", "not_comparable": "dim", "different": "bold red", "failed": "bold red", "not_run": "red"}
@@ -42,6 +45,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
             Text("\nseconds  " + ", ".join(said) + f"; in all {stages['seconds']:.0f}", "dim"), soft_wrap=True
         )
     places = [("run", home.run(run_id)), ("reports", home.reports / "index.html")]
+    if any((home.reports / "bench").glob("*-*.json")):
+        places.append(("figures", home.reports / "performance.html"))
     if stages:
         places.append(("log", Path(stages["log"])))
     console.print()
@@ -116,6 +121,17 @@ def _stages(home: Home, run_id: str) -> dict:
         return {}
 
 
+def draw_benchmarks(home: Home) -> Path | None:
+    """The performance page, if any suite has been measured; written again if that was since it was."""
+    measured = [path.stat().st_mtime for path in (home.reports / "bench").glob("*-*.json")]
+    if not measured:
+        return None
+    page = home.reports / "performance.html"
+    if not page.exists() or page.stat().st_mtime < max(measured):
+        performance(home)
+    return page
+
+
 def _shown(path: Path) -> str:
     """Relative to where the person is, when it is below."""
     try:
@@ -132,6 +148,10 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     home = Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")
     ids = History(home).run_ids()
+    benchmarks = draw_benchmarks(home)
+    if not ids and benchmarks and not (options.run or options.json):
+        Console().print(Text(f"no runs yet; benchmarks {_shown(benchmarks)}"), soft_wrap=True)
+        return 0
     if not ids:
         print(f"report: no runs yet in {home.root}; make run makes one", file=sys.stderr)
         return 2

@@ -5,9 +5,29 @@ from __future__ import annotations
 import vl_convert
 
 # Colours that keep their distance on white and on near-black, in a fixed order: a strategy has one colour everywhere.
-COLOURS = ["#3b82c4", "#e0862f", "#4fa36b", "#b565b8", "#c9556b", "#8a8f98", "#2aa5a0", "#9c8347"]
+COLOURS = [
+    "#3b82c4", "#e0862f", "#4fa36b", "#b565b8", "#c9556b", "#8a8f98", "#2aa5a0", "#9c8347", "#6f6fd8", "#a3b043",
+]  # fmt: skip
 INK = "#7d8590"
 WIDTH, HEIGHT = 250, 170
+PARTS = ("useful", "sync", "lock", "remote", "other")
+UNITS = {
+    "events_per_s": ("events/s", 1, "~s", False),
+    "p99_us": ("ms", 1e-3, "~g", True),
+    "end_to_end_p99_us": ("ms", 1e-3, "~g", True),
+    "to_loop": ("over the loop", 1, "~g", False),
+    "breakdown": ("ns, all threads", 1, "~s", False),
+}  # column: title, factor, format, whether its scale is logarithmic
+AXES = {
+    "mp_ratio": "share of multi-partition transactions",
+    "mp_len": "partitions of a transaction",
+    "read_ratio": "share of reads",
+    "theta": "Zipf exponent",
+    "punctuation": "events between punctuations",
+    "work_ns": "dummy work of an operation, ns",
+    "way": None,
+    "pool": "pool: shared ...",
+}
 PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
@@ -107,6 +127,66 @@ def history(rows: list[dict], strategies: list[str]) -> str:
     return _svg(values, [{"mark": {"type": "line", "strokeWidth": 1.5, "point": {"size": 25}}, "encoding": encoding}])
 
 
+def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tuple[int, int]) -> str:
+    """One chart of a benchmark suite.
+
+    Args:
+        points: `x`, `y`, `line`; `dashed`: the line is what others are measured by, or a bound; `level`: it is one
+            height at every x. Of stacked bars `part` and its `order` instead.
+        plot: as the suite's JSON declares it.
+        colours: number of the colour of every line.
+        size: width and height, axes not counted.
+    """
+    title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
+    values = [point | {"y": point["y"] * factor} for point in points]
+    y = {
+        "field": "y",
+        "type": "quantitative",
+        "title": title,
+        "scale": {"type": "log"} if logarithmic else {"zero": True},
+        "axis": {"format": shape, **({"values": [10.0**n for n in range(-3, 6)]} if logarithmic else {"tickCount": 4})},
+    }
+    named = AXES.get(plot["x"], plot["x"])
+    names = {"labelAngle": -40, "labelOverlap": False}
+    if plot["kind"] == "parts":
+        colour = {
+            "field": "part",
+            "type": "nominal",
+            "title": None,
+            "sort": list(PARTS),
+            "legend": {"columns": 3},
+            "scale": {"domain": list(PARTS), "range": [COLOURS[i] for i in (2, 1, 4, 3, 5)]},
+        }
+        x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
+        order = {"field": "order", "type": "quantitative"}
+        return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, "color": colour, "order": order}}], size)
+    lines = list(dict.fromkeys(point["line"] for point in points))
+    scale = {"domain": lines, "range": [COLOURS[colours[line] % len(COLOURS)] for line in lines]}
+    colour = {"field": "line", "type": "nominal", "scale": scale, "legend": None}
+    if plot["kind"] == "bar":
+        x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
+        beside = {"xOffset": {"field": "line", "sort": lines}} if any(p["x"] != p["line"] for p in points) else {}
+        return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, "color": colour, **beside}}], size)
+    x = {"field": "x", "type": "quantitative", "title": named, "axis": {"tickCount": 5}}
+    if plot["log"]:
+        x |= {"scale": {"type": "log"}, "axis": {"format": "~s", "values": [10.0**n for n in range(8)]}}
+    if plot["x"] == "threads":
+        x |= {"type": "ordinal", "axis": {"labelAngle": 0}}
+    solid, dashed = ([v for v in values if v["dashed"] == flag] for flag in (False, True))
+    layers = []
+    for data, mark in ((solid, {}), (dashed, {"strokeDash": [4, 3]})):
+        level, curve = ([v for v in data if v["level"] == flag] for flag in (True, False))
+        if level:
+            rule = {"type": "rule", "strokeWidth": 1.5, **mark}
+            layers.append({"data": {"values": level}, "mark": rule, "encoding": {"y": y, "color": colour}})
+        if curve:
+            encoding = {"x": x, "y": y, "color": colour}
+            line, point = {"type": "line", "strokeWidth": 1.5, **mark}, {"type": "point", "filled": True, "size": 35}
+            layers.append({"data": {"values": curve}, "mark": line, "encoding": encoding})
+            layers.append({"data": {"values": curve}, "mark": {**point, "opacity": 1}, "encoding": encoding})
+    return _svg(values, layers, size)
+
+
 def _pick(row: dict, *same: str, **renamed: str) -> dict:
     return {name: row[name] for name in same} | {name: row[source] for name, source in renamed.items()}
 
@@ -126,7 +206,7 @@ def _colour(strategies: list[str]) -> dict:
     return {"field": "strategy", "type": "nominal", "scale": scale, "legend": None}
 
 
-def _svg(values: list[dict], layers: list[dict]) -> str:
+def _svg(values: list[dict], layers: list[dict], size: tuple[int, int] = (WIDTH, HEIGHT)) -> str:
     text = {
         "labelColor": INK,
         "titleColor": INK,
@@ -149,8 +229,8 @@ def _svg(values: list[dict], layers: list[dict]) -> str:
         {
             "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
             "background": None,
-            "width": WIDTH,
-            "height": HEIGHT,
+            "width": size[0],
+            "height": size[1],
             "data": {"values": values},
             "layer": layers,
             "config": {"axis": {**text, **lines}, "legend": {**text, "orient": "bottom"}, "view": {"stroke": None}},

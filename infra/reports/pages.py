@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from html import escape
@@ -18,12 +19,14 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from infra.reports import benchmarks
 from infra.reports.history import NOTHING, Cell, History, Run, human_micros, human_rate, lines, short
 from streaming_core.runspec.spec import AXES
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
+NARROW, BROAD = (170, 140), (400, 170)  # charts of a benchmark: four, or two, in a row
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
 
@@ -94,8 +97,9 @@ class Pages:
             facts=list(_facts(run, cell, report, ended)),
         )
 
-    def performance(self) -> tuple[str, dict[str, str]]:
-        """The performance page and its charts: HTML, and name -> SVG."""
+    def performance(self, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
+        """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
+        drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
         all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
         ids = sorted({row["run_id"] for row in all_rows})
         if not ids:
@@ -112,8 +116,10 @@ class Pages:
                 strategies=[],
                 sections=[],
                 rows=[],
+                suites=suites,
+                said=benchmarks.RESULTS,
             )
-            return page, {}
+            return page, drawn
         run_id = ids[-1]
         latest = self.history.run_ids()[-1]
         rows = [row for row in all_rows if row["run_id"] == run_id]
@@ -139,8 +145,10 @@ class Pages:
             strategies=strategies,
             sections=sections,
             rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
+            suites=suites,
+            said=benchmarks.RESULTS,
         )
-        return page, svgs
+        return page, svgs | drawn
 
     def _render(self, template: str, *, root: str, here: str, **values: object) -> str:
         pages = [
@@ -362,3 +370,51 @@ def _draw(
             groups.append((app, f"{app}, {most} thread{'s' * (most > 1)}", chosen))
     section("History", "history", charts.history, groups)
     return svgs, sections
+
+
+def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
+    """The benchmark's suites with their charts drawn: name -> SVG, and what the page says."""
+    found = benchmarks.suites(folder)
+    if not found:
+        return {}, []
+    from infra.reports import charts
+
+    svgs: dict[str, str] = {}
+    for suite in found:
+        colours = benchmarks.colours(suite)
+        for experiment in suite["experiments"]:
+            labels: set[str] = set()
+            groups = []
+            for group in benchmarks.charts(experiment):
+                if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two charts that are alone share a row
+                    groups.append([])
+                for chart in group:
+                    href = f"charts/bench-{_slug(suite['name'])}-{_slug(experiment['name'])}-{len(svgs)}.svg"
+                    points = benchmarks.points(chart)
+                    size = NARROW if len(group) > 2 else BROAD
+                    svgs[href] = charts.benchmark(points, chart["plot"], colours, size)
+                    groups[-1].append({"title": chart["title"], "href": href})
+                    labels |= {point["line"] for point in points if "line" in point}
+            rows = experiment["rows"]
+            columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
+            shown = {"p99_us": None, "end_to_end_p99_us": None}
+            experiment |= {
+                "groups": groups,
+                "legend": [{"label": label, "colour": colours[label]} for label in colours if label in labels],
+                "wrong": sum(row["result"] == "different" for row in rows),
+                "columns": columns,
+                "open_loop": any("end_to_end_p99_us" in row for row in rows),
+                "lines": [
+                    shown | row | {"named": [_cell(benchmarks.value(row, name)) for name in columns]} for row in rows
+                ],
+            }
+    return svgs, found
+
+
+def _cell(value: object) -> str:
+    return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _slug(name: str) -> str:
+    """A name as part of a file's name, whatever is in it."""
+    return re.sub(r"[^a-z0-9-]", "_", name.lower())[:60]

@@ -24,6 +24,7 @@ from streaming_core.api.record import (
     u16,
     u32,
 )
+from streaming_core.api.work import burn
 
 __all__ = [
     "App",
@@ -40,6 +41,7 @@ __all__ = [
     "Set",
     "TopK",
     "boolean",
+    "burn",
     "f64",
     "i8",
     "i16",

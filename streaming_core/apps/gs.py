@@ -8,7 +8,7 @@ bytes. An event with a key outside the table is invalid.
 
 import numpy as np
 
-from streaming_core.api import App, Array, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys, mix64, of_eight
 
@@ -20,6 +20,7 @@ app = App(
         "n_items": Param(10_000, "records of the table", minimum=1, maximum=100_000_000),
         "read_ratio": Param(0.5, "share of events that read", minimum=0.0, maximum=1.0),
         "post_compute": Param(1, "extra mixing rounds per read event, after the sum", minimum=0, maximum=1_000_000),
+        "work": Param(0, "rounds of dummy work per record written or read", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
         "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
@@ -69,6 +70,8 @@ items = app.table("items", Item, "n_items", lambda key, params: {"value": key})
 
 def write(item, request, i):
     item.value = request.vals[i]
+    if p.work > 0:
+        item.value += burn(item.value, p.work)
 
 
 @app.transaction(input=Request, output=Result)
@@ -93,6 +96,8 @@ def sum_up(request, txn, out):
     if request.is_read:
         for i in range(len(request.keys)):
             total += txn.result(items, i).value
+            if p.work > 0:
+                total += burn(total, p.work)
         # Work that nothing but this field depends on; emitted, because a compiler removes what nobody sees.
         mixed = total % 2_147_483_647
         for _ in range(p.post_compute):

@@ -15,7 +15,7 @@ The initial asking prices are the same whatever the workload's seed: they belong
 
 import numpy as np
 
-from streaming_core.api import App, Array, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.api import App, Array, Param, Profile, boolean, burn, i64, record, u8, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys, of_eight
 
@@ -36,6 +36,7 @@ app = App(
         "max_price": Param(100, "asked and bid prices lie below", minimum=1, maximum=10**9),
         "max_qty": Param(20, "quantities of bids and TOPs lie below", minimum=1, maximum=10**9),
         "users": Param(10_000, "who sends events", minimum=1, maximum=10**9),
+        "work": Param(0, "rounds of dummy work per item changed", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
         "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
@@ -105,14 +106,20 @@ def sells(item, request, i):
 
 def take(item, request, i):
     item.qty -= request.qtys[i]
+    if p.work > 0:
+        item.qty += burn(item.qty, p.work)
 
 
 def alter(item, request, i):
     item.ask = request.prices[i]
+    if p.work > 0:
+        item.ask += burn(item.ask, p.work)
 
 
 def top_up(item, request, i):
     item.qty += request.qtys[i]
+    if p.work > 0:
+        item.qty += burn(item.qty, p.work)
 
 
 def makes_sense(request):

@@ -10,7 +10,7 @@ key outside the tables are invalid.
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.api import App, Param, Profile, boolean, burn, i64, record, u8, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys, of_eight
 
@@ -25,6 +25,7 @@ app = App(
         "max_amount": Param(10_000, "amounts moved between accounts lie below", minimum=1, maximum=10**9),
         "max_asset_amount": Param(1_000, "amounts moved between assets lie below", minimum=1, maximum=10**9),
         "deposit_ratio": Param(0.5, "share of deposits", minimum=0.0, maximum=1.0),
+        "work": Param(0, "rounds of dummy work per balance changed", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
         "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
         "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
@@ -99,18 +100,26 @@ def covered(asset, request):
 
 def debit_account(account, request):
     account.balance -= request.amt_acct
+    if p.work > 0:
+        account.balance += burn(account.balance, p.work)
 
 
 def credit_account(account, request):
     account.balance += request.amt_acct
+    if p.work > 0:
+        account.balance += burn(account.balance, p.work)
 
 
 def debit_asset(asset, request):
     asset.balance -= request.amt_asset
+    if p.work > 0:
+        asset.balance += burn(asset.balance, p.work)
 
 
 def credit_asset(asset, request):
     asset.balance += request.amt_asset
+    if p.work > 0:
+        asset.balance += burn(asset.balance, p.work)
 
 
 @app.transaction(input=Request, output=Outcome)

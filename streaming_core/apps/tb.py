@@ -13,7 +13,7 @@ exist, the same flight twice, no party, or a negative budget are invalid.
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, boolean, i64, record, u8, u32
+from streaming_core.api import App, Param, Profile, boolean, burn, i64, record, u8, u32
 from streaming_core.errors import BadInput
 from streaming_core.generator import Draws, Keys
 
@@ -28,6 +28,7 @@ app = App(
         "rise": Param(1, "what a seat or room sold adds to the price of the next", minimum=0, maximum=10**6),
         "max_budget": Param(2_000, "budgets lie below", minimum=1, maximum=10**9),
         "cancel_ratio": Param(0.25, "share of cancellations", minimum=0.0, maximum=1.0),
+        "work": Param(0, "rounds of dummy work per flight or hotel changed", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of flights and hotels", minimum=0.0, maximum=4.0),
         "invalid_ratio": Param(0.0, "share of events with a negative budget", minimum=0.0, maximum=1.0),
     },
@@ -113,21 +114,29 @@ def were_taken(out, back, hotel, request):
 def sell_seats(flight, request):
     flight.taken += request.party
     flight.price += p.rise * request.party
+    if p.work > 0:
+        flight.taken += burn(flight.taken, p.work)
 
 
 def sell_rooms(hotel, request):
     hotel.taken += rooms_for(request)
     hotel.price += p.rise * rooms_for(request)
+    if p.work > 0:
+        hotel.taken += burn(hotel.taken, p.work)
 
 
 def return_seats(flight, request):
     flight.taken -= request.party
     flight.price -= p.rise * request.party
+    if p.work > 0:
+        flight.taken += burn(flight.taken, p.work)
 
 
 def return_rooms(hotel, request):
     hotel.taken -= rooms_for(request)
     hotel.price -= p.rise * rooms_for(request)
+    if p.work > 0:
+        hotel.taken += burn(hotel.taken, p.work)
 
 
 @app.transaction(input=Request, output=Answer)

@@ -14,7 +14,7 @@ yet. Event time is in seconds, and what workloads A.4 calls `time_s`.
 
 import numpy as np
 
-from streaming_core.api import App, Param, Profile, Set, boolean, f64, i16, i64, record, u8, u32
+from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
 from streaming_core.generator import Draws, zipf
 
 app = App(
@@ -24,6 +24,7 @@ app = App(
         "segments": Param(100, "segments of the road", minimum=1, maximum=256),
         "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
         "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
+        "work": Param(0, "rounds of dummy work per segment changed", minimum=0, maximum=1_000_000),
         "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
         "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
         "flagged": Param(False, "a flag, and not a speed of 0, tells that a segment's speed is still to be measured"),
@@ -95,6 +96,8 @@ def average(segment, report):
     else:
         segment.average = report.speed
     segment.measured = p.flagged
+    if p.work > 0:
+        segment.average += burn(report.vid, p.work)
 
 
 def enter(segment, report):
@@ -104,6 +107,8 @@ def enter(segment, report):
         segment.count = 0
     if segment.vehicles.add(report.vid):
         segment.count += 1
+    if p.work > 0:
+        segment.count += burn(segment.count, p.work)
 
 
 def road_speed(report, txn):

@@ -344,6 +344,10 @@ def diff(
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Run the comparisons of a paper instead: tstream.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
+    ] = None,
     events: Annotated[int | None, typer.Option(help="Events per workload. Default: by application.")] = None,
     threads: Annotated[
         str | None, typer.Option(help="Thread counts, such as 1,2. Default: powers of two up to the cores.")
@@ -353,21 +357,33 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Measure every way of executing beside the compiled sequential loop; results are checked."""
-    from streaming_core import bench as benchmark
+    from streaming_core.bench import applications, report
+    from streaming_core.bench import suite as suites
 
     try:
         counts = [int(part) for part in threads.split(",")] if threads else None
     except ValueError:
         raise BadInput(f"--threads {threads!r}: write numbers separated by commas") from None
+    if events is not None and events < 1:
+        raise BadInput(f"--events must be at least 1, got {events}")
+    if suite is not None and names:
+        raise BadInput("a suite has its own applications: give none beside --suite")
+    if only and suite is None:
+        raise BadInput("--only chooses from a suite: give --suite too")
     with Bar(as_json) as bar:
-        found = benchmark.run(names, events, counts, repetitions, bar)
-    path = benchmark.save(found, out)
+        if suite is None:
+            found = applications.run(names, events, counts, repetitions, bar)
+        else:
+            found = suites.run(
+                suites.load(suite), only, events, counts, repetitions, bar, keep=lambda found: report.save(found, out)
+            )
+    path = report.save(found, out)
     if as_json:
         show(found)
     else:
-        benchmark.render(found, Console())
-        print(f"written to {path}")
-    if wrong := [r for r in found["results"] if r["result"] == "different"]:
+        report.render(found, Console())
+        print(f"written to {path}{'; make report draws it' if suite else ''}")
+    if wrong := report.wrong(found):
         raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
 
 

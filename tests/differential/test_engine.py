@@ -39,6 +39,7 @@ SMALL = {
     "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
+    "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
 }
 LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
 # Few hot keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
@@ -108,6 +109,16 @@ def test_every_way_in_full(cases, name, executor, scheme, threads, kind, idle):
             idle=idle,
         )
         cases(name, kind).check(spec, block)
+
+
+@pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])
+def test_dummy_work_changes_no_result(name):
+    app = registry.load(name)
+    table = workload.generate_chunk(app, SMALL[name], 500, 7, 0, 500)
+    plain = Case(app, app.bind(SMALL[name]), table)
+    heavy = Case(app, app.bind(SMALL[name] | {"work": 9}), table)
+    assert heavy.expected == plain.expected
+    heavy.check(RunSpec(app=name, executor="transactional", threads=2))
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])

@@ -17,6 +17,7 @@ PARAMS = {
     "ob": {"n_items": 30, "init_qty": 40, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 3, "vehicles": 200, "invalid_ratio": 0.05},
     "tb": {"n_flights": 10, "n_hotels": 5, "invalid_ratio": 0.05},
+    "tpk": {"segments": 3, "vehicles": 200, "invalid_ratio": 0.05},
     "wc": {"vocabulary": 30, "words": 4, "invalid_ratio": 0.05},
     "fd": {"entities": 20, "window": 3, "threshold_e4": 9300, "invalid_ratio": 0.05},
     "sd": {"devices": 3, "window": 20, "spike_ratio": 0.05, "invalid_ratio": 0.05},
@@ -73,6 +74,7 @@ TP_PULLS = "a report pulls its segment's average half the way to its speed, and 
 TP_GROWS = "a segment's count grows by one at most, and shrinks only where a new window begins"
 TP_ENDS = "a segment ends as its last accepted report has left it"
 TP_VEHICLES = "a segment's vehicles are those that have reported from it, each once, since its window began"
+TPK_VEHICLES = "a segment's vehicles are those that have reported from it, each once, and so many are counted"
 TB_ONE = "one answer of its kind for each valid event, none for others"
 TB_TWICE = "nothing is sold twice: no more is taken than there is, and no less than nothing"
 TB_SEES = "an event sees what those before it have taken, and all of them together leave what is taken in the end"
@@ -169,6 +171,17 @@ WRONG = [
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: r["ok"] and r["kind"] == 0, ok=False)),
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: not r["ok"] and r["kind"] == 1, ok=True)),
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: r["ok"] and r["kind"] == 0, cost=1 << 40)),
+    ("tpk", TP_ONE, lambda o, s: lose(o)),
+    ("tpk", TP_ONE, lambda o, s: o[7].update(vid=1_000)),
+    ("tpk", TP_ONE, lambda o, s: lose(s["state_road_speed"])),
+    ("tpk", TP_REJECTED, lambda o, s: set_first(o, lambda r: r["ok"], ok=False, speed=0.0, count=0, toll=0)),
+    ("tpk", TP_REJECTED, lambda o, s: set_first(o, lambda r: not r["ok"], count=1)),
+    ("tpk", TP_TOLL, lambda o, s: set_first(o, lambda r: r["toll"] > 0, toll=1)),
+    ("tpk", TP_TOLL, lambda o, s: set_first(o, lambda r: r["toll"] == 0, toll=2)),
+    ("tpk", TP_PULLS, lambda o, s: shift(o, "speed")),
+    ("tpk", TP_ENDS, lambda o, s: shift(s["state_road_speed"], "average")),
+    ("tpk", TPK_VEHICLES, lambda o, s: s["state_vehicle_count"][1]["vehicles"].pop()),
+    ("tpk", TPK_VEHICLES, lambda o, s: s["state_vehicle_count"][2].update(count=1)),
     ("wc", "the n-th sighting of a word is counted n", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),
     ("wc", "a sentence gives one output per word", lambda o, s: lose(o, lambda r: r["sub"] == 3)),
     ("wc", "a word's final count is its number of outputs", lambda o, s: s["state_count"][4].update(n=1)),
@@ -211,7 +224,7 @@ def right():
 def computed(name, params):
     app = registry.load(name)
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
-    if name == "tp":  # whose generator makes reports to be rejected, but none that are invalid
+    if name in ("tp", "tpk"):  # whose generator makes reports to be rejected, but none that are invalid
         column = events.column_names.index("seg")
         seg = [9, *events.column(column).to_pylist()[1:]]
         events = events.set_column(column, events.schema.field(column), pa.array(seg, pa.uint8()))

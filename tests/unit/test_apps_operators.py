@@ -339,6 +339,21 @@ def test_tp_drops_a_segment_that_is_not_there():
     assert (result.outputs, result.dropped) == ([], 2)
 
 
+@pytest.mark.parametrize("params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}])
+def test_tpk_puts_out_what_tp_does_and_ends_with_the_same_state(params):
+    (events, shared), (same_events, keyed) = run("tp", params), run("tpk", params)
+    assert same_events == events
+    assert keyed.outputs == shared.outputs
+    assert any(o["toll"] for o in keyed.outputs) == bool(params)
+    speeds, presence = (shared.state[f"state_{name}"][1] for name in ("speeds", "presence"))
+    averages, vehicles = (keyed.state[f"state_{name}"][1] for name in ("road_speed", "vehicle_count"))
+    assert len(averages) == len({e["seg"] for e in events})
+    for seg, state in averages.items():
+        assert state.average == speeds[seg].average
+        assert list(vehicles[seg].vehicles) == list(presence[seg].vehicles)
+        assert vehicles[seg].count == presence[seg].count
+
+
 # --- TB ---------------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,193 @@
+"""Toll Processing, keyed: the same tolls the conventional way, every operator with state of its own (TStream, section
+II, Figure 2(a)).
+
+    source -> parse (stateless) -> road_speed (by segment) -> vehicle_count (by segment) -> toll_notification -> sink
+
+What `tp` keeps in tables that its operators share, here is state of the operator that changes it, partitioned by
+segment; what the notification needs of both travels with the report, so each step waits for the one in front of it. It
+works because all of an event's state has one key: a transaction over several segments could not be written like this.
+Reports, tolls and their meaning are those of `tp` with its default profile; a segment's average is 0 until its first
+report. A report of a negative speed changes nothing and is answered as rejected.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
+from streaming_core.generator import Draws, zipf
+
+app = App(
+    "tpk",
+    reads="TStream, section II, Figure 2(a); tolls as in Linear Road",
+    params={
+        "segments": Param(100, "segments of the road", minimum=1, maximum=256),
+        "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
+        "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
+        "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
+        "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
+        "invalid_ratio": Param(
+            0.0, "share of reports with a speed of -1, which are rejected", minimum=0.0, maximum=1.0
+        ),
+    },
+)
+p = app.params
+SLOW = 40  # a toll is due below this speed,
+CROWD = 50  # above this number of vehicles
+LENGTH = 5_280  # of a segment, in feet
+
+
+@record
+class Report:
+    ts: i64
+    vid: u32
+    pos: u32
+    speed: i16
+    xway: u8
+    lane: u8
+    dir: u8
+    seg: u8
+
+
+@record
+class Position:
+    vid: u32
+    speed: i16
+    seg: u8
+
+
+@record
+class Speed:
+    average: f64
+
+
+@record
+class Passage:
+    vid: u32
+    seg: u8
+    ok: boolean
+    speed: f64
+
+
+@record
+class Presence:
+    count: i64
+    vehicles: Set[u32]
+
+
+@record
+class Congestion:
+    vid: u32
+    seg: u8
+    ok: boolean
+    speed: f64
+    count: i64
+
+
+@record
+class Toll:
+    vid: u32
+    seg: u8
+    ok: boolean
+    speed: f64
+    count: i64
+    toll: i64
+
+
+def parse(report, out):
+    if report.seg >= p.segments:
+        out.drop()
+        return
+    out.emit(vid=report.vid, speed=report.speed, seg=report.seg)
+
+
+def road_speed(report, segment, out):
+    if report.speed < 0:
+        out.emit(vid=report.vid, seg=report.seg, ok=False, speed=0.0)
+        return
+    if segment.average != 0.0:
+        segment.average = (segment.average + report.speed) / 2.0
+    else:
+        segment.average = report.speed
+    out.emit(vid=report.vid, seg=report.seg, ok=True, speed=segment.average)
+
+
+def vehicle_count(passage, segment, out):
+    count = 0
+    if passage.ok:
+        if segment.vehicles.add(passage.vid):
+            segment.count += 1
+        count = segment.count
+    out.emit(vid=passage.vid, seg=passage.seg, ok=passage.ok, speed=passage.speed, count=count)
+
+
+def toll_notification(segment, out):
+    toll = 0
+    if segment.speed < SLOW and segment.count > CROWD:
+        toll = 2 * (segment.count - CROWD) * (segment.count - CROWD)
+    out.emit(vid=segment.vid, seg=segment.seg, ok=segment.ok, speed=segment.speed, count=segment.count, toll=toll)
+
+
+positions = app.source(Report).flat_map(parse, Position)
+passages = positions.key_by("seg").process(road_speed, state=Speed, output=Passage)
+counts = passages.key_by("seg").process(vehicle_count, state=Presence, output=Congestion)
+counts.flat_map(toll_notification, Toll).sink()
+
+
+@app.generates
+def reports(params, seed, start, stop):
+    """The very reports that `tp` gets: segments by Zipf, everything else uniform (workloads A.4, CHOICE-25)."""
+    draws = Draws(seed, "tp.reports", start, stop)
+    seg = zipf(params["segments"], params["theta"]).pick(draws.u53(0))
+    speed = draws.below(1, params["max_speed"] + 1)
+    if params["invalid_ratio"] > 0:
+        speed = np.where(Draws(seed, "tp.invalid", start, stop).chance(0, params["invalid_ratio"]), -1, speed)
+    return {
+        "ts": np.arange(start, stop) // params["reports_per_s"],
+        "vid": draws.below(2, params["vehicles"]),
+        "pos": seg * LENGTH + draws.below(3, LENGTH),
+        "speed": speed,
+        "xway": np.zeros(stop - start, np.int64),
+        "lane": 1 + draws.below(4, 3),
+        "dir": draws.below(5, 2),
+        "seg": seg,
+    }
+
+
+app.invariant(
+    "one output, of its vehicle and segment, for each valid report, none for others",
+    # A segment of the road that anybody has reported from has a state; one that is not there has none.
+    """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.vid, e.seg, o.outputs, o.of_vid, o.of_seg FROM
+    (SELECT seq, vid, seg, seg IN (SELECT key FROM state_road_speed) AS valid FROM events) e FULL OUTER JOIN
+    (SELECT seq, count(*) AS outputs, max(vid) AS of_vid, max(seg) AS of_seg FROM outputs GROUP BY seq) o
+    ON e.seq = o.seq WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)
+    OR o.of_vid <> e.vid OR o.of_seg <> e.seg""",
+)
+app.invariant(
+    "a report is rejected just when its speed is negative, and then says nothing more",
+    """SELECT o.*, e.speed AS reported FROM outputs o JOIN events e ON o.seq = e.seq
+    WHERE o.ok <> (e.speed >= 0) OR (NOT o.ok AND (o.speed <> 0 OR o.count <> 0 OR o.toll <> 0))""",
+)
+app.invariant(
+    "the toll follows from the speed and the number of vehicles beside it",
+    f"""SELECT * FROM outputs
+    WHERE toll <> IF(speed < {SLOW} AND count > {CROWD}, 2 * (count - {CROWD}) * (count - {CROWD}), 0)""",
+)
+app.invariant(
+    "a report pulls its segment's average half the way to its speed, and sets the first",
+    """SELECT * FROM (SELECT o.seq, o.seg, o.speed, e.speed AS reported,
+    lag(o.speed) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
+    FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok)
+    WHERE speed <> IF(coalesce(former, 0) = 0, reported, (former + reported) / 2)""",
+)
+app.invariant(
+    "a segment's vehicles are those that have reported from it, each once, and so many are counted",
+    """SELECT s.key, s.count, size(s.vehicles) AS vehicles, size(v.seen) AS seen FROM state_vehicle_count s LEFT JOIN
+    (SELECT e.seg, collect_set(e.vid) AS seen FROM events e JOIN outputs o ON o.seq = e.seq WHERE o.ok GROUP BY e.seg) v
+    ON v.seg = s.key
+    WHERE s.count <> size(s.vehicles) OR array_sort(s.vehicles) <> coalesce(array_sort(v.seen), array())""",
+)
+app.invariant(
+    "a segment ends as its last accepted report has left it",
+    """SELECT s.key, s.average, o.* FROM state_road_speed s LEFT JOIN
+    (SELECT seg, max_by(speed, seq) AS speed FROM outputs WHERE ok GROUP BY seg) o
+    ON o.seg = s.key WHERE s.average <> coalesce(o.speed, 0)""",
+)

@@ -1,0 +1,9 @@
+"""The engine's own benchmark: applications with their defaults, and the comparisons of papers as suites.
+
+race          the compiled loop and ways of executing take turns over one workload; every result is checked
+applications  every way of executing every application: `streaming-core bench [APP ...]`
+suite         a paper's comparisons as named experiments: `streaming-core bench --suite NAME`
+tstream       the experiments of TStream
+report        JSON, and tables for people
+host          what a benchmark says about where it was made
+"""

@@ -1,0 +1,42 @@
+"""The benchmark of applications: every way of executing each of them, with default parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streaming_core import engine
+from streaming_core.apps import registry
+from streaming_core.bench import host
+from streaming_core.bench.race import Race
+from streaming_core.runspec.spec import EXECUTORS, RunSpec
+
+EVENTS = {"wc": 200_000}  # the others: 1,000,000; a line of wc is ten words
+
+
+def run(
+    names: list[str] | None,
+    events: int | None,
+    threads: list[int] | None,
+    repetitions: int,
+    progress: engine.Progress | None = None,
+) -> dict[str, Any]:
+    """Benchmarks applications; returns the host, the settings and one result per application and way.
+
+    Raises:
+        BadInput: unknown application, thread counts or repetitions out of range.
+    """
+    counts = host.thread_counts(threads, repetitions)
+    results = []
+    for app in [registry.load(name) for name in names or registry.names()]:
+        ways = []
+        for executor in EXECUTORS.values():
+            if app.kind in executor.runs:
+                for scheme in executor.axes.get("scheme", (None,)):
+                    ways += [RunSpec(app=app.name, executor=executor.name, scheme=scheme, threads=c) for c in counts]
+        rounds = iter(range(repetitions + 1))
+        results += Race(app.name, {}, events or EVENTS.get(app.name, 1_000_000)).run(
+            [spec for spec in ways if not engine.refused(spec, app)],
+            repetitions,
+            tick=lambda name=app.name, rounds=rounds: progress and progress(f"bench {name}", next(rounds), repetitions),
+        )
+    return host.facts(repetitions) | {"results": results}

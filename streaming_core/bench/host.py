@@ -1,0 +1,52 @@
+"""What a benchmark says about where and how it was made."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+from streaming_core import engine
+from streaming_core.errors import BadInput
+from streaming_core.runspec.spec import MAX_THREADS
+
+
+def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:
+    """The thread counts to measure: those asked for, else powers of two up to all cores.
+
+    Raises:
+        BadInput: a count, or the number of repetitions, is out of range.
+    """
+    if repetitions < 1:
+        raise BadInput("repetitions must be at least 1")
+    cores = os.cpu_count() or 1
+    counts = sorted(set(asked or {cores, *(1 << i for i in range(cores.bit_length()) if 1 << i <= cores)}))
+    if bad := [c for c in counts if not 1 <= c <= MAX_THREADS]:
+        raise BadInput(f"threads must lie in 1..{MAX_THREADS}, got {bad[0]}")
+    return counts
+
+
+def facts(repetitions: int) -> dict[str, Any]:
+    """Time, build, host, topology."""
+    return {
+        "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "build": engine.build(),
+        "host": {
+            "cores": os.cpu_count() or 1,
+            "machine": platform.machine(),
+            "cpu": _cpu(),
+            "load": os.getloadavg()[0],
+        },
+        "topology": engine.topology(),
+        "repetitions": repetitions,
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

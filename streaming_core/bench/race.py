@@ -1,0 +1,130 @@
+"""A race: the compiled sequential loop and ways of executing take turns over one workload.
+
+Rounds are interleaved (loop, first way, second way, ..., loop, ...), figures are medians over rounds, and the figure to
+quote is the ratio to the loop of the same round: these machines are shared, their speed drifts. Both sides run from
+decoded rows to encoded outputs and digest. A result that is not the loop's is `different`, and fails the benchmark.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_core import engine, workload
+from streaming_core.api.kernels import compile_app
+from streaming_core.apps import registry
+from streaming_core.digest import format_digest
+from streaming_core.runspec.layout import Home
+from streaming_core.runspec.spec import RunSpec
+from streaming_core.state import state_digest
+
+SEED = 1
+
+Row = dict[str, Any]
+
+
+class Race:
+    """One workload, generated, decoded and compiled for, ready to be run over as often as one likes."""
+
+    def __init__(self, app: str, params: dict[str, Any], events: int):
+        from streaming_core.oracle.loop import Loop
+
+        self.app, self.given, self.events = registry.load(app), params, events
+        bound = self.app.bind(params)
+        folder = Home().workload(app, workload.address(self.app, bound, events, SEED))
+        workload.write(self.app, bound, events, SEED, folder)
+        self.source = workload.read(folder, self.app)
+        self.loop, self.program = Loop(self.app, bound), compile_app(self.app, bound)
+        self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
+        self._blocks: dict[int, engine.Blocks] = {}
+        self._expected: tuple[str, str] | None = None
+
+    def run(
+        self, ways: list[RunSpec], repetitions: int, load: float = 0.0, tick: Callable[[], None] = lambda: None
+    ) -> list[Row]:
+        """One row for the loop and one per way, over `repetitions` rounds after one that warms up.
+
+        Args:
+            load: if above 0, every way also makes `repetitions` passes with an open-loop source at this share of its
+                own peak rate; their end-to-end p99 is counted from an event's intended arrival.
+            tick: called after every round.
+        """
+        yard: list[float] = []
+        samples: list[list[engine.Sample]] = [[] for _ in ways]
+        wrong = [False] * len(ways)
+
+        def one(i: int, rate: float = 0.0) -> engine.Sample:
+            sample, state, _ = engine.one_pass(ways[i], self.program, self._blocks_of(ways[i]), rate=rate)
+            if (sample.digest, state_digest(state)) != self._expected or not sample.in_order:
+                wrong[i] = True
+            return sample
+
+        for _ in range(repetitions + 1):
+            yard.append(self._yardstick())
+            for i in range(len(ways)):
+                samples[i].append(one(i))
+            tick()
+        open_loop: list[list[engine.Sample]] = [[] for _ in ways]
+        for i in range(len(ways) if load > 0 else 0):
+            rate = load * self.events / statistics.median(s.seconds for s in samples[i][1:])
+            open_loop[i] = [one(i, rate) for _ in range(repetitions)]
+            tick()
+        rows = [self._row(None, yard[1:], yard[1:], [], "yardstick")]
+        for i, spec in enumerate(ways):
+            result = "bound" if spec.is_bound else "different" if wrong[i] else "equal"
+            rows.append(self._row(spec, [s.seconds for s in samples[i][1:]], yard[1:], samples[i][1:], result))
+            if open_loop[i]:
+                rows[-1]["offered_per_s"] = load * rows[-1]["events_per_s"]
+                passes = [s.end_to_end.p99 for s in open_loop[i]]
+                rows[-1] |= {"end_to_end_p99_us": statistics.median(passes), "end_to_end_p99s_us": passes}
+        return rows
+
+    def outputs(self) -> pa.Table:
+        """What the loop puts out, one untimed pass."""
+        self.loop.reset()
+        return pa.concat_tables([self.loop.process(table) for table in self.source.blocks(engine.BLOCK)])
+
+    def _yardstick(self) -> float:
+        """Seconds of one pass of the loop, which also says what is right."""
+        self.loop.reset()
+        for rows, text in self._decoded:
+            self.loop.run(rows, text, keep=False)
+        self.loop.finish(self.events)
+        self._expected = self._expected or (format_digest(*self.loop.digest), state_digest(self.loop.state()))
+        return self.loop.seconds
+
+    def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
+        size = engine.block_size(spec)
+        if size not in self._blocks:
+            self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=1 << 30)
+        return self._blocks[size]
+
+    def _row(self, spec: RunSpec | None, seconds, yard, samples: list[engine.Sample], result: str) -> Row:
+        median = statistics.median(seconds)
+        row: Row = {
+            "app": self.app.name,
+            "params": self.given,
+            "way": "loop" if spec is None else spec.strategy,
+            "threads": 1 if spec is None else spec.threads,
+            "events": self.events,
+            "seconds": seconds,
+            "events_per_s": self.events / median,
+            "outputs_per_s": int(self._expected[0].partition(":")[0]) / median,
+            "to_loop": statistics.median(y / s for y, s in zip(yard, seconds, strict=True)),
+            "p99_us": None,
+            "result": result,
+        }
+        if spec is not None:
+            axes = ("executor", "scheme", "pool", "stealing", "heuristic", "punctuation")
+            row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
+            row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
+            row["rejected"] = samples[0].rejected / self.events
+            # Nanoseconds per event and component, summed over threads.
+            row["breakdown"] = {
+                part: statistics.median(s.breakdown[part] for s in samples) * 1e9 / self.events
+                for part in samples[0].breakdown
+            }
+        return row

@@ -1,0 +1,83 @@
+"""The report of a benchmark: JSON for machines and for the performance page, tables for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from streaming_core.runspec.layout import Home, write_json
+
+# Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
+FIGURES = (
+    ("p99_us", "p99 ms", 1e3, ".3f"),
+    ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
+    ("rejected", "rejected", 1e-2, ".0f"),
+)
+
+
+def save(found: dict[str, Any], out: Path | None) -> Path:
+    """Writes the findings as JSON; returns where."""
+    stamp = found["made_at"].replace("-", "").replace(":", "")
+    name = f"{found['suite']}-{stamp}.json" if "suite" in found else f"{stamp}.json"
+    path = out or Home().reports / "bench" / name
+    write_json(path, found)
+    return path
+
+
+def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Results that are not the loop's."""
+    rows = found["results"] if "results" in found else [r for e in found["experiments"] for r in e["rows"]]
+    return [row for row in rows if row["result"] == "different"]
+
+
+def render(found: dict[str, Any], console: Console) -> None:
+    """The tables for people."""
+    if not console.is_terminal:
+        console.width = 160  # nothing is cut off in a file
+    host = found["host"]
+    console.print(f"{host['cpu']}, {host['cores']} cores; medians of {found['repetitions']} rounds", highlight=False)
+    if "results" in found:
+        console.print(table(found["results"], ["app", "way", "threads"]))
+        _cost(found["results"], console)
+    for experiment in found.get("experiments", []):
+        console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
+        varied = [x for x in experiment["varies"] if x not in ("app", "way", "threads")]
+        console.print(table(experiment["rows"], ["app", "way", *varied, "threads"]))
+        for line in [*experiment["notes"], *experiment["conclusions"]]:
+            console.print(Text(line), soft_wrap=True)
+
+
+def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
+    """Rows as a table: what names them, then their figures."""
+    figures = [figure for figure in FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    titles = ["events/s", "x loop", *(title for _, title, _, _ in figures), "result"]
+    grid = Grid(*names, *titles, box=None)
+    for row in rows:
+        found = (value(row, name) for name in names)
+        cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in found]
+        cells += [f"{row['events_per_s']:,.0f}", f"{row['to_loop']:.2f}"]
+        cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
+        grid.add_row(*cells, row["result"])
+    return grid
+
+
+def value(row: dict[str, Any], name: str) -> Any:
+    """A column of a row, or the parameter of that name it was measured with; empty where it has neither."""
+    return row[name] if name in row else row["params"].get(name, "")
+
+
+def _cost(rows: list[dict[str, Any]], console: Console) -> None:
+    """Per application and way the threads at which it beats the loop (COST)."""
+    ways: dict[tuple[str, str], list] = {}
+    for row in rows:
+        if row["result"] == "equal":
+            ways.setdefault((row["app"], row["way"]), []).append(row)
+    for (app, way), found in ways.items():
+        beats = [row["threads"] for row in found if row["to_loop"] > 1]
+        most = max(row["threads"] for row in found)
+        cost = f"{min(beats)} thread{'s' * (min(beats) > 1)}" if beats else f"more than {most} threads"
+        console.print(f"COST of {app} on {way}: {cost}", highlight=False)

@@ -1,0 +1,196 @@
+"""The benchmark's part of the performance page: the newest right figures beside what the paper says, all as text."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from infra.reports import benchmarks, publish
+from infra.reports.history import History
+from infra.reports.pages import Pages
+from streaming_core.bench import suite as suites
+from streaming_core.bench import tstream
+from streaming_core.runspec import Home
+from streaming_core.runspec.layout import write_json
+from tests.infra.past_runs import HOSTILE
+from tests.infra.test_pages import Outline
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def row(way, speed, threads=2, result="equal", app="gs", **more):
+    given = {"app": app, "params": {"theta": 0.5}, "way": way, "threads": threads, "events": 100, "seconds": [1.0]}
+    parts = dict.fromkeys(("useful", "sync", "lock", "remote", "other"), 7.0)
+    figures = {"events_per_s": speed, "to_loop": speed / 10e6, "p99_us": 12.0, "breakdown": parts, "result": result}
+    return given | figures | more
+
+
+def plot(x="threads", y="events_per_s", **more):
+    plain = {"by": "app", "lines": ["way"], "kind": "line", "log": False, "loop": True, "title": "throughput"}
+    return plain | {"x": x, "y": y} | more
+
+
+def experiment(name, rows, plots=None, **more):
+    plain = {
+        "name": name,
+        "figure": "Figure 8",
+        "title": f"About {name}",
+        "claims": [{"says": "Four times faster.", "source": "the abstract"}],
+        "plots": plots or [plot()],
+        "varies": ["app", "threads", "way"],
+        "notes": ["a note"],
+        "conclusions": ["a conclusion"],
+        "rows": [row("loop", 10e6, 1, "yardstick"), *rows],
+    }
+    assert set(more) <= set(plain)
+    return plain | more
+
+
+def measured(home, made_at, experiments, **more):
+    found = {
+        "version": suites.VERSION,
+        "suite": "tstream",
+        "title": "TStream",
+        "order": ["schemes", "skew", "pools"],
+        "made_at": made_at,
+        "build": "abc423def",
+        "host": {"cores": 2, "cpu": "a processor", "machine": "m", "load": 0.1},
+        "topology": {"sockets": 1, "is_mock": True},
+        "repetitions": 5,
+        "threads": [1, 2],
+        "experiments": experiments,
+    }
+    write_json(home.reports / "bench" / f"tstream-{made_at}.json", found | more)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "l")
+
+
+def page_of(home):
+    return Pages(History(home)).performance()
+
+
+def test_the_page_shows_charts_beside_what_the_paper_says(home):
+    kinds = [plot(), plot("way", "breakdown", kind="parts"), plot("way", kind="bar"), plot("theta", "p99_us")]
+    both = [row("tstream", 20e6), row("tstream", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
+    measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
+    text, svgs = page_of(home)
+    page = Outline(text)
+    for said in ("About schemes", "Figure 8", "Four times faster.", "the abstract", "a note", "a conclusion"):
+        assert said in page.text
+    for said in ("a processor", "2 cores", "1 socket (mock topology)", "build abc423def", "5 rounds", "a bound"):
+        assert said in page.text
+    assert sorted(svgs) == sorted(link for link in page.links if link.endswith(".svg"))
+    assert len(svgs) == 8, "four plots of two applications"
+    for svg in svgs.values():
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(svg).iter()}
+        assert "path" in tags
+        assert not tags & {"script", "image", "foreignObject", "use"}
+
+
+def test_of_every_experiment_the_newest_figures_count(home):
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)]), experiment("pools", [])])
+    measured(home, "2026-01-02T00:00:00Z", [experiment("schemes", []), experiment("skew", [row("lock", 2e6)])])
+    measured(home, "2026-01-03T00:00:00Z", [experiment("skew", [row("lock", 9e6)])], version=suites.VERSION + 1)
+    (home.reports / "bench" / "tstream-torn.json").write_text("{")
+    (home.reports / "bench" / "20260104T000000Z.json").write_text('{"results": [], "version": 1}')
+    [suite] = benchmarks.suites(home.reports / "bench")
+    assert [e["name"] for e in suite["experiments"]] == ["schemes", "skew", "pools"]
+    assert [e["made_at"][:10] for e in suite["experiments"]] == ["2026-01-02", "2026-01-02", "2026-01-01"]
+    assert suite["experiments"][1]["rows"][1]["events_per_s"] == 2e6
+
+
+def test_a_result_that_differs_is_said_and_in_no_chart(home):
+    measured(
+        home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6), row("pat", 9e6, result="different")])]
+    )
+    [suite] = benchmarks.suites(home.reports / "bench")
+    [[chart]] = benchmarks.charts(suite["experiments"][0])
+    assert [r["way"] for r in chart["rows"]] == ["loop", "lock"]
+    text = Outline(page_of(home)[0]).text
+    assert "1 of 3 results differ from the loop's" in text
+    assert "differs" in text
+
+
+def test_lines_keep_their_colour_and_the_loop_is_grey(home):
+    rows = [row(way, 1e6) for way in ("tstream", "serial", "lock", "mvlk", "pat", "no_lock", "ct")]
+    more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
+    [suite] = benchmarks.suites(home.reports / "bench")
+    colours = benchmarks.colours(suite)
+    assert colours["loop"] == benchmarks.GREY
+    assert len(set(colours.values())) == len(colours) == 9
+    assert colours["stealing"] == 8
+
+
+def test_whatever_stands_in_a_file_is_text(home):
+    rows = [row(HOSTILE, 1e6, app=HOSTILE), row("lock", 2e6)]
+    hostile = experiment(HOSTILE, rows, title=HOSTILE, notes=[HOSTILE], conclusions=[HOSTILE], figure=HOSTILE)
+    hostile["claims"] = [{"says": HOSTILE, "source": HOSTILE}]
+    host = {"cores": 2, "cpu": HOSTILE, "machine": "m", "load": 0.1}
+    measured(home, "2026-01-01T00:00:00Z", [hostile], host=host, build=HOSTILE, title=HOSTILE, suite=f"../{HOSTILE}")
+    publish.performance(home)
+    page = Outline((home.reports / "performance.html").read_text())
+    assert "script" not in page.tags
+    assert "alert" in page.text
+    charts = sorted((home.reports / "charts").iterdir())
+    assert charts
+    for chart in charts:
+        tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(chart.read_text()).iter()}
+        assert "script" not in tags
+    for link in page.links:
+        target = (home.reports / link).resolve()
+        assert target.is_relative_to(home.reports.resolve())
+        assert target.exists()
+    assert {p.name for p in home.reports.iterdir()} == {
+        "bench", "charts", "index.html", "performance.html", "style.css",
+    }  # fmt: skip
+
+
+def test_what_the_suite_declares_can_be_drawn(home):
+    """Every plot of every experiment, over rows as the suite makes them."""
+    made = []
+    for declared in tstream.SUITE.experiments:
+        heats, notes = declared.sweep([1, 2])
+        rows = []
+        for heat in heats:
+            rows.append(row("loop", 1e7, 1, "yardstick", heat.app, params=heat.params, work_ns=3.0))
+            for spec in heat.ways:
+                axes = {"punctuation": spec.punctuation, "pool": spec.pool, "stealing": spec.stealing}
+                more = {"work_ns": 2.0, "end_to_end_p99_us": 99.0, "params": heat.params} | axes
+                rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more))
+        plots = [{**vars(p), "lines": list(p.lines)} for p in declared.plots]
+        made.append(experiment(declared.name, [], plots, notes=notes) | {"rows": rows})
+    measured(home, "2026-01-01T00:00:00Z", made)
+    _, svgs = page_of(home)
+    assert len(svgs) == 4 + 4 + 2 + 2 + 2 + 2 + 3 * 4 + 4 + 1 + 2 + 5
+    for svg in svgs.values():
+        assert "NaN" not in svg
+        assert "undefined" not in svg
+
+
+def report(home, *arguments):
+    environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}
+    command = [sys.executable, str(ROOT / "infra" / "bin" / "report.py"), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_make_report_draws_benchmarks_before_the_first_run(home):
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row("lock", 1e6)])])
+    done = report(home)
+    assert done.returncode == 0
+    assert str(home.reports / "performance.html") in done.stdout
+    page = home.reports / "performance.html"
+    assert "About skew" in page.read_text()
+    os.utime(page, (1, 1))
+    measured(home, "2026-01-02T00:00:00Z", [experiment("pools", [row("lock", 1e6)])])
+    assert report(home).returncode == 0
+    assert "About pools" in page.read_text()
+    assert report(home, "20990101T000000Z-00000000").returncode == 2

@@ -1,0 +1,269 @@
+"""The benchmark: what it measures is what it says, what it says is right, and a wrong result is not a figure."""
+
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+
+from streaming_core import engine
+from streaming_core.bench import report, suite, tstream
+from streaming_core.bench.race import Race
+from streaming_core.cli import main
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.runspec.spec import EXECUTORS, RunSpec
+
+BY_NAME = {experiment.name: experiment for experiment in tstream.SUITE.experiments}
+SCHEMES = EXECUTORS["transactional"].axes["scheme"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_every_figure_of_the_paper_has_an_experiment():
+    figures = " ".join(e.figure for e in tstream.SUITE.experiments)
+    for needed in ("Figures 1, 8 and 9", "Figure 10", "Figure 11", "Figure 12", "Figures 13 and 14", "VI-G", "2(a)"):
+        assert needed in figures
+    assert len(BY_NAME) == len(tstream.SUITE.experiments)
+    for experiment in tstream.SUITE.experiments:
+        assert experiment.plots
+        assert all(claim.source for claim in experiment.claims)
+
+
+@pytest.mark.parametrize("counts", [[1], [1, 2], [1, 2, 4, 8]])
+def test_sweeps_cover_what_they_say(counts):
+    most = max(counts)
+
+    def ways(name):
+        return [(heat, spec) for heat in BY_NAME[name].sweep(counts)[0] for spec in heat.ways]
+
+    for name in BY_NAME:
+        assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name))
+    schemes = Counter((spec.app, spec.scheme) for _, spec in ways("schemes"))
+    # no_lock is refused where threads could change a container at the same time.
+    wanted = {(app, scheme) for app in tstream.APPS for scheme in SCHEMES} - {("tp", "no_lock")}
+    assert schemes == dict.fromkeys(wanted, len(counts))
+    for name, parameter, values in (
+        ("partition-ratio", "mp_ratio", [0, 0.25, 0.5, 0.75, 1]),
+        ("partition-length", "mp_len", [1, 2, 4, 6, 8, 10]),
+        ("read-ratio", "read_ratio", [0, 0.25, 0.5, 0.75, 1]),
+        ("skew", "theta", [0, 0.2, 0.4, 0.6, 0.8, 1]),
+    ):
+        swept = ways(name)
+        assert list(dict.fromkeys(heat.params[parameter] for heat, _ in swept)) == values
+        assert len(swept) == len(values) * len(SCHEMES)
+        assert {spec.threads for _, spec in swept} == {most}
+    intervals = {(s.app, s.punctuation) for _, s in ways("punctuation") if s.scheme == "tstream"}
+    assert intervals == {(a, p) for a in tstream.APPS for p in (10, 50, 100, 250, 500, 750, 1000, 100_000)}
+    assert {s.threads for _, s in ways("three-writes")} == {1}
+    assert {(s.app, s.executor) for _, s in ways("keyed")} == {("tp", "transactional"), ("tpk", "pooled")}
+    assert {heat.app for heat, _ in ways("work")} == {"gs", "sl", "ob", "tp", "tb"}
+    assert all(heat.params["work"] == 0 for heat in BY_NAME["work"].sweep(counts)[0][::5])
+
+
+def test_no_pool_is_skipped_silently():
+    heats, notes = BY_NAME["pools"].sweep([1, 2])
+    said = " ".join(notes)
+    run = {(spec.pool, spec.stealing) for heat in heats for spec in heat.ways}
+    for pool in ("shared_nothing", "shared_everything", "shared_per_socket"):
+        assert ((pool, False) in run) != (pool in said)
+    assert all(heat.ways for heat in heats)
+    assert ("mock topology" in said) == (engine.topology()["is_mock"] or engine.topology()["sockets"] == 1)
+
+
+def test_a_suite_writes_what_was_measured_and_where(command, home):
+    given = ("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
+    code, shown, _ = command(*given)
+    assert code == 0
+    assert "tstream: " in shown
+    [path] = (home / "reports" / "bench").glob("tstream-*.json")
+    found = json.loads(path.read_text())
+    assert found["suite"] == "tstream"
+    assert found["host"]["cores"] >= 1
+    assert found["topology"]["sockets"] >= 1
+    assert found["build"]
+    [experiment] = found["experiments"]
+    assert [row["way"] for row in experiment["rows"]] == ["loop", *SCHEMES]
+    assert {row["result"] for row in experiment["rows"]} == {"yardstick", "equal", "bound"}
+    assert {row["params"]["length"] for row in experiment["rows"]} == {3}
+    assert len(experiment["conclusions"]) == len(SCHEMES)
+    code, shown, _ = command(*given, "--json")
+    assert json.loads(shown)["experiments"][0]["name"] == "three-writes"
+
+
+def test_latency_is_measured_from_an_open_loop_source_below_the_peak():
+    race = Race("sl", {}, 4000)
+    loop, row = race.run([RunSpec(app="sl", executor="transactional", threads=1)], 1, load=0.5)
+    assert row["offered_per_s"] == row["events_per_s"] / 2
+    assert row["end_to_end_p99_us"] > 0
+    assert "end_to_end_p99_us" not in loop
+    assert set(row["breakdown"]) == {"useful", "sync", "lock", "remote", "other"}
+
+
+def test_a_wrong_result_fails_the_benchmark(command, home, monkeypatch):
+    truth = engine.one_pass
+
+    def broken(spec, *args, **options):
+        sample, state, binding = truth(spec, *args, **options)
+        if spec.scheme == "mvlk":
+            sample = sample.model_copy(update={"digest": "2000:0000000000000000"})
+        if spec.scheme == "pat":
+            values = state["items"]["value"].to_numpy().copy()
+            values[7] += 1
+            column = state["items"].column_names.index("value")
+            changed = state["items"].set_column(column, state["items"].schema.field(column), pa.array(values))
+            state = state | {"items": changed}
+        if spec.scheme == "serial":
+            sample = sample.model_copy(update={"in_order": False})
+        return sample, state, binding
+
+    monkeypatch.setattr(engine, "one_pass", broken)
+    code, _, err = command("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
+    assert code == 1
+    assert err == "streaming-core: 3 results differ from the loop's, first gs serial\n"
+    [path] = (home / "reports" / "bench").glob("tstream-*.json")
+    rows = json.loads(path.read_text())["experiments"][0]["rows"]
+    assert [row["way"] for row in rows if row["result"] == "different"] == ["serial", "mvlk", "pat"]
+
+
+def test_an_interrupted_suite_keeps_what_it_measured(command, home, monkeypatch):
+    truth = Race.run
+
+    def interrupted(race, ways, *args, **options):
+        if race.app.name == "tpk":
+            raise RunFailed("stopped by SIGTERM")
+        return truth(race, ways, *args, **options)
+
+    monkeypatch.setattr(Race, "run", interrupted)
+    chosen = ("--only", "three-writes", "--only", "keyed")
+    code, _, err = command("--suite", "tstream", *chosen, "--events", 2000, "--repetitions", 1)
+    assert (code, err) == (1, "streaming-core: stopped by SIGTERM\n")
+    [path] = (home / "reports" / "bench").glob("tstream-*.json")
+    assert [e["name"] for e in json.loads(path.read_text())["experiments"]] == ["three-writes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--suite", "nope"), ["unknown suite 'nope'", "tstream"]),
+        (("--suite", "tstream", "--only", "nope"), ["unknown experiment 'nope'", "schemes", "skew"]),
+        (("--only", "skew"), ["--suite"]),
+        (("gs", "--suite", "tstream"), ["applications"]),
+        (("--suite", "tstream", "--threads", "0"), ["threads"]),
+        (("--suite", "tstream", "--repetitions", "0"), ["repetitions"]),
+        (("--suite", "tstream", "--events", "0"), ["--events"]),
+    ],
+)
+def test_bad_requests_get_one_line_and_leave_nothing(command, home, arguments, words):
+    code, out, err = command(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    for word in words:
+        assert word in err
+    assert not (home / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([(0, 0.5), (10, 1.5)], 5.0),
+        ([(0, 0.5), (10, 0.8), (20, 1.0)], 20.0),
+        ([(0, 1.2), (10, 0.8), (20, 1.2)], 15.0),
+        ([(0, 1.1), (10, 1.5)], 0),
+        ([(0, 0.5), (10, 0.9)], None),
+    ],
+)
+def test_where_a_ratio_passes_one_for_good(points, expected):
+    assert tstream.crossing(points) == pytest.approx(expected)
+
+
+def measured(app, work, threads, seconds, to_loop):
+    way = "tstream" if threads else "loop"
+    row = {"app": app, "params": {"work": work}, "way": way, "threads": threads or 1, "seconds": [seconds]}
+    return row | {"to_loop": to_loop, "operations": 1_000_000}
+
+
+def test_what_is_concluded_from_rows():
+    def row(way, seconds, app="gs", threads=2, result="equal", **more):
+        return {"app": app, "way": way, "threads": threads, "seconds": seconds, "result": result} | more
+
+    # Ratios are those of the same rounds: the machine was half as fast in the second.
+    rows = [row("loop", [1, 2, 1], threads=1, result="yardstick"), row("tstream", [2, 4, 1]), row("pat", [4, 8, 8])]
+    rows += [
+        row("lock", [9, 9, 9]),
+        row("mvlk", [1, 1, 1], result="different"),
+        row("no_lock", [1, 1, 1], result="bound"),
+    ]
+    rows += [row("tstream", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
+    assert list(tstream._next_best(rows)) == ["gs: on 2 threads tstream reaches 2.0 times the next best, pat"]
+    rows = []
+    for app in tstream.APPS:
+        latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99s_us": [310.0, 230.0, 200.0]}
+        rows.append(row("tstream", [6, 12, 6], app, punctuation=500, **latencies))
+        rows.append(row("tstream", [5, 10, 5], app, punctuation=100_000))
+        rows.append(row("lock", [1, 1, 1], app, punctuation=500))
+    lines = list(tstream._intervals(rows))
+    assert len(lines) == 4
+    assert lines[0] == (
+        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 reaches 1.20 "
+        "times the throughput of 500"
+    )
+
+
+def test_two_threads_overtake_where_the_cost_of_an_operation_says(monkeypatch):
+    monkeypatch.setattr(tstream, "WORK", {"gs": (0, 8)})
+    rows = [
+        measured("gs", 0, 0, 0.010, 1.0),
+        measured("gs", 0, 1, 0.008, 1.25),
+        measured("gs", 0, 2, 0.020, 0.5),
+        measured("gs", 8, 0, 0.110, 1.0),
+        measured("gs", 8, 1, 0.110, 1.0),
+        measured("gs", 8, 2, 0.073, 1.5),
+    ]
+    [line] = tstream._overtakes(rows)
+    assert [row["work_ns"] for row in rows] == pytest.approx([0, 0, 0, 100, 100, 100])
+    assert "overtakes the compiled loop from 60 ns an operation" in line  # half of the way, and 10 of its own
+    assert "one thread of its own from 65 ns an operation" in line
+
+
+def test_operations_are_those_that_work(home):
+    for app, expected in (("gs", 1000 * 10), ("tp", 1000 * 2)):
+        assert tstream.operations(Race(app, {}, 1000)) == {"operations": expected}
+    race = Race("sl", {}, 1000)
+    kinds, ok = (race.outputs()[name].to_pylist() for name in ("kind", "ok"))
+    assert tstream.operations(race)["operations"] == sum((2, 4)[k] for k, o in zip(kinds, ok, strict=True) if o)
+    race = Race("ob", {}, 1000)
+    assert tstream.operations(race)["operations"] == 250 * 20 + sum(
+        o and k == 0 for k, o in zip(*(race.outputs()[n].to_pylist() for n in ("kind", "ok")), strict=True)
+    )
+    race = Race("tb", {}, 1000)
+    assert tstream.operations(race)["operations"] == 3 * sum(race.outputs()["ok"].to_pylist())
+
+
+def test_tables_name_what_varies():
+    rows = [
+        {"app": "gs", "params": {"theta": 0.5}, "way": "loop", "events_per_s": 2e6, "to_loop": 1.0, "result": "x"},
+    ]
+    grid = report.table(rows, ["app", "way", "theta"])
+    assert [column.header for column in grid.columns] == ["app", "way", "theta", "events/s", "x loop", "result"]
+    assert list(grid.columns[2].cells) == ["0.5"]
+
+
+def test_suites_are_found_by_name():
+    assert suite.load("tstream") is tstream.SUITE
+    with pytest.raises(BadInput, match="unknown suite"):
+        suite.load("../tstream")
