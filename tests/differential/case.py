@@ -1,15 +1,34 @@
 """What the interpreter makes of some events, and the engine held against it."""
 
+import itertools
+
 import pyarrow as pa
+from pydantic import ValidationError
 
 from streaming_core import engine
 from streaming_core.api.kernels import compile_app
 from streaming_core.digest import digest_table, format_digest
 from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.runspec.spec import AXES, EXECUTORS, RunSpec
 from streaming_core.state import state_digest
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
 CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
+
+
+def strategies(executor):
+    """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides."""
+    axes = {axis: EXECUTORS[executor].axes[axis] for axis in AXES if axis in EXECUTORS[executor].axes}
+    found = []
+    for chosen in itertools.product(*axes.values(), (False, True)):
+        fields = {"executor": executor, **dict(zip([*axes, "stealing"], chosen, strict=True))}
+        try:
+            spec = RunSpec(app="any", **fields)
+        except ValidationError:  # these do not go together
+            continue
+        if not spec.is_bound:
+            found.append(fields)
+    return found
 
 
 class Events:
