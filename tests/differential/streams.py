@@ -62,11 +62,13 @@ class Way:
     punctuation: int
     batch: int
     block: int
+    idle: str
 
     def spec(self, app: str) -> RunSpec:
         """As the engine takes it."""
         chosen = dict(self.strategy)
-        return RunSpec(app=app, threads=self.threads, punctuation=self.punctuation, batch=self.batch, **chosen)
+        cut = {"punctuation": self.punctuation, "batch": self.batch}
+        return RunSpec(app=app, threads=self.threads, idle=self.idle, **cut, **chosen)
 
 
 def streams(smallest: int, largest: int) -> st.SearchStrategy[Stream]:
@@ -86,6 +88,7 @@ def ways() -> st.SearchStrategy[list[Way]]:
         st.sampled_from((1, 7, 500, 100_000)),
         st.sampled_from((1, 7, 256)),
         st.sampled_from((1000, 64, 3)),
+        st.sampled_from(("yield", "park")),
     )
     return st.lists(way, min_size=1, max_size=5, unique=True)
 

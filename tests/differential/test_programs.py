@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.differential import programs
 from tests.differential.faulty import FAULTS, Faulty, right
-from tests.differential.streams import Stream, Subject, examine, streams, ways
+from tests.differential.streams import Stream, Subject, Way, examine, streams, ways
 
 LONGEST = 1 + 8 * programs.STEP
 # Of each plan's tables the rows: the fewest there can be, more of them than threads, and tables of different sizes.
@@ -67,10 +67,13 @@ def test_programs_come_to_what_the_oracle_says():
 @pytest.mark.slow
 @pytest.mark.parametrize("plan", list(ROWS))
 def test_programs_in_full(plan):
-    examine_all([(plan, rows) for rows in ROWS.values()], 10_000)
+    examine_all([(plan, rows) for rows in ROWS.values()], 5000)
 
 
 # --- the test of the test -------------------------------------------------------------------------------------------
+
+
+ALONE = Way((("executor", "transactional"),), threads=1, punctuation=1, batch=1, block=1, idle="yield")
 
 
 def search(carry_out, examples: int) -> list[Stream]:
@@ -79,11 +82,11 @@ def search(carry_out, examples: int) -> list[Stream]:
     sound, found = subject(*of), []
     faulty = Faulty(sound.app, sound.params, carry_out)
 
-    @given(stream=streams(1, LONGEST), ways=ways())
+    @given(stream=streams(1, LONGEST))
     @examine(examples)
-    def agree(stream, ways):
+    def agree(stream):
         try:
-            sound.agrees(stream, ways, lambda events, way: sound.interpreted(events, faulty))
+            sound.agrees(stream, [ALONE], lambda events, way: sound.interpreted(events, faulty))
         except AssertionError:
             found.append(stream)
             raise
@@ -96,7 +99,7 @@ def search(carry_out, examples: int) -> list[Stream]:
 
 
 def test_an_engine_without_a_fault_is_not_found_out():
-    assert search(right, 100) == []
+    assert search(right, 50) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)
