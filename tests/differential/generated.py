@@ -40,7 +40,7 @@ class Field:
     """A field of a table's row, and what operators may do with it."""
 
     def __init__(self, r: random.Random, name: str):
-        kind = r.choice(["f64", "boolean", "Array", "Ring", "Set", "Map", "Counter", "TopK"] + 2 * list(MASKS))
+        kind = r.choice([*MASKS] + 2 * ["f64", "boolean", "Array", "Ring", "Set", "Map", "Counter", "TopK"])
         self.name, self.kind = name, kind
         self.item = r.choice([*MASKS, "f64"] if kind in ("Array", "Ring", "Map") else list(MASKS))
         self.count = r.randint(1, 4)
@@ -91,7 +91,6 @@ class Writer:
         self.r = random.Random(f"generated {number}")
         self.tables = [Table(self.r, i) for i in range(self.r.choice((1, 2, 2, 3)))]
         self.functions: list[str] = []
-        self.reads: list[str] = []
         self.names = 0
 
     # --- expressions: over the event, and over rows called by these names
@@ -119,7 +118,7 @@ class Writer:
                     elif f.kind == "TopK":
                         leaves += [
                             f"({at}.key_at(0) if len({at}) > 0 else 1)",
-                            f"({at}.score_at(len({at}) - 1) if {at} else 2)".replace(f"if {at}", f"if len({at}) > 0"),
+                            f"({at}.score_at(len({at}) - 1) if len({at}) > 0 else 2)",
                         ]
                     if f.kind in ("Ring", "Set", "Map", "Counter", "TopK"):
                         leaves += [f"len({at})"]
@@ -166,7 +165,7 @@ class Writer:
                         parts.append(f"not ({row}.{f.name} and event.a % {k} == 0)")
                     elif f.kind == "f64":
                         parts.append(f"{row}.{f.name} {r.choice(['<', '<='])} {r.randint(5, 900)}.0")
-                    elif f.kind in ("Set", "Map", "Counter") and not joint and f.kind != "Counter":
+                    elif f.kind in ("Set", "Map") and not joint:
                         parts.append(f"(event.a % 8 not in {row}.{f.name} or len({row}.{f.name}) % 2 == 0)")
         if r.random() < 0.15:
             parts.append(f"{self.whole(rows, 0, joint)} // (event.n - 500) < 1000000000")

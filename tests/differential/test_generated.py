@@ -8,6 +8,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from streaming_core.oracle import compare
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
 from tests.differential.generated import EVENT, write
 from tests.differential.streams import SEED, Stream, Subject, examine, streams, ways
 
@@ -67,3 +70,17 @@ def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
 @pytest.mark.parametrize("number", range(12, 60))
 def test_an_application_in_full(tmp_path, number):
     examine_one(tmp_path, f"{SEED}_{number}", 300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(12))
+def test_the_compiled_loop_agrees(tmp_path, number):
+    some = subject(tmp_path, f"{SEED}_{number}")
+    drawn = np.random.default_rng(number).bytes(300 * EVENT)
+    events = [drawn[at : at + EVENT] for at in range(0, len(drawn), EVENT)]
+    table = some.encode(Stream(events, rounds=7, span=64, fails=False))
+    oracle, loop = Interpreter(some.app, {}), Loop(some.app, {})
+    compare(some.app.name, oracle.process(table), loop.process(table), "outputs")
+    for name, rows in oracle.state().items():
+        compare(some.app.name, rows, loop.state()[name], name)
+    assert (loop.rejected, loop.dropped_invalid) == (oracle.rejected, oracle.dropped_invalid)
