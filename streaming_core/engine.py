@@ -241,6 +241,7 @@ def one_pass(
         "executor": spec.executor,
         "scheme": spec.scheme,
         "pool": spec.pool,
+        "stealing": spec.stealing,
         "heuristic": spec.heuristic,
         "queue": spec.queue,
         "reorder": spec.reorder,
@@ -303,6 +304,7 @@ def one_pass(
         cpu_seconds=cpu,
         dropped_invalid=metrics["dropped"],
         rejected=metrics["rejected"],
+        chosen=metrics.get("chosen", {}),
     )
     return sample, state, metrics.get("binding")
 

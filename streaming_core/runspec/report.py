@@ -40,6 +40,7 @@ class Sample(BaseModel):
     cpu_seconds: float
     dropped_invalid: int = 0
     rejected: int = 0
+    chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 
 
 class RunReport(BaseModel):

@@ -34,7 +34,10 @@ EXECUTORS: dict[str, Executor] = {
         Executor(
             "transactional",
             runs=("transaction",),
-            axes={"scheme": ("tstream", "serial", "lock", "mvlk", "pat", "no_lock"), "pool": ("shared_nothing",)},
+            axes={
+                "scheme": ("tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"),
+                "pool": ("shared_nothing", "shared_everything", "shared_per_socket"),
+            },
         ),
         Executor(
             "pooled",
@@ -46,6 +49,11 @@ EXECUTORS: dict[str, Executor] = {
 
 # Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
 BOUNDS = frozenset({"no_lock"})
+
+# Schemes that evaluate operation chains, and so take them from a pool.
+CHAINED = frozenset({"tstream", "auto"})
+# Pools whose threads may take chains from each other.
+SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 
 AXES = ("scheme", "pool", "heuristic", "queue", "reorder")
 
@@ -92,14 +100,17 @@ class RunSpec(BaseModel):
         for axis in AXES:
             value = getattr(self, axis)
             allowed = executor.axes.get(axis)
-            if allowed is None:
+            if axis == "pool" and allowed is not None and self.scheme not in CHAINED:
+                if value is not None:
+                    raise ValueError(f"scheme {self.scheme} has no pool")
+            elif allowed is None:
                 if value is not None:
                     raise ValueError(f"executor {self.executor} has no {axis}")
             elif value is None:
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
-        if self.stealing:
+        if self.stealing and self.pool not in SHARED_POOLS:
             raise ValueError("stealing needs a shared pool")
         return self
 

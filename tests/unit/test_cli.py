@@ -115,6 +115,8 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
         (("wc", "--scheme", "tstream"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
         (("sl", "--stealing"), ["stealing needs a shared pool"]),
+        (("sl", "--pool", "puddle"), ["unknown pool 'puddle'", "shared_everything"]),
+        (("sl", "--scheme", "lock", "--pool", "shared_everything"), ["scheme lock has no pool"]),
         (("sl", "--threads", "0"), ["threads"]),
         (("sl", "--threads", "1025"), ["threads"]),
         (("sl", "--threads", "many"), ["--threads"]),

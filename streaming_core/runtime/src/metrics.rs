@@ -198,6 +198,8 @@ pub struct Metrics {
     pub end_to_end: Latencies,
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
+    /// Events by the scheme that ran them, where one chooses between several.
+    pub chosen: Vec<(&'static str, u64)>,
 }
 
 impl Metrics {
@@ -224,6 +226,7 @@ impl Metrics {
             "dropped": self.counters.dropped,
             "rejected": self.counters.rejected,
             "binding": self.binding,
+            "chosen": self.chosen.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
         })
     }
 }

@@ -438,6 +438,14 @@ fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) -> Vec
 /// The schemes that work by batch and not by punctuation.
 const BY_BATCH: [&str; 4] = ["serial", "lock", "mvlk", "pat"];
 
+const POOLS: [&str; 5] = [
+    "",
+    r#", "pool": "shared_everything""#,
+    r#", "pool": "shared_everything", "stealing": true"#,
+    r#", "pool": "shared_per_socket""#,
+    r#", "pool": "shared_per_socket", "stealing": true"#,
+];
+
 #[test]
 fn every_scheme_and_shape_equals_the_sequential_loop() {
     for (accounts, stocks, skew) in [(1, 1, 1), (2, 1, 1), (7, 3, 1), (1000, 500, 1), (1000, 500, 4)] {
@@ -445,7 +453,9 @@ fn every_scheme_and_shape_equals_the_sequential_loop() {
         for threads in [1, 2, 3, 8] {
             for punctuation in [1, 7, 500, 100_000] {
                 let n = if punctuation == 1 { 600 } else { events.len() };
-                check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, ""), 2500);
+                for pool in POOLS {
+                    check(&events[..n], accounts, stocks, options("tstream", threads, punctuation, pool), 2500);
+                }
             }
             for batch in [1, 64, 4096] {
                 let more = format!(r#", "batch": {batch}"#);
@@ -483,9 +493,11 @@ fn every_idle_strategy_ends() {
     let events = events(5000, 100, 50, 2, 3);
     for idle in ["spin", "yield", "park"] {
         for threads in [2, 5] {
-            for scheme in ["tstream", "serial", "lock", "mvlk", "pat"] {
-                let more = format!(r#", "idle": "{idle}", "batch": 100"#);
-                check(&events, 100, 50, options(scheme, threads, 100, &more), 5000);
+            for scheme in ["tstream", "serial", "lock", "mvlk", "pat", "auto"] {
+                for pool in if scheme == "tstream" { &POOLS[..] } else { &POOLS[..1] } {
+                    let more = format!(r#", "idle": "{idle}", "batch": 100 {pool}"#);
+                    check(&events, 100, 50, options(scheme, threads, 100, &more), 5000);
+                }
             }
         }
     }
@@ -564,9 +576,11 @@ fn what_cannot_run_is_refused() {
         Ok(_) => panic!("accepted"),
     };
     let message = refused(program(1, 1), options("pessimistic", 1, 500, ""));
-    assert_eq!(message, "unknown scheme \"pessimistic\"; known: tstream, serial, lock, mvlk, pat, no_lock");
-    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "pool": "shared_everything""#));
-    assert!(message.contains("shared_nothing"));
+    assert_eq!(message, "unknown scheme \"pessimistic\"; known: tstream, serial, lock, mvlk, pat, auto, no_lock");
+    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "pool": "puddle""#));
+    assert_eq!(message, "unknown pool \"puddle\"; known: shared_nothing, shared_everything, shared_per_socket");
+    let message = refused(program(1, 1), options("tstream", 1, 500, r#", "stealing": true"#));
+    assert_eq!(message, "stealing needs a shared pool");
     let mut containers = program(1, 1);
     containers.tables[1].containers = true;
     assert_eq!(
@@ -714,9 +728,10 @@ proptest! {
         threads in 1_usize..5,
         punctuation in 1_usize..50,
         block in 1_usize..100,
-        scheme in prop::sample::select(vec!["tstream", "serial", "lock", "mvlk", "pat"]),
+        scheme in prop::sample::select(vec!["tstream", "tstream", "serial", "lock", "mvlk", "pat", "auto"]),
+        pool in prop::sample::select(POOLS.to_vec()),
     ) {
-        let more = format!(r#", "batch": {punctuation}"#);
+        let more = format!(r#", "batch": {punctuation} {pool}"#);
         check(&events, 6, 3, options(scheme, threads, punctuation, &more), block);
     }
 }

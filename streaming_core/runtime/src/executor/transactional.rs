@@ -37,9 +37,6 @@ pub fn make_with(
     let Some(transaction) = &program.transaction else {
         return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
     };
-    if let Some(pool) = options.pool.as_deref().filter(|pool| *pool != "shared_nothing") {
-        return Err(RunError::Invalid(format!("unknown pool {pool:?}; known: shared_nothing")));
-    }
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: whoever makes a program answers for its addresses.
@@ -67,6 +64,7 @@ impl Executor for Transactional {
         let signals = self.team.signals();
         let run = Run {
             block,
+            events: 0..block.n,
             offset: self.events,
             transaction: &self.transaction,
             tables: &self.tables,
@@ -107,6 +105,7 @@ impl Executor for Transactional {
             processing: delivered.processing.clone(),
             end_to_end: delivered.end_to_end.clone(),
             binding: self.team.binding(),
+            chosen: self.scheme.chosen(),
         }
     }
 

@@ -209,7 +209,7 @@ impl<G: Guard> Ahead<G> {
     /// Whether event `at`, the next to ask, can.
     #[inline]
     fn is_ready(&self, run: &Run, at: usize) -> bool {
-        at < run.block.n && self.ring.is_planned(run, at / self.ring.batch())
+        at < run.events.len() && self.ring.is_planned(run, at / self.ring.batch())
     }
 
     /// Whether a thread that found nothing to do should look again.

@@ -3,11 +3,14 @@
 //! One trait, one file per scheme, one registry. A scheme is called once per block and thread and works per batch.
 
 mod ahead;
+mod auto;
+mod chains;
 mod cost;
 mod lock;
 mod mvlk;
 mod no_lock;
 mod pat;
+mod pool;
 mod ranges;
 mod requests;
 mod ring;
@@ -28,15 +31,17 @@ use crate::sync::{AtomicBool, AtomicU64, CachePadded, Ordering, UnsafeCell};
 use crate::transaction::{Batch, Outcome, Planner, Scratch, Transaction};
 
 /// A block and everything a scheme runs it with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Run<'a> {
     pub block: &'a Block,
+    /// The part of the block to be run.
+    pub events: Range<usize>,
     /// Number, in the run, of the block's first event.
     pub offset: u64,
     pub transaction: &'a Transaction,
     pub tables: &'a Tables,
     pub delivery: &'a Delivery,
-    /// The first delivery of this block has this ticket.
+    /// The first delivery of this part has this ticket.
     pub first_ticket: u64,
     pub arrivals: Arrivals,
     pub clock: Running,
@@ -68,12 +73,17 @@ impl Run<'_> {
 
 /// Orders the state accesses of a block's transactions.
 pub trait Scheme: Send + Sync {
-    /// What thread `thread` does with a block; every thread of the team calls it, and it returns when the thread's part
-    /// is done. When all have returned, every output of the block is delivered.
+    /// What thread `thread` does with (a part of) a block; every thread of the team calls it, and it returns when the
+    /// thread's part is done. When all have returned, every output of these events is delivered.
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError>;
 
-    /// Before each block; the caller sees to it that no thread is in `block`.
+    /// Before each call of `block`; the caller sees to it that no thread is in it.
     fn rewind(&self) {}
+
+    /// Events that were run in either way, of a scheme that chooses between several.
+    fn chosen(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 
     /// Summed over threads. The caller sees to it that no thread is in `block`.
     fn counters(&self) -> Counters;
@@ -88,6 +98,7 @@ const SCHEMES: &[(&str, Make)] = &[
     ("lock", lock::make),
     ("mvlk", mvlk::make),
     ("pat", pat::make),
+    ("auto", auto::make),
     ("no_lock", no_lock::make),
 ];
 
@@ -102,13 +113,13 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
 }
 
 /// Batches of a punctuated stream: they end at punctuations, and long intervals are cut into parts of at most `part`.
-fn batches(block: &Block, punctuation: usize, part: usize) -> impl Iterator<Item = (Batch<'_>, usize)> {
-    let mut begin = 0;
+fn batches<'a>(run: &Run<'a>, punctuation: usize, part: usize) -> impl Iterator<Item = (Batch<'a>, usize)> + use<'a> {
+    let (block, Range { start: mut begin, end }) = (run.block, run.events.clone());
     std::iter::from_fn(move || {
-        if begin == block.n {
+        if begin == end {
             return None;
         }
-        let interval = (begin / punctuation + 1).saturating_mul(punctuation).min(block.n);
+        let interval = (begin / punctuation + 1).saturating_mul(punctuation).min(end);
         let end = interval.min(begin + part);
         let batch = Batch { block, begin, end };
         begin = end;

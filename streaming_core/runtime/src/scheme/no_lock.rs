@@ -36,7 +36,7 @@ impl Scheme for NoLock {
         // SAFETY: thread `thread` is the only one at its lane.
         let lane = unsafe { &mut *self.lanes.get(thread) };
         let mut ticket = run.first_ticket + thread as u64;
-        for (batch, interval) in batches(run.block, self.punctuation, PART * threads) {
+        for (batch, interval) in batches(run, self.punctuation, PART * threads) {
             run.await_arrival(interval);
             run.check()?;
             let slice = batch.slice(thread, threads);

@@ -128,12 +128,12 @@ impl<E> Ring<E> {
 
     /// How many batches the block has.
     pub fn count(&self, run: &Run) -> usize {
-        run.block.n.div_ceil(self.batch)
+        run.events.len().div_ceil(self.batch)
     }
 
     pub fn events<'a>(&self, run: &Run<'a>, number: usize) -> Batch<'a> {
-        let begin = number * self.batch;
-        Batch { block: run.block, begin, end: run.block.n.min(begin + self.batch) }
+        let begin = run.events.start + number * self.batch;
+        Batch { block: run.block, begin, end: run.events.end.min(begin + self.batch) }
     }
 
     fn slot(&self, number: usize) -> &Slot<E> {
