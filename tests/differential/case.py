@@ -18,15 +18,16 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 
 def strategies(executor):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides."""
-    axes = {axis: EXECUTORS[executor].axes[axis] for axis in AXES if axis in EXECUTORS[executor].axes}
+    axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
     found = []
-    for chosen in itertools.product(*axes.values(), (False, True)):
-        fields = {"executor": executor, **dict(zip([*axes, "stealing"], chosen, strict=True))}
+    for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:
-            spec = RunSpec(app="any", **fields)
+            spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(AXES, chosen, strict=True)))
         except ValidationError:  # these do not go together
             continue
-        if not spec.is_bound:
+        fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
+        fields = {"executor": executor, **fields, "stealing": stealing}
+        if not spec.is_bound and fields not in found:
             found.append(fields)
     return found
 
