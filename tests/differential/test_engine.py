@@ -112,17 +112,14 @@ def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
 
 # Threads that spin keep those that others wait for off the cores when there are other processes, as there are in a
 # parallel test run; they have a test of their own below.
-PATIENT = ("yield", "park")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
 def test_every_way_in_full(cases, name, strategy, threads):
-    idle = itertools.cycle(PATIENT)
+    turns = itertools.cycle(itertools.product(("yield", "park"), (512, 3000)))  # each batch size meets all of them
     for kind, punctuation, batch in itertools.product(kinds_of(name), (1, 7, 500, 100_000), (1, 7, 256)):
-        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, idle=next(idle), **strategy)
-        for block in (512, 3000):
-            cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
+        idle, block = next(turns)
+        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, idle=idle, **strategy)
+        cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 
 
 def check_the_longest_interval(case, strategy, threads):
