@@ -1,15 +1,35 @@
 """What the interpreter makes of some events, and the engine held against it."""
 
+import itertools
+
 import pyarrow as pa
+from pydantic import ValidationError
 
 from streaming_core import engine
 from streaming_core.api.kernels import compile_app
 from streaming_core.digest import digest_table, format_digest
 from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.runspec.spec import AXES, EXECUTORS, RunSpec
 from streaming_core.state import state_digest
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
 CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
+
+
+def strategies(executor):
+    """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides."""
+    axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
+    found = []
+    for *chosen, stealing in itertools.product(*axes, (False, True)):
+        try:
+            spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(AXES, chosen, strict=True)))
+        except ValidationError:  # these do not go together
+            continue
+        fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
+        fields = {"executor": executor, **fields, "stealing": stealing}
+        if not spec.is_bound and fields not in found:
+            found.append(fields)
+    return found
 
 
 class Events:
@@ -28,20 +48,21 @@ class Events:
 class Case:
     """A bound application, its compiled program, its events and what the interpreter makes of them."""
 
-    def __init__(self, app, params, table):
+    def __init__(self, app, params, table, program=None):
         self.app, self.events = app, Events([table])
-        self.program = compile_app(app, params)
+        self.program = program or compile_app(app, params)
         oracle = Interpreter(app, params)
         self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
         self.state = oracle.state()
         self.rejected, self.dropped = oracle.rejected, oracle.dropped_invalid
+        self.blocks: dict[int, engine.Blocks] = {}  # by block size, decoded once
         self.expected = (format_digest(*digest_table(self.outputs, ("seq", "sub"))), state_digest(self.state))
 
     def check(self, spec, block=1000, **options):
         """Runs one pass and compares outputs, order, final state and counts."""
-        sample, state, _ = engine.one_pass(
-            spec, self.program, engine.Blocks(self.events, self.program, block), **options
-        )
+        if block not in self.blocks:
+            self.blocks[block] = engine.Blocks(self.events, self.program, block, keep=self.events.rows)
+        sample, state, _ = engine.one_pass(spec, self.program, self.blocks[block], **options)
         assert sample.in_order
         assert (sample.digest, state_digest(state)) == self.expected
         assert (sample.rejected, sample.dropped_invalid) == (self.rejected, self.dropped)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Param, Set, boolean, i64, record, u8, u32
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from tests.differential.case import Case
+from streaming_core.runspec.spec import RunSpec
+from tests.differential.case import Case, strategies
 
 
 @record
@@ -135,9 +135,6 @@ def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
     table = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
     case = Case(shop, shop.bind({"wallets": purses, "items": items}), table)
     assert 0 < case.rejected < n - case.dropped
-    schemes = [scheme for scheme in EXECUTORS["transactional"].axes["scheme"] if scheme != "no_lock"]
-    for scheme, threads, batch in itertools.product(schemes, (1, 2, 3, 8), (7, 256)):
-        spec = RunSpec(
-            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=batch, batch=batch
-        )
+    for strategy, threads, batch in itertools.product(strategies("transactional"), (1, 2, 3, 8), (7, 256)):
+        spec = RunSpec(app="shop", threads=threads, punctuation=batch, batch=batch, **strategy)
         case.check(spec, block=1700)

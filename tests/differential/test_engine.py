@@ -26,7 +26,7 @@ from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from tests.differential.case import CUTS, Case, Events
+from tests.differential.case import CUTS, Case, Events, strategies
 
 EVENTS = 3000
 # The smallest key spaces an application allows: the most conflicts.
@@ -42,73 +42,112 @@ SMALL = {
     "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
 }
 LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
-# Few hot keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
-HOT = {
-    "gs": {"theta": 1.2, "n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05},
-    "sl": {"theta": 1.2, "n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05},
+# Few keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
+FEW = {
+    "gs": {"n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05},
+    "sl": {"n_items": 200, "gen_parts": 7, "duplicates": True, "invalid_ratio": 0.05},
+    "ob": {"n_items": 200, "gen_parts": 7, "duplicates": True, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
+    "tp": {"segments": 30, "vehicles": 3000, "invalid_ratio": 0.05},
+    "tb": {"n_flights": 50, "n_hotels": 20, "seats": 20, "invalid_ratio": 0.05},
 }
-KEYS = {"small": SMALL, "large": LARGE, "hot": HOT}
+
+
+def few(theta):
+    return {name: {**params, "theta": theta} for name, params in FEW.items()}
+
+
+KEYS = {"small": SMALL, "large": LARGE, "hot": few(1.2), "warm": few(0.6), "even": few(0.0)}
 
 
 @pytest.fixture(scope="module")
-def cases(tmp_path_factory):
-    made = {}
+def cases():
+    """Makes the case of an application with keys of a kind; each is interpreted once."""
+    made, programs = {}, {}
 
-    def case(name, kind):
-        if (name, kind) not in made:
+    def case(name, kind, events=EVENTS):
+        if (name, kind, events) not in made:
             app = registry.load(name)
             params = app.bind(KEYS[kind].get(name, {}))
-            events = EVENTS if name != "wc" else EVENTS // 10
+            # How events are drawn is none of the operators' business: such parameters need no other kernels.
+            key = name, *((n, v) for n, v in params.items() if n not in ("theta", "invalid_ratio"))
+            if key not in programs:
+                programs[key] = compile_app(app, params)
             table = workload.generate_chunk(app, params, events, 7, 0, events)
-            made[name, kind] = Case(app, params, table)
-        return made[name, kind]
+            made[name, kind, events] = Case(app, params, table, programs[key])
+        return made[name, kind, events]
 
     return case
 
 
+def applications(executor):
+    """Names of those that run on it."""
+    return [name for name in registry.names() if registry.load(name).kind in EXECUTORS[executor].runs]
+
+
+def kinds_of(name):
+    return [kind for kind in KEYS if name in KEYS[kind]]
+
+
 def ways():
-    """Every application on every strategy that is a result, and thread counts."""
-    found = []
-    for name in registry.names():
-        kind = registry.load(name).kind
-        for executor in EXECUTORS.values():
-            if kind not in executor.runs:
-                continue
-            for scheme in executor.axes.get("scheme", (None,)):
-                if scheme != "no_lock":
-                    found += itertools.product([name], [executor.name], [scheme], [1, 2, 3, 8])
-    return found
+    """Every application on every choice of strategies that is a result, and thread counts."""
+    return [
+        (name, *way)
+        for executor in EXECUTORS
+        for name in applications(executor)
+        for way in itertools.product(strategies(executor), (1, 2, 3, 8))
+    ]
 
 
-@pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
-def test_every_way_equals_the_interpreter(cases, name, executor, scheme, threads):
-    kinds = [kind for kind in KEYS if name in KEYS[kind]]
+def label(value):
+    return "-".join(str(v) for v in value.values()) if isinstance(value, dict) else None
+
+
+@pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
+def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
+    kinds = kinds_of(name)
     for number, (punctuation, batch, block) in enumerate(CUTS):
         kind = kinds[(number + threads) % len(kinds)]
-        spec = RunSpec(
-            app=name, executor=executor, scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
-        )
-        cases(name, kind).check(spec, block)
+        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, **strategy)
+        cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
+
+
+# Threads that spin keep those that others wait for off the cores when there are other processes, as there are in a
+# parallel test run; they have a test of their own below.
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
+def test_every_way_in_full(cases, name, strategy, threads):
+    turns = itertools.cycle(itertools.product(("yield", "park"), (512, 3000)))  # each batch size meets all of them
+    for kind, punctuation, batch in itertools.product(kinds_of(name), (1, 7, 500, 100_000), (1, 7, 256)):
+        idle, block = next(turns)
+        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, idle=idle, **strategy)
+        cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
+
+
+def check_the_longest_interval(case, strategy, threads):
+    """A whole interval of 100,000 events, and some after it."""
+    spec = RunSpec(app=case.app.name, threads=threads, punctuation=100_000, idle="park", **strategy)
+    assert case.events.rows > spec.punctuation
+    case.check(spec, engine.block_size(spec))
+
+
+@pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
+def test_an_interval_of_100_000_events(cases, strategy):
+    check_the_longest_interval(cases("sl", "hot", 100_700), strategy, 3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "executor", "scheme", "threads"), ways())
-@pytest.mark.parametrize("kind", list(KEYS))
-@pytest.mark.parametrize("idle", ["spin", "yield", "park"])
-def test_every_way_in_full(cases, name, executor, scheme, threads, kind, idle):
-    if name not in KEYS[kind]:
-        pytest.skip("this application has no such keys")
-    for punctuation, batch, block in itertools.product((1, 7, 500, 100_000), (1, 7, 256), (512, 3000)):
-        spec = RunSpec(
-            app=name,
-            executor=executor,
-            scheme=scheme,
-            threads=threads,
-            punctuation=punctuation,
-            batch=batch,
-            idle=idle,
-        )
-        cases(name, kind).check(spec, block)
+@pytest.mark.parametrize("strategy", strategies("transactional"), ids=label)
+@pytest.mark.parametrize("name", applications("transactional"))
+def test_an_interval_of_100_000_events_in_full(cases, name, strategy):
+    for kind, threads in itertools.product(("hot", "even"), (1, 2, 3, 8)):
+        check_the_longest_interval(cases(name, kind, 100_700), strategy, threads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "strategy", "threads"), [way for way in ways() if way[2] == 2], ids=label)
+def test_spinning_in_full(cases, name, strategy, threads):
+    spec = RunSpec(app=name, threads=threads, idle="spin", **strategy)
+    cases(name, "small", EVENTS // 10).check(spec, 100)
 
 
 @pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])

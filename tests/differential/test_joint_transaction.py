@@ -9,8 +9,8 @@ import pytest
 from streaming_core.api import App, Array, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i16, i64, record, u8, u32
 from streaming_core.oracle import compare
 from streaming_core.oracle.loop import Loop
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from tests.differential.case import CUTS, Case
+from streaming_core.runspec.spec import RunSpec
+from tests.differential.case import CUTS, Case, strategies
 
 
 @record
@@ -170,9 +170,7 @@ def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
     for name, rows in case.state.items():
         compare("shop", rows, loop.state()[name], name)
     assert (loop.rejected, loop.dropped_invalid) == (case.rejected, case.dropped)
-    schemes = [s for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock"]
-    for scheme, threads, (punctuation, batch, block) in itertools.product(schemes, (1, 2, 3, 8), CUTS):
-        spec = RunSpec(
-            app="shop", executor="transactional", scheme=scheme, threads=threads, punctuation=punctuation, batch=batch
-        )
+    for strategy, threads, cut in itertools.product(strategies("transactional"), (1, 2, 3, 8), CUTS):
+        punctuation, batch, block = cut
+        spec = RunSpec(app="shop", threads=threads, punctuation=punctuation, batch=batch, **strategy)
         case.check(spec, block)

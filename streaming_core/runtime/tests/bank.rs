@@ -552,6 +552,22 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
     }
 }
 
+/// The moment between a failure and its being known is short: of many runs some have others come by in it.
+#[test]
+fn nobody_is_caught_in_a_run_that_fails() {
+    let mut events = events(40, 10, 5, 1, 11);
+    events[2] = Event { kind: 0, amount: 666, ..events[2] };
+    for scheme in ["serial", "tstream", "lock", "mvlk", "pat"] {
+        for _ in 0..if scheme == "serial" { 1500 } else { 100 } {
+            let mut engine = make(program(10, 5), options(scheme, 8, 4, r#", "batch": 4"#)).unwrap();
+            engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
+            let outcome = process(&mut *engine, [10, 5], &events);
+            let exception = RAISED.to_vec();
+            assert_eq!(outcome, Err(RunError::Kernel { operator: "transfer".into(), seq: 2, exception }));
+        }
+    }
+}
+
 #[test]
 fn what_cannot_run_is_refused() {
     let refused = |program: Program, options: Options| match make(program, options) {

@@ -126,10 +126,11 @@ impl Serial {
                 run.idle.notify();
                 outcome = self.apply_next(thread, run);
             }
+            // Who fails keeps the tables: the batch must not be applied again, and nobody is to wait for its being ready.
+            outcome?;
             // ORDERING: Release hands the tables to the next writer.
             self.applying.store(false, Ordering::Release);
             run.idle.notify();
-            outcome?;
         }
     }
 

@@ -1,0 +1,339 @@
+"""Writes random transactional applications: tables, records, containers, conditions, modifications and a plan.
+
+What `programs.py` cannot vary is drawn here: how many tables of how many rows there are, the types and order of fields,
+where containers lie in a row, how the plan branches and loops, which operators it is fused from, and what the outputs
+show of the values read. An application is drawn from a number; the same number gives the same one.
+
+Integers are left to wrap around; what is stored in narrow fields is cut to fit, and floats are kept small. Now and then
+a function divides by what the event says.
+"""
+
+import random
+from pathlib import Path
+
+HEAD = """
+from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record
+from streaming_core.api import u8, u16, u32
+
+app = App("generated")
+
+
+@record
+class Event:
+    a: u8
+    b: u8
+    n: i16
+    m: i32
+    x: f64
+    p: boolean
+
+
+"""
+EVENT = 12  # bytes of a drawn event (test_generated.py)
+# What a field of each width may hold of a value that is not negative.
+MASKS = {"i8": 127, "i16": 32767, "i32": 2**31 - 1, "i64": 2**62 - 1, "u8": 255, "u16": 65535, "u32": 2**32 - 1}
+SIZES = (1, 1, 2, 3, 5, 17, 64)
+INDENT = "    "
+
+
+class Field:
+    """A field of a table's row, and what operators may do with it."""
+
+    def __init__(self, r: random.Random, name: str):
+        kind = r.choice([*MASKS] + 2 * ["f64", "boolean", "Array", "Ring", "Set", "Map", "Counter", "TopK"])
+        self.name, self.kind = name, kind
+        self.item = r.choice([*MASKS, "f64"] if kind in ("Array", "Ring", "Map") else list(MASKS))
+        self.count = r.randint(1, 4)
+
+    def declared(self) -> str:
+        match self.kind:
+            case "Array" | "Ring":
+                return f"{self.kind}[{self.item}, {self.count}]"
+            case "Set" | "Counter":
+                return f"{self.kind}[{self.item}]"
+            case "Map":
+                return f"Map[u8, {self.item}]"
+            case "TopK":
+                return f"TopK[{self.count}]"
+        return self.kind
+
+    @property
+    def is_hidden(self) -> bool:
+        """A container of which a condition over several rows sees nothing."""
+        return self.kind in ("Set", "Map", "Counter", "TopK")
+
+
+class Table:
+    """A table, its record, and the functions on its rows."""
+
+    def __init__(self, r: random.Random, number: int):
+        self.name, self.size = f"table{number}", r.choice(SIZES)
+        self.fields = [Field(r, f"f{i}") for i in range(r.randint(1, 5))]
+        if not any(f.kind in MASKS for f in self.fields):
+            self.fields[0].kind = "i64"
+
+    def declaration(self, r: random.Random) -> str:
+        lines = [f"@record\nclass Row{self.name}:\n"]
+        lines += [f"{INDENT}{f.name}: {f.declared()}\n" for f in self.fields]
+        given = [
+            f'"{f.name}": (key * {r.randint(0, 9)} + {r.randint(0, 9)}) % 100' for f in self.fields if f.kind in MASKS
+        ]
+        first = f"lambda key, params: {{{', '.join(given)}}}" if r.random() < 0.7 else "None"
+        return (
+            "".join(lines) + f'\n\n{self.name} = app.table("{self.name}", Row{self.name}, {self.size}, {first})\n\n\n'
+        )
+
+
+class Writer:
+    """One application's source."""
+
+    def __init__(self, number: str):
+        self.r = random.Random(f"generated {number}")
+        self.tables = [Table(self.r, i) for i in range(self.r.choice((1, 2, 2, 3)))]
+        self.functions: list[str] = []
+        self.names = 0
+
+    # --- expressions: over the event, and over rows called by these names
+
+    def whole(self, rows: dict[str, Table], depth: int, joint: bool = False) -> str:
+        """An integer."""
+        r = self.r
+        if depth == 0:
+            leaves = ["event.a", "event.b", "event.n", "event.m", str(r.choice((0, 1, 2, 3, 7, 64, 1000003)))]
+            for row, table in rows.items():
+                for f in table.fields:
+                    at = f"{row}.{f.name}"
+                    if f.is_hidden and joint:
+                        continue
+                    if f.kind in MASKS:
+                        leaves += 2 * [at]
+                    elif f.kind == "Array" and f.item != "f64":
+                        leaves += [f"{at}[event.a % {f.count}]", f"{at}[{r.randrange(f.count)}]"]
+                    elif f.kind == "Ring" and f.item != "f64":
+                        leaves += [f"({at}[len({at}) - 1] if len({at}) > 0 else {r.randint(0, 9)})"]
+                    elif f.kind == "Counter":
+                        leaves += [f"{at}.get(event.{r.choice('ab')} % 8)"]
+                    elif f.kind == "Map" and f.item != "f64":
+                        leaves += [f"{at}.get(event.{r.choice('ab')} % 8, {r.randint(0, 9)})"]
+                    elif f.kind == "TopK":
+                        leaves += [
+                            f"({at}.key_at(0) if len({at}) > 0 else 1)",
+                            f"({at}.score_at(len({at}) - 1) if len({at}) > 0 else 2)",
+                        ]
+                    if f.kind in ("Ring", "Set", "Map", "Counter", "TopK"):
+                        leaves += [f"len({at})"]
+            return r.choice(leaves)
+        one, other = (self.whole(rows, r.randrange(depth), joint) for _ in range(2))
+        match r.randrange(8):
+            case 0 | 1 | 2:
+                return f"({one} {r.choice('+-*')} {other})"
+            case 3:
+                return f"({one} {r.choice('&|^')} {other})"
+            case 4:
+                return f"({one} {r.choice(['//', '%'])} {r.choice((2, 3, 7, 31, -5))})"
+            case 5:
+                return f"{r.choice(['min', 'max'])}({one}, {other})"
+            case 6:
+                return f"({one} if {self.test(rows, 0, joint)} else {other})"
+            case _:
+                return r.choice(
+                    [f"(-{one})", f"abs({one})", f"({one} >> {r.randint(0, 9)})", f"({one} << {r.randint(0, 9)})"]
+                )
+
+    def real(self, rows: dict[str, Table], joint: bool = False) -> str:
+        """A float, of moderate size whatever comes."""
+        r, leaves = self.r, ["event.x", "event.n / 4", "0.1"]
+        for row, table in rows.items():
+            for f in table.fields:
+                if f.kind == "f64":
+                    leaves += 3 * [f"{row}.{f.name}"]
+                elif f.kind == "Array" and f.item == "f64":
+                    leaves += [f"{row}.{f.name}[event.b % {f.count}]"]
+                elif f.kind == "Map" and f.item == "f64" and not joint:
+                    leaves += [f"{row}.{f.name}.get(event.a % 8, 0.25)"]
+        one, other = r.choice(leaves), r.choice([*leaves, self.whole(rows, 0, joint) + " % 100"])
+        return f"min(max(({one}) * {r.choice(('0.5', '0.75', '1.5'))} {r.choice('+-')} ({other}), -1000.0), 1000.0)"
+
+    def test(self, rows: dict[str, Table], depth: int, joint: bool = False) -> str:
+        """A condition that holds more often than not."""
+        r, k = self.r, self.r.randint(3, 7)
+        parts = [f"({self.whole(rows, depth, joint)}) % {k} {r.choice(['!=', '!=', '<='])} {r.randint(1, k - 1)}"]
+        for row, table in rows.items():
+            for f in table.fields:
+                if r.random() < 0.3:
+                    if f.kind == "boolean":
+                        parts.append(f"not ({row}.{f.name} and event.a % {k} == 0)")
+                    elif f.kind == "f64":
+                        parts.append(f"{row}.{f.name} {r.choice(['<', '<='])} {r.randint(5, 900)}.0")
+                    elif f.kind in ("Set", "Map") and not joint:
+                        parts.append(f"(event.a % 8 not in {row}.{f.name} or len({row}.{f.name}) % 2 == 0)")
+        if r.random() < 0.15:
+            parts.append(f"{self.whole(rows, 0, joint)} // (event.n - 500) < 1000000000")
+        return f"({r.choice([' and ', ' and ', ' or ']).join(parts)})"
+
+    # --- functions
+
+    def function(self, prefix: str, parameters: list[str], body: list[str]) -> str:
+        self.names += 1
+        name = f"{prefix}{self.names}"
+        lines = [f"def {name}({', '.join(parameters)}):\n", *(f"{INDENT}{line}\n" for line in body), "\n\n"]
+        self.functions.append("".join(lines))
+        return name
+
+    def condition(self, tables: list[Table], argument: bool) -> str:
+        rows = {f"row{i}": table for i, table in enumerate(tables)}
+        value = self.test(rows, 2, len(rows) > 1)
+        if argument:
+            value = f"{value} and (event.b + i) % 5 != {self.r.randrange(5)}"
+        return self.function("asks", [*rows, "event", *(["i"] if argument else [])], [f"return {value}"])
+
+    def modification(self, table: Table, argument: bool) -> str:
+        r, rows, body = self.r, {"row": table}, []
+        for f in r.sample(table.fields, r.randint(1, len(table.fields))):
+            body += self.store(f, rows, argument)
+        if r.random() < 0.3:
+            body = [f"if {self.test(rows, 1)}:", *(INDENT + line for line in body), "else:", INDENT + "pass"]
+            body = body[:-2] if r.random() < 0.5 else body
+        if r.random() < 0.1:
+            body.append(f"spare = {self.whole(rows, 0)} % (event.n - 501)")
+        return self.function("does", ["row", "event", *(["i"] if argument else [])], body)
+
+    def store(self, f: Field, rows: dict[str, Table], argument: bool) -> list[str]:
+        r, at = self.r, f"row.{f.name}"
+        value = self.whole(rows, 2) + (" + i" if argument else "")
+        item = self.real(rows) if f.item == "f64" else f"({value}) & {MASKS[f.item]}"
+        match f.kind:
+            case "f64":
+                return [f"{at} = {self.real(rows)}"]
+            case "boolean":
+                return [f"{at} = {self.test(rows, 1)}"]
+            case "Array":
+                return [f"{at}[{'i' if argument else 'event.a'} % {f.count}] = {item}"]
+            case "Ring":
+                return [f"{at}.append({item})"]
+            case "Set":
+                clear = [f"if len({at}) > {r.randint(2, 9)}:", f"{INDENT}{at}.clear()"] if r.random() < 0.5 else []
+                return [*clear, f"{at}.add(({value}) & {r.choice((7, 31, 127))})"]
+            case "Map":
+                return [f"{at}.put(({self.whole(rows, 1)}) & 15, {item})"]
+            case "Counter":
+                return [f"{at}.add(({value}) & 7, {r.choice(('1', 'event.a % 3'))})"]
+            case "TopK":
+                return [f"{at}.offer(({value}) & 7, {self.whole(rows, 1)} & 63)"]
+        return [f"{at} = ({at} * {r.choice((1, 3, 31))} + {value}) & {MASKS[f.kind]}"]
+
+    # --- the plan: lines of it, and of what looks at its reads afterwards
+
+    def key(self, table: Table, index: str) -> str:
+        r = self.r
+        return f"({r.choice(('event.a', 'event.b', 'event.m', 'event.a * 7 + event.b'))} + {index}) % {table.size}"
+
+    def row(self, index: str) -> tuple[Table, str]:
+        table = self.r.choice(self.tables)
+        return table, f"txn.row({table.name}, {self.key(table, index)})"
+
+    def step(self, index: str, kinds: str) -> tuple[list[str], list[str]]:
+        r = self.r
+        argument = r.random() < 0.4
+        extra = f", {r.choice([index, 'event.b', '3'])}" if argument else ""
+        match r.choice(kinds):
+            case "?":
+                wanted = [self.row(index) for _ in range(r.choice((0, 1, 1, 1, 2, 2, 3)))]
+                if not wanted:
+                    return [f"txn.require({self.condition([], False)})"], []
+                asks = self.condition([table for table, _ in wanted], argument)
+                return [f"txn.require({asks}, {', '.join(row for _, row in wanted)}{extra})"], []
+            case "!":
+                table, row = self.row(index)
+                if r.random() < 0.3:  # the same row twice, by a name
+                    does = [self.modification(table, False) for _ in range(2)]
+                    name = f"row{self.tables.index(table)}"
+                    return [f"{name} = {row}", *(f"txn.modify({name}, {do})" for do in does)], []
+                return [f"txn.modify({row}, {self.modification(table, argument)}{extra})"], []
+            case _:
+                table, row = self.row(index)
+                return [f"txn.read({row})"], self.look(table)
+
+    def look(self, table: Table) -> list[str]:
+        whole, real, seen = "0", "0.0", f"seen{self.tables.index(table)}"  # a name holds rows of one table
+        for f in table.fields:
+            if f.kind in MASKS and self.r.random() < 0.8:
+                whole = f"{whole} * 31 + {seen}.{f.name}"
+            elif f.kind == "boolean":
+                whole = f"{whole} + {seen}.{f.name}"
+            elif f.kind == "Array" and f.item != "f64":
+                whole = f"{whole} * 7 + {seen}.{f.name}[{self.r.randrange(f.count)}]"
+            elif f.kind == "f64":
+                real = f"{real} / 2 + {seen}.{f.name}"
+        emit = f"out.emit(ok=txn.accepted, step=reads, whole={whole}, real={real})"
+        return [f"{seen} = txn.result({table.name}, reads)", "reads += 1", emit]
+
+    def block(self, depth: int, index: str, kinds: str) -> tuple[list[str], list[str]]:
+        """Statements, and what looks at their reads."""
+        r, plan, post = self.r, [], []
+        for _ in range(r.randint(1, 3)):
+            roll = r.random() if depth else 1.0
+            if roll < 0.2:
+                head = f"if {self.test({}, 1)}:"
+                for part in (head, "else:")[: r.randint(1, 2)]:
+                    self.nest(part, self.block(depth - 1, index, kinds), plan, post)
+                    head = part
+            elif roll < 0.4:
+                name = f"i{depth}"
+                head = f"for {name} in range(event.{r.choice('ab')} % {r.randint(2, 4)}):"
+                self.nest(head, self.block(depth - 1, name, kinds), plan, post)
+            else:
+                lines, looks = self.step(index, kinds)
+                plan += lines
+                post += looks
+        return plan, post
+
+    def nest(self, head: str, block: tuple, plan: list[str], post: list[str]) -> None:
+        for lines, into in zip(block, (plan, post), strict=True):
+            into += [head, *(INDENT + line for line in lines or ["pass"])]
+
+    def source(self) -> str:
+        r = self.r
+        body, looks, drop = [], [], f"if {self.test({}, 1).replace('!=', '==').replace('<=', '==')}:"
+        if r.random() < 0.7:
+            body += [drop, INDENT + "txn.drop()", INDENT + "return"]
+        if r.random() < 0.6:  # asks first
+            plan, _ = self.block(1, "0", "?")
+            body += plan
+            plan, post = self.block(2, "1", "!!.")
+            body, looks = body + plan, looks + post
+        else:
+            for _ in range(r.randint(1, 3)):
+                plan, post = self.block(1, "1", "?!!.")
+                if r.random() < 0.6:  # an operator of its own
+                    plan = [f"{self.function('operator', ['event', 'txn'], plan)}(event, txn)"]
+                body, looks = body + plan, looks + post
+            if r.random() < 0.3:
+                body += ["if event.n % 9 == 4:", INDENT + "txn.drop()"]
+        table, row = self.row("0")
+        body, looks = [*body, f"txn.read({row})"], [*looks, *self.look(table)]
+        if r.random() < 0.3:
+            looks += ["if event.m % 11 == 3:", INDENT + "out.drop()"]
+        last = "out.emit(ok=txn.accepted, step=-1, whole=reads, real=event.x)"
+        declared = [table.declaration(r) for table in self.tables]
+        out = "@record\nclass Out:\n    ok: boolean\n    step: i64\n    whole: i64\n    real: f64\n\n\n"
+        plan = ["@app.transaction(input=Event, output=Out)\ndef plan(event, txn):\n", *(f"{INDENT}{x}\n" for x in body)]
+        post = ["@plan.post\ndef post(event, txn, out):\n", *(f"{INDENT}{x}\n" for x in ["reads = 0", *looks, last])]
+        rest = ["\n\n", *post, "\n\napp.generates(lambda *arguments: {})\n"]
+        return "".join(
+            [
+                f'"""Written by tests/differential/generated.py."""\n{HEAD}',
+                out,
+                *declared,
+                *self.functions,
+                *plan,
+                *rest,
+            ]
+        )
+
+
+def write(folder: Path, number: str) -> Path:
+    """The file of the application of that number."""
+    path = folder / f"generated_{number}.py"
+    path.write_text(Writer(number).source())
+    return path
