@@ -46,7 +46,7 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
         # A session lives for seconds: the first compiler's code is all that pays for itself.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",

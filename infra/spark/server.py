@@ -253,7 +253,7 @@ def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
         # Functions of the jobs are imported by name where they run.
         "spark.executorEnv.PYTHONPATH": str(ROOT),
         # A server lives for minutes: the first compiler's code is all that pays for itself (half the CPU time).
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
         f" -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
         "spark.local.dir": str(scratch),
     }

@@ -1,6 +1,6 @@
 """The experiments of TStream (ICDE 2020, section VI): how schemes for concurrent state access compare.
 
-The paper ran them on four sockets with 40 cores; parameters are its own (shared workload specification, part A), sizes
+The paper ran them on four sockets with 40 cores; parameters are the paper's, sizes
 fit a small machine. Of its text only what the abstract says was at hand to be quoted as a claim. Where an experiment
 quotes nothing, it shows what the paper compares, not whether the figures agree.
 """

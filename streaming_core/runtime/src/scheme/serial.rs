@@ -14,6 +14,9 @@ use crate::sync::{AtomicBool, AtomicUsize, CachePadded, Ordering};
 
 /// Batches of a block that are done in each way, to see what it costs.
 const TRIAL: usize = 4;
+/// Rounds in which a thread has found nothing to do before it takes the tables over from the last writer, in whose cache
+/// their rows are.
+const HANDOVER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 struct Serial {
     ring: Ring<()>,
@@ -22,6 +25,8 @@ struct Serial {
     /// Next batch to be applied; written by who holds `applying`.
     applied: CachePadded<AtomicUsize>,
     applying: CachePadded<AtomicBool>,
+    /// Who applied last; written by who holds `applying`.
+    writer: CachePadded<AtomicUsize>,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -30,6 +35,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         counters: PerThread::new(options.threads, Counters::default),
         applied: CachePadded::default(),
         applying: CachePadded::default(),
+        writer: CachePadded::default(),
     }))
 }
 
@@ -42,18 +48,22 @@ impl Scheme for Serial {
         let counters = unsafe { &mut *self.counters.get(thread) };
         let mut watch = Stopwatch::start();
         let mut patience = run.idle.patience();
+        let mut idle = 0;
         loop {
             run.check()?;
             // The writer first: everything waits for it. Then what frees slots, then what fills them.
-            let worked = self.apply(thread, run)?
+            // ORDERING: Relaxed; a preference that may be out of date.
+            let may_write = idle >= HANDOVER || self.writer.load(Ordering::Relaxed) == thread;
+            let worked = (may_write && self.apply(thread, run)?)
                 || self.ring.post(run, self.applied())?
                 || self.plan(run, counters, &mut watch)?;
             if worked {
                 watch.lap(&mut counters.time.useful);
-                patience = run.idle.patience();
+                (patience, idle) = (run.idle.patience(), 0);
             } else if self.ring.is_done(run) {
                 break;
             } else {
+                idle += 1;
                 if !patience.pass() {
                     run.idle.wait(|| self.has_news(run));
                 }
@@ -120,6 +130,8 @@ impl Serial {
             if self.applying.swap(true, Ordering::Acquire) {
                 return Ok(worked);
             }
+            // ORDERING: Relaxed, as above.
+            self.writer.store(thread, Ordering::Relaxed);
             let mut outcome = self.apply_next(thread, run);
             while outcome == Ok(true) && run.check().is_ok() {
                 worked = true;
