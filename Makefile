@@ -111,14 +111,17 @@ lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="-
 test test-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
 test test-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
+# A file is one worker's, in the order of the folders: the long ones are not left to the end.
+IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+
 .PHONY: test
 test: setup test-runtime ## run the tests
-	@$(RUN) -m pytest -n auto --dist loadfile -m "not e2e and not slow"
+	@$(RUN) -m pytest $(IN_PARALLEL) -m "not e2e and not slow"
 	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
 test-full: setup test-runtime ## run the tests, the slow ones too
-	@$(RUN) -m pytest -n auto --dist loadfile -m "not e2e"
+	@$(RUN) -m pytest $(IN_PARALLEL) -m "not e2e"
 	@$(RUN) -m pytest -m e2e
 
 # The second line checks the lock-free code under the interleavings loom finds with up to three preemptions, which is

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.runspec.spec import EXECUTORS
 
 app = typer.Typer(
     name="streaming-core",
@@ -33,6 +34,11 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter that differs from its default.")
 ]
 ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set of parameters.")]
+
+
+def choices(axis: str) -> str:
+    """The strategies of an axis, the default first."""
+    return ", ".join(name for executor in EXECUTORS.values() for name in executor.axes.get(axis, ()))
 
 
 def show(value: Any) -> None:
@@ -208,15 +214,17 @@ def run(
     out: Annotated[Path, typer.Option(help="Run folder to write.")],
     executor: Annotated[str | None, typer.Option(help="Default: the first that runs the application.")] = None,
     threads: Annotated[int | None, typer.Option(help="OS threads that work, source and sink included.")] = None,
-    scheme: Annotated[str | None, typer.Option(help="Transactional scheme.")] = None,
-    pool: Annotated[str | None, typer.Option(help="Chain pool.")] = None,
+    scheme: Annotated[str | None, typer.Option(help=f"Transactional scheme: {choices('scheme')}.")] = None,
+    pool: Annotated[str | None, typer.Option(help=f"Chain pool: {choices('pool')}.")] = None,
     stealing: Annotated[bool | None, typer.Option(help="Work stealing in a shared chain pool.")] = None,
     punctuation: Annotated[int | None, typer.Option(help="Events between punctuations.")] = None,
     checkpoint: Annotated[int | None, typer.Option(help="Punctuations between checkpoints; 0 = none.")] = None,
     batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
-    heuristic: Annotated[str | None, typer.Option(help="How a pooled worker chooses an operator.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Worklist of partitioned operators.")] = None,
-    reorder: Annotated[str | None, typer.Option(help="Reorder buffer.")] = None,
+    heuristic: Annotated[
+        str | None, typer.Option(help=f"How a pooled worker chooses an operator: {choices('heuristic')}.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help=f"Worklist of partitioned operators: {choices('queue')}.")] = None,
+    reorder: Annotated[str | None, typer.Option(help=f"Reorder buffer: {choices('reorder')}.")] = None,
     order: Annotated[str | None, typer.Option(help="Order of delivery.")] = None,
     rate: Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")] = None,
     pin: Annotated[bool | None, typer.Option(help="Bind thread i to core i.")] = None,
