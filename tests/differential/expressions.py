@@ -78,6 +78,7 @@ SIMPLE = {
         "a >> (b & 63)", "-a", "~a", "abs(a)", "min(a, b)", "max(a, b)", "int(x)", "int(p)", "a if p else b",
         "a and b", "a or b", "p + q", "p - a", "-p", "+p", "abs(p)", "p * q", "p // q", "a % p", "p << q",
         "clamp(a, b, 1000)", "gcd(a, b)", "a * 48271 % 2147483647", "a // -1", "a % -1", "a // 7", "a % -7",
+        "a * a % 6", "a * a // 7", "(a + 1) // 2", "(a - b) % 5", "-a // 2",
         "min(a, b, 3)", "int(x) // int(y)", "a + p", "(a if p else q) * 3", "int(x < y) + int(x == y) * 2",
     ],
     "f": [
@@ -88,6 +89,7 @@ SIMPLE = {
     "t": [
         "a < b", "a <= x", "a == x", "x != y", "x == x", "a < b < x", "a <= b == p", "p and q", "p or q", "not p",
         "not x", "bool(a)", "bool(x)", "p == q", "p < a", "p & q", "p | q", "p ^ q", "(a & 1) == p", "x >= y",
+        "a + 1 > a", "a - 1 < a", "a * a >= 0",
         "0 < a and b > a or x < y", "p if a < b else q", "min(p, q)", "max(p, q)", "x > a > y", "a != b",
     ],
 }  # fmt: skip

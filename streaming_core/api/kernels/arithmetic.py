@@ -6,6 +6,8 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import overload
 
+import streaming_core.wrapping  # noqa: F401 - of sums, differences and products
+
 
 def floordiv(a, b):
     """`a // b`: floors; by zero is an error; INT_MIN // -1 wraps around."""
