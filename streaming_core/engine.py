@@ -405,7 +405,7 @@ def one_pass(
         cpu_seconds=cpu,
         dropped_invalid=metrics["dropped"],
         rejected=metrics["rejected"],
-        chosen=metrics.get("chosen", {}),
+        chosen=metrics["chosen"],
     )
     return sample, state, metrics.get("binding")
 

@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-VERSION = 1
+from streaming_core.bench.report import VERSION, value
+
 # Ways keep their colour over all charts (charts.py, style.css); the loop, which all are measured by, is the grey one.
 GREY, COLOURS = 5, 10
 RESULTS = {"equal": "equal", "yardstick": "yardstick", "bound": "a bound", "different": "differs"}
@@ -69,11 +70,6 @@ def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
             found = name if found else f"no {name}"
         words.append(str(found))
     return ", ".join(words)
-
-
-def value(row: dict[str, Any], name: str) -> Any:
-    """A column of a row, or the parameter of that name it was measured with; None where it has neither."""
-    return row[name] if name in row else row["params"].get(name)
 
 
 def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:

@@ -12,10 +12,8 @@ Reports come from the generator of workloads A.4 (i), skewed over segments; the 
 yet. Event time is in seconds, and what workloads A.4 calls `time_s`.
 """
 
-import numpy as np
-
 from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
-from streaming_core.generator import Draws, zipf
+from streaming_core.generator import position_reports
 
 app = App(
     "tp",
@@ -44,7 +42,6 @@ app = App(
 p = app.params
 SLOW = 40  # a toll is due below this speed,
 CROWD = 50  # above this number of vehicles
-LENGTH = 5_280  # of a segment, in feet
 
 
 @record
@@ -148,24 +145,7 @@ def notify(report, txn, out):
     out.emit(vid=report.vid, seg=report.seg, ok=True, speed=speed, count=count, toll=toll)
 
 
-@app.generates
-def reports(params, seed, start, stop):
-    """Segments by Zipf, everything else uniform (workloads A.4, CHOICE-25)."""
-    draws = Draws(seed, "tp.reports", start, stop)
-    seg = zipf(params["segments"], params["theta"]).pick(draws.u53(0))
-    speed = draws.below(1, params["max_speed"] + 1)
-    if params["invalid_ratio"] > 0:
-        speed = np.where(Draws(seed, "tp.invalid", start, stop).chance(0, params["invalid_ratio"]), -1, speed)
-    return {
-        "ts": np.arange(start, stop) // params["reports_per_s"],
-        "vid": draws.below(2, params["vehicles"]),
-        "pos": seg * LENGTH + draws.below(3, LENGTH),
-        "speed": speed,
-        "xway": np.zeros(stop - start, np.int64),
-        "lane": 1 + draws.below(4, 3),
-        "dir": draws.below(5, 2),
-        "seg": seg,
-    }
+app.generates(position_reports)
 
 
 app.invariant(

@@ -10,10 +10,8 @@ Reports, tolls and their meaning are those of `tp` with its default profile; a s
 report. A report of a negative speed changes nothing and is answered as rejected.
 """
 
-import numpy as np
-
 from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
-from streaming_core.generator import Draws, zipf
+from streaming_core.generator import position_reports
 
 app = App(
     "tpk",
@@ -32,7 +30,6 @@ app = App(
 p = app.params
 SLOW = 40  # a toll is due below this speed,
 CROWD = 50  # above this number of vehicles
-LENGTH = 5_280  # of a segment, in feet
 
 
 @record
@@ -132,24 +129,7 @@ counts = passages.key_by("seg").process(vehicle_count, state=Presence, output=Co
 counts.flat_map(toll_notification, Toll).sink()
 
 
-@app.generates
-def reports(params, seed, start, stop):
-    """The very reports that `tp` gets: segments by Zipf, everything else uniform (workloads A.4, CHOICE-25)."""
-    draws = Draws(seed, "tp.reports", start, stop)
-    seg = zipf(params["segments"], params["theta"]).pick(draws.u53(0))
-    speed = draws.below(1, params["max_speed"] + 1)
-    if params["invalid_ratio"] > 0:
-        speed = np.where(Draws(seed, "tp.invalid", start, stop).chance(0, params["invalid_ratio"]), -1, speed)
-    return {
-        "ts": np.arange(start, stop) // params["reports_per_s"],
-        "vid": draws.below(2, params["vehicles"]),
-        "pos": seg * LENGTH + draws.below(3, LENGTH),
-        "speed": speed,
-        "xway": np.zeros(stop - start, np.int64),
-        "lane": 1 + draws.below(4, 3),
-        "dir": draws.below(5, 2),
-        "seg": seg,
-    }
+app.generates(position_reports)  # the very ones that `tp` gets
 
 
 app.invariant(

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from streaming_core.runspec.layout import Home, write_json
 
+VERSION = 1  # of a suite's JSON; the performance page reads this one
 # Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
 FIGURES = (
     ("p99_us", "p99 ms", 1e3, ".3f"),
@@ -58,7 +59,7 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     grid = Grid(*names, *titles, box=None)
     for row in rows:
         found = (value(row, name) for name in names)
-        cells = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in found]
+        cells = ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in found]
         cells += [f"{row['events_per_s']:,.0f}", f"{row['to_loop']:.2f}"]
         cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
         grid.add_row(*cells, row["result"])
@@ -66,8 +67,8 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
 
 
 def value(row: dict[str, Any], name: str) -> Any:
-    """A column of a row, or the parameter of that name it was measured with; empty where it has neither."""
-    return row[name] if name in row else row["params"].get(name, "")
+    """A column of a row, or the parameter of that name it was measured with; None where it has neither."""
+    return row[name] if name in row else row["params"].get(name)
 
 
 def _cost(rows: list[dict[str, Any]], console: Console) -> None:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numba import types
 from numba.core.errors import NumbaError
 
-import streaming_core.wrapping  # noqa: F401 - the loop's integers wrap around too
+import streaming_core.api.wrapping  # noqa: F401 - the loop's integers wrap around too
 from streaming_core.api.app import App, Operator, Table
 from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Text, TopK
 from streaming_core.digest import K1, K2, SEED

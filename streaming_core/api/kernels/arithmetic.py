@@ -6,7 +6,7 @@ from numba.core import types
 from numba.core.errors import TypingError
 from numba.extending import overload
 
-import streaming_core.wrapping  # noqa: F401 - of sums, differences and products
+import streaming_core.api.wrapping  # noqa: F401 - of sums, differences and products
 
 
 def floordiv(a, b):
