@@ -130,7 +130,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "kind": loaded.kind,
         "executors": {e.name: e.axes for e in EXECUTORS.values() if loaded.kind in e.runs},
         "pipeline": [
-            {"operator": o.name, "kind": o.kind}
+            {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}
             | ({"key": o.key} if o.key else {})
             | ({"state": o.state.name} if o.state else {})
             | ({"output": o.output.name} if o.output else {})
@@ -154,8 +154,14 @@ def describe(name: AppName, as_json: Json = False) -> None:
         return
     console = Console()
     console.print(f"[bold]{name}[/] ({about['kind']})", loaded.doc, sep="\n", highlight=False)
-    steps = " -> ".join(f"{o.name}({o.kind}{', ' + o.key if o.key else ''})" for o in loaded.operators)
-    console.print(f"\n[bold]pipeline[/]  {steps}", highlight=False)
+    steps = [f"{o.name}({o.kind}{', ' + o.key if o.key else ''})" for o in loaded.operators]
+    if all(o.inputs == loaded.operators[i : i + 1] for i, o in enumerate(loaded.operators[1:])):
+        console.print(f"\n[bold]pipeline[/]  {' -> '.join(steps)}", highlight=False)
+    else:
+        console.print("\n[bold]pipeline[/]", highlight=False)
+        for o, step in zip(loaded.operators, steps, strict=True):
+            taken = f" <- {' + '.join(i.name for i in o.inputs)}" if o.inputs else ""
+            console.print(f"  {step}{taken}", highlight=False)
     for title in ("event", "output"):
         fields = ", ".join(f"{k}: {v}" for k, v in about[title].items())
         console.print(f"[bold]{title}[/]  {fields}", highlight=False)
