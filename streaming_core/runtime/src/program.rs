@@ -1,6 +1,7 @@
 //! What Python hands over as JSON: the program (layouts and kernel addresses) and the options of a run.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 use crate::batch::SEQ_BYTES;
 use crate::digest::{Column, ColumnKind, Hasher};
@@ -254,6 +255,9 @@ pub struct Options {
     pub heuristic: Option<String>,
     pub queue: Option<String>,
     pub reorder: Option<String>,
+    pub channel: Option<String>,
+    /// Of pinned operators by name, the threads of their replicas.
+    pub plan: BTreeMap<String, Vec<usize>>,
     pub threads: usize,
     pub punctuation: usize,
     pub batch: usize,
@@ -274,6 +278,8 @@ impl Default for Options {
             heuristic: None,
             queue: None,
             reorder: None,
+            channel: None,
+            plan: BTreeMap::new(),
             threads: 1,
             punctuation: 500,
             batch: 256,
