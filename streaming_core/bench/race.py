@@ -107,7 +107,7 @@ class Race:
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            "way": "loop" if spec is None else spec.strategy,
+            "way": "loop" if spec is None else spec.scheme or spec.heuristic,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
