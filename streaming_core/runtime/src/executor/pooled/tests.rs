@@ -1,344 +1,15 @@
 //! Chains of native kernels, pooled, against a loop that takes one event at a time.
 
-use std::collections::BTreeMap;
+mod chain;
 
 use proptest::prelude::*;
-use serde_json::json;
 
 use super::*;
-use crate::batch::Text;
-use crate::kernel::{BatchContext, Emitter};
-use crate::program::ProgramKind;
+use crate::channel::reorder::ReorderBuffer;
+use crate::program::OperatorKind;
 use crate::sink::SinkKind;
 
-/// All rows here: seq, a key (an integer, or a text slice), a value.
-type Row = [i64; 3];
-type State = [i64; 3];
-const STRIDE: usize = 24;
-
-/// What an operator does with one row. The state holds: times seen, sum, last key.
-type Body = fn(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome;
-
-#[derive(PartialEq)]
-enum Outcome {
-    Done,
-    Invalid,
-    Raises,
-}
-
-fn pass(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    emit(row[1], row[2].wrapping_mul(3) + 1);
-    Outcome::Done
-}
-
-/// Selectivity 0 to 50.
-fn fan(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    let n = row[2].unsigned_abs() % 60;
-    (0..if n > 50 { 0 } else { n as i64 }).for_each(|i| emit(row[1], row[2] + i));
-    Outcome::Done
-}
-
-fn few(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    if row[2] % 7 == 3 {
-        return Outcome::Invalid;
-    }
-    if row[2] % 3 == 0 {
-        emit(row[1], row[2] / 3);
-    }
-    Outcome::Done
-}
-
-/// Only for integer keys.
-fn rekey(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    emit(row[1].wrapping_add(row[2]) % 5, row[2]);
-    Outcome::Done
-}
-
-fn count(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    *state = [state[0] + 1, state[1].wrapping_add(row[2]), row[1]];
-    emit(row[1], state[0]);
-    Outcome::Done
-}
-
-fn burst(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    *state = [state[0] + 1, state[1].wrapping_mul(31).wrapping_add(row[2]), row[1]];
-    (0..state[0] % 4).for_each(|i| emit(row[1], state[1] ^ i));
-    Outcome::Done
-}
-
-fn fragile(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
-    state[0] += 1;
-    emit(row[1], row[2]);
-    if row[2] == 4242 { Outcome::Raises } else { Outcome::Done }
-}
-
-fn brittle(row: Row, _: &mut State, _: &mut dyn FnMut(i64, i64)) -> Outcome {
-    if row[2] == 4242 { Outcome::Raises } else { Outcome::Done }
-}
-
-const BODIES: [Body; 8] = [pass, fan, few, rekey, count, burst, fragile, brittle];
-const NAMES: [&str; 8] = ["pass", "fan", "few", "rekey", "count", "burst", "fragile", "brittle"];
-
-/// The two ends of a flush: what stands in the state, and how many of them the key has seen.
-fn flush_body(state: &mut State, emit: &mut dyn FnMut(i64, i64)) {
-    emit(state[2], state[0]);
-    if state[0] % 2 == 0 {
-        emit(state[2], state[1]);
-    }
-    state[1] = -1;
-}
-
-/// What compiled `emit` does.
-///
-/// # Safety
-/// The emitter is that of a kernel's context, its rows are `Row`s.
-unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
-    // SAFETY: as the caller says; room is made before it is used.
-    unsafe {
-        let emitter = &mut *emitter;
-        if emitter.len == emitter.cap {
-            assert_eq!((emitter.grow)(emitter), 0);
-        }
-        emitter.rows.add(emitter.len as usize * STRIDE).cast::<Row>().write_unaligned(row);
-        if !emitter.origin.is_null() {
-            emitter.origin.add(emitter.len as usize).write(origin);
-        }
-        emitter.len += 1;
-    }
-}
-
-extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
-    // SAFETY: the runtime calls kernels with contexts as the ABI says; all rows are `Row`s, all states `State`s.
-    unsafe {
-        let context = &mut *context;
-        for i in 0..context.n as usize {
-            let at = if context.selection.is_null() { i } else { *context.selection.add(i) as usize };
-            let row = context.rows.add(at * STRIDE).cast::<Row>().read_unaligned();
-            let mut nothing = [0; 3];
-            let state =
-                if context.states.is_null() { &mut nothing } else { &mut *(*context.states.add(i)).cast::<State>() };
-            let emitter = context.emitter;
-            match BODIES[BODY](row, state, &mut |key, value| emit(emitter, [row[0], key, value], at as u32)) {
-                Outcome::Done => {}
-                Outcome::Invalid => (*emitter).dropped += 1,
-                Outcome::Raises => {
-                    context.error_at = at as i64;
-                    context.error = b"why".as_ptr();
-                    context.error_len = 3;
-                    return 1;
-                }
-            }
-        }
-        0
-    }
-}
-
-extern "C" fn flush_kernel(context: *mut BatchContext) -> i64 {
-    // SAFETY: as for `kernel`.
-    unsafe {
-        let context = &mut *context;
-        for i in 0..context.n as usize {
-            let state = &mut *(*context.states.add(i)).cast::<State>();
-            let (emitter, seq) = (context.emitter, context.seq);
-            flush_body(state, &mut |key, value| emit(emitter, [seq, key, value], i as u32));
-        }
-        0
-    }
-}
-
-const KERNELS: [extern "C" fn(*mut BatchContext) -> i64; 8] =
-    [kernel::<0>, kernel::<1>, kernel::<2>, kernel::<3>, kernel::<4>, kernel::<5>, kernel::<6>, kernel::<7>];
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Op {
-    kind: OperatorKind,
-    body: usize,
-    flushes: bool,
-}
-
-fn stateless(body: usize) -> Op {
-    Op { kind: OperatorKind::Stateless, body, flushes: false }
-}
-
-fn partitioned(body: usize, flushes: bool) -> Op {
-    Op { kind: OperatorKind::Partitioned, body, flushes }
-}
-
-fn stateful(body: usize, flushes: bool) -> Op {
-    Op { kind: OperatorKind::Stateful, body, flushes }
-}
-
-fn program(ops: &[Op], text_keys: bool) -> Program {
-    let operators: Vec<_> = ops
-        .iter()
-        .map(|op| {
-            let mut operator = json!({
-                "kind": match op.kind {
-                    OperatorKind::Stateless => "stateless",
-                    OperatorKind::Partitioned => "partitioned",
-                    OperatorKind::Stateful => "stateful",
-                },
-                "name": NAMES[op.body], "kernel": KERNELS[op.body] as usize as u64, "stride": STRIDE,
-                "flush": if op.flushes { flush_kernel as extern "C" fn(*mut BatchContext) -> i64 as usize as u64 } else { 0 },
-            });
-            if op.kind != OperatorKind::Stateless {
-                operator["state_size"] = json!(24);
-            }
-            if op.kind == OperatorKind::Partitioned {
-                operator["key"] = json!({"kind": if text_keys { "text" } else { "i64" }, "offset": 8});
-            }
-            operator
-        })
-        .collect();
-    let key = if text_keys { "text" } else { "i64" };
-    let program = json!({
-        "kind": "dataflow", "event": {"stride": STRIDE}, "operators": operators,
-        "columns": [{"kind": key, "offset": 8}, {"kind": "i64", "offset": 16}],
-    });
-    let program = Program::parse(&program.to_string()).unwrap();
-    assert_eq!(program.kind, ProgramKind::Dataflow);
-    program
-}
-
-/// One block of events.
-#[derive(Debug, Clone, Default)]
-struct Events {
-    rows: Vec<Row>,
-    text: Vec<u8>,
-}
-
-impl Events {
-    /// Integer keys.
-    fn integers(first: i64, keys_and_values: &[(i64, i64)]) -> Self {
-        let rows =
-            keys_and_values.iter().enumerate().map(|(i, &(key, value))| [first + i as i64, key, value]).collect();
-        Self { rows, text: vec![0; 64] }
-    }
-
-    /// Text keys: `word<key>`, now and then a long one.
-    fn texts(first: i64, keys_and_values: &[(i64, i64)]) -> Self {
-        let mut events = Self::default();
-        for (i, &(key, value)) in keys_and_values.iter().enumerate() {
-            let word = if key % 4 == 3 { format!("a rather long word {key}") } else { format!("word{key}") };
-            let word = if key == 0 { "" } else { &word };
-            let slice = events.text.len() as i64 | (word.len() as i64) << 32;
-            events.rows.push([first + i as i64, slice, value]);
-            events.text.extend(word.as_bytes());
-        }
-        events.text.extend([0xEE; 64]);
-        events
-    }
-
-    fn block(&self) -> Block {
-        // SAFETY: 64 bytes are behind the text; the events outlive the block.
-        let text = unsafe { Text::new(self.text.as_ptr(), self.text.len() - 64) };
-        // SAFETY: as above.
-        unsafe { Block::new(self.rows.as_ptr().cast(), self.rows.len(), STRIDE, text) }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum ModelKey {
-    Nothing,
-    Integer(i64),
-    Text(Vec<u8>),
-}
-
-/// What a run is about: outputs with subs, states per stateful operator, invalid events.
-#[derive(Debug, Default, PartialEq)]
-struct Outcomes {
-    rows: Vec<Row>,
-    subs: Vec<u32>,
-    states: Vec<Vec<(ModelKey, State)>>,
-    dropped: u64,
-}
-
-/// One event at a time, depth first.
-struct Model<'a> {
-    ops: &'a [Op],
-    text_keys: bool,
-    text: &'a [u8],
-    states: Vec<BTreeMap<ModelKey, State>>,
-    outcomes: Outcomes,
-    failed: Option<(i64, &'static str)>,
-}
-
-impl<'a> Model<'a> {
-    fn take(&mut self, index: usize, row: Row) {
-        if self.failed.is_some() {
-            return;
-        }
-        let Some(op) = self.ops.get(index) else {
-            let sub = match self.outcomes.rows.last() {
-                Some(last) if last[0] == row[0] => self.outcomes.subs.last().unwrap() + 1,
-                _ => 0,
-            };
-            self.outcomes.rows.push(row);
-            self.outcomes.subs.push(sub);
-            return;
-        };
-        let key = match op.kind {
-            OperatorKind::Partitioned if self.text_keys => {
-                let (start, len) = (row[1] as u32 as usize, (row[1] >> 32) as usize);
-                ModelKey::Text(self.text[start..start + len].to_vec())
-            }
-            OperatorKind::Partitioned => ModelKey::Integer(row[1]),
-            _ => ModelKey::Nothing,
-        };
-        let mut nothing = [0; 3];
-        let state = match op.kind {
-            OperatorKind::Stateless => &mut nothing,
-            _ => self.states[index].entry(key).or_insert([0; 3]),
-        };
-        let mut emitted = Vec::new();
-        match BODIES[op.body](row, state, &mut |key, value| emitted.push([row[0], key, value])) {
-            Outcome::Done => {}
-            Outcome::Invalid => self.outcomes.dropped += 1,
-            Outcome::Raises => {
-                self.failed = Some((row[0], NAMES[op.body]));
-                return;
-            }
-        }
-        for row in emitted {
-            self.take(index + 1, row);
-        }
-    }
-
-    fn run(ops: &'a [Op], blocks: &'a [Events], text_keys: bool, end: i64) -> Self {
-        let mut model = Model {
-            ops,
-            text_keys,
-            text: &[],
-            states: vec![BTreeMap::new(); ops.len()],
-            outcomes: Outcomes::default(),
-            failed: None,
-        };
-        for block in blocks {
-            model.text = &block.text;
-            block.rows.iter().for_each(|&row| model.take(0, row));
-        }
-        for (index, op) in ops.iter().enumerate() {
-            if op.kind == OperatorKind::Stateful {
-                model.states[index].entry(ModelKey::Nothing).or_insert([0; 3]);
-            }
-            if op.flushes && model.failed.is_none() {
-                let mut emitted = Vec::new();
-                for state in model.states[index].values_mut() {
-                    flush_body(state, &mut |key, value| emitted.push([end, key, value]));
-                }
-                emitted.into_iter().for_each(|row| model.take(index + 1, row));
-            }
-        }
-        let states = std::mem::take(&mut model.states);
-        model.outcomes.states = ops
-            .iter()
-            .zip(states)
-            .filter(|(op, _)| op.kind != OperatorKind::Stateless)
-            .map(|(_, states)| states.into_iter().collect())
-            .collect();
-        model
-    }
-}
+use chain::*;
 
 fn options(threads: usize, batch: usize) -> Options {
     Options { executor: "pooled".into(), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
@@ -627,22 +298,22 @@ fn second_first(back: ReorderBuffer) -> (bool, Vec<u8>) {
     let sink = Sink::new(options.sink, program.hasher().unwrap());
     // SAFETY: the program's kernels are functions of this file.
     let chain = unsafe { Chain::bind(&program) }.unwrap();
-    let mut shared = Shared::new(chain, sink, &options);
-    shared.back = back;
+    let mut pool = Pool::new(chain, sink, &options);
+    pool.back = back;
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
     let job = Job { block: &block, first: 0, end: 2, before: 0, clock: Clock::default().start() };
-    let (first, second) = (shared.start(&job).unwrap(), shared.start(&job).unwrap());
-    shared.workers[0].with_mut(|worker| {
+    let (first, second) = (pool.start(&job).unwrap(), pool.start(&job).unwrap());
+    pool.workers[0].with_mut(|worker| {
         let mut clock = Stopwatch::start();
         for serial in [second, first] {
             // SAFETY: there is no other thread.
             let worker = unsafe { &mut *worker };
-            shared.run_step(0, serial, worker, &job, &mut clock).unwrap();
+            pool.run_step(0, serial, worker, &job, &mut clock).unwrap();
         }
     });
     // SAFETY: there is no other thread.
-    shared.delivery.with_mut(|delivery| unsafe { ((*delivery).sink.in_order(), (*delivery).sink.take().0) })
+    pool.delivery.with_mut(|delivery| unsafe { ((*delivery).sink.in_order(), (*delivery).sink.take().0) })
 }
 
 #[test]
