@@ -10,17 +10,21 @@
 //! ```
 //!
 //! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
-//! order. Channels are in `channel/`; its README says why nothing overflows and nobody waits for a worker that holds
-//! a lock. With one thread there is nothing to order: batches pass straight through (`direct`).
+//! order. Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
+//! "reorder" is the `reorder` buffer's. Channels are in `channel/`; its README says why nothing overflows and who waits for
+//! whom. With one thread there is nothing to order: batches pass straight through (`direct`).
 
 mod delivery;
+mod estimates;
 mod grouping;
+mod heuristic;
 mod input;
 mod place;
 mod pool;
 mod slot;
 mod stage;
 mod step;
+mod strategies;
 
 use crate::batch::Block;
 use crate::digest::ColumnKind;
@@ -38,6 +42,7 @@ use crate::sync::{Mutex, Ordering, lock};
 
 use grouping::Grouping;
 use pool::{Job, Pool};
+use strategies::Strategies;
 
 /// Batches after which the shares are looked at for the first time, and then whenever their number has doubled.
 const TRIAL: usize = 64;
@@ -62,26 +67,18 @@ unsafe impl Send for Pooled {}
 /// # Errors
 /// `Invalid`: an option names a strategy that does not exist.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    Ok(Box::new(Pooled::new(program, options, Grouping::ByCost)?))
+    let strategies = Strategies::named(&options)?;
+    Ok(Box::new(Pooled::new(program, options, strategies, Grouping::Queue(strategies.queue.partitions))?))
 }
 
 impl Pooled {
-    fn new(program: Program, options: Options, grouping: Grouping) -> Result<Self, RunError> {
-        for (axis, value, known) in [
-            ("heuristic", &options.heuristic, "ct"),
-            ("queue", &options.queue, "hybrid"),
-            ("reorder", &options.reorder, "non_blocking"),
-        ] {
-            if let Some(value) = value.as_deref().filter(|value| *value != known) {
-                return Err(RunError::Invalid(format!("unknown {axis} {value:?} of executor pooled; known: {known}")));
-            }
-        }
+    fn new(program: Program, options: Options, strategies: Strategies, grouping: Grouping) -> Result<Self, RunError> {
         // SAFETY: whoever hands over a program answers for its addresses.
         let chain = unsafe { Chain::bind(&program) }?;
         let sink = Sink::new(options.sink, program.hasher()?);
         let team = Team::new(options.threads, options.idle, options.pin)?;
         let direct = Direct::new(&chain);
-        let pool = Pool::new(chain, sink, &options);
+        let pool = Pool::new(chain, sink, strategies, &options);
         Ok(Self { team, pool, direct, grouping, clock: Clock::default(), events: 0 })
     }
 }

@@ -17,7 +17,7 @@ impl Pool {
     /// Lets batch `serial` leave, and whatever waited for it.
     pub fn deliver(&self, serial: u64, job: &Job<'_>) -> Result<(), RunError> {
         let mut failure = None;
-        self.back.complete_and_release(serial, |serial| {
+        self.back.complete_and_release(serial, &mut |serial| {
             let outcome = self.delivery.with_mut(|delivery| {
                 self.slot(serial).head.with(|head| {
                     // SAFETY: the reorder buffer lets one worker at a time deliver, after the batch was completed.

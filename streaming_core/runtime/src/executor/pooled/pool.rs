@@ -4,11 +4,15 @@ use std::ptr::null;
 
 use crate::batch::{Block, RowBuffer};
 use crate::channel::reorder::ReorderBuffer;
+use crate::channel::worklist::Reach;
 use crate::executor::pooled::delivery::Delivery;
+use crate::executor::pooled::estimates::Estimates;
+use crate::executor::pooled::heuristic::Heuristic;
 use crate::executor::pooled::input::Input;
 use crate::executor::pooled::place::NOWHERE;
 use crate::executor::pooled::slot::{Head, Slot};
 use crate::executor::pooled::stage::Stage;
+use crate::executor::pooled::strategies::Strategies;
 use crate::idle::Idle;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Counters, Latencies, Running, Stopwatch};
@@ -31,13 +35,21 @@ pub struct Worker {
     pub merged: Vec<RowBuffer>,
     pub scratch: Scratch,
     pub counters: Counters,
-    /// Nanoseconds per batch of each step (even) and stage (odd), a moving average.
-    pub costs: Vec<f64>,
+}
+
+impl Worker {
+    /// Nanoseconds of work so far, without waiting.
+    pub fn spent(&self) -> u64 {
+        self.counters.time.useful + self.counters.time.other
+    }
 }
 
 /// What all workers share.
 #[derive(Debug)]
 pub struct Pool {
+    pub strategies: Strategies,
+    pub heuristic: Box<dyn Heuristic>,
+    pub estimates: Estimates,
     pub chain: Chain,
     pub stages: Vec<Stage>,
     /// Per stage; a lane is touched by its holder only. A partitioned stage has one, or several if it would otherwise
@@ -47,10 +59,10 @@ pub struct Pool {
     /// The next serial to start. Written by whoever starts it.
     pub source: CachePadded<AtomicU64>,
     /// Reorders what the last step makes.
-    pub back: ReorderBuffer,
+    pub back: Box<dyn ReorderBuffer>,
     pub delivery: UnsafeCell<Delivery>,
     pub preparer: Preparer,
-    /// Per worker: the step (2k) or stage (2k + 1) it is at, a hint for others. Written by that worker.
+    /// Per worker: the place it is at, a hint for others. Written by that worker.
     pub at: Vec<CachePadded<AtomicUsize>>,
     pub workers: Vec<CachePadded<UnsafeCell<Worker>>>,
     pub idle: Idle,
@@ -84,7 +96,7 @@ pub struct Job<'a> {
 }
 
 impl Pool {
-    pub fn new(chain: Chain, sink: Sink, options: &Options) -> Self {
+    pub fn new(chain: Chain, sink: Sink, strategies: Strategies, options: &Options) -> Self {
         let threads = options.threads;
         let window = WINDOW.max(WINDOW_PER_THREAD * threads).next_power_of_two();
         let slot = || Slot {
@@ -103,16 +115,21 @@ impl Pool {
             merged: chain.stateful.iter().map(|&index| RowBuffer::new(chain.operators[index].stride, false)).collect(),
             scratch: Scratch::default(),
             counters: Counters::default(),
-            costs: vec![0.0; 2 * chain.stateful.len() + 1],
         };
+        let places = 2 * chain.stateful.len() + 1;
         Self {
-            stages: chain.stateful.iter().map(|&operator| Stage::new(operator, 1, window)).collect(),
+            strategies,
+            heuristic: (strategies.heuristic)(places, window),
+            estimates: Estimates::new(threads, places),
+            stages: (0..chain.stateful.len())
+                .map(|index| Stage::new(&chain, index, 1, threads, window, strategies))
+                .collect(),
             lanes: chain.stateful.iter().map(|&index| Lanes::new(&chain.operators[index], 1)).collect(),
             slots: (0..if threads > 1 { window } else { 0 }).map(|_| slot()).collect(),
             workers: (0..threads).map(|_| CachePadded::new(UnsafeCell::new(worker()))).collect(),
             chain,
             source: CachePadded::new(AtomicU64::new(0)),
-            back: ReorderBuffer::new(window),
+            back: (strategies.reorder)(window),
             preparer: sink.preparer().clone(),
             delivery: UnsafeCell::new(Delivery { sink, processing: Latencies::new(), end_to_end: Latencies::new() }),
             at: (0..threads).map(|_| CachePadded::new(AtomicUsize::new(NOWHERE))).collect(),
@@ -154,14 +171,10 @@ impl Pool {
                 if self.is_over(job) {
                     return Ok(());
                 }
-                let did = match self.choose(index, worker, job) {
-                    Some(place) => self.run(place, index, worker, job, &mut clock)?,
-                    None => false,
-                };
-                if !did && !self.steal(index, worker, &mut clock)? {
+                if !self.go_on(index, worker, job, &mut clock)? && !self.help(index, worker, &mut clock)? {
                     self.move_to(index, NOWHERE);
                     clock.lap(&mut worker.counters.time.other);
-                    self.rest(job);
+                    self.rest(index, job);
                     clock.lap(&mut worker.counters.time.sync);
                 }
             }
@@ -171,7 +184,7 @@ impl Pool {
     }
 
     /// Every batch of the block is delivered, or after a failure every batch that was started.
-    pub fn is_over(&self, job: &Job<'_>) -> bool {
+    fn is_over(&self, job: &Job<'_>) -> bool {
         let delivered = self.back.released();
         // ORDERING: Relaxed for `source`: who starts a batch after this look goes on until it is delivered.
         delivered == job.end || self.has_failed() && delivered == self.source.load(Ordering::Relaxed)
@@ -183,14 +196,14 @@ impl Pool {
     }
 
     /// Waits until there may be something to do.
-    pub fn rest(&self, job: &Job<'_>) {
+    fn rest(&self, index: usize, job: &Job<'_>) {
         let something = || {
             // ORDERING: Acquire; nothing but the flag is used.
             self.broken.load(Ordering::Acquire)
                 || self.is_over(job)
                 || self.source_is_open(job)
-                || self.stages.iter().enumerate().any(|(k, stage)| {
-                    stage.done.is_waiting() || (0..self.lanes[k].count()).any(|lane| self.lane_is_waiting(k, lane))
+                || self.stages.iter().any(|stage| {
+                    stage.done.is_waiting() || [Reach::Own, Reach::Others].iter().any(|&r| stage.is_waiting(index, r))
                 })
         };
         if self.arrivals.is_open_loop() {

@@ -38,6 +38,15 @@ impl Pool {
         job.clock.now() >= self.arrivals.at(job.before + last)
     }
 
+    /// Batches that could be started now: a hint.
+    pub fn startable(&self, job: &Job<'_>) -> u64 {
+        // ORDERING: Relaxed: a hint.
+        let next = self.source.load(Ordering::Relaxed);
+        let room = job.end.min(self.back.released() + self.window).saturating_sub(next);
+        // What has not arrived yet waits for nobody.
+        if self.arrivals.is_open_loop() { room.min(u64::from(self.source_is_open(job))) } else { room }
+    }
+
     /// The next batch of the block, for this worker to start.
     pub fn start(&self, job: &Job<'_>) -> Option<u64> {
         // ORDERING: Relaxed: the counter only hands out numbers; what the slot held is seen through `back`.
@@ -55,7 +64,7 @@ impl Pool {
     }
 
     /// Takes batch `serial` through step `k`: merges what the lanes in front emitted, runs the stateless operators,
-    /// and hands the result to the stage behind, or to the sink.
+    /// and hands the result to the stage behind, or to the sink; how many rows came in and went out.
     pub fn run_step(
         &self,
         k: usize,
@@ -63,12 +72,12 @@ impl Pool {
         worker: &mut Worker,
         job: &Job<'_>,
         clock: &mut Stopwatch,
-    ) -> Result<(), RunError> {
+    ) -> Result<(usize, usize), RunError> {
         let slot = self.slot(serial);
         clock.lap(&mut worker.counters.time.other);
         let Worker { buffers, merged, scratch, counters, .. } = worker;
         let text = job.block.text;
-        slot.head.with_mut(|head| {
+        let counts = slot.head.with_mut(|head| {
             // SAFETY: the worker that took the batch for this step owns its head until it hands the batch on.
             let head = unsafe { &mut *head };
             head.out.clear();
@@ -122,6 +131,7 @@ impl Pool {
                 // SAFETY: not null: set above, and not written while the rows are used.
                 rows = Rows::of(unsafe { &*outputs }, text);
             }
+            let rows_in = rows.n;
             clock.lap(&mut counters.time.other);
             // The stateless operators. The last one writes where the rows are to stay.
             for index in step.clone() {
@@ -147,7 +157,7 @@ impl Pool {
                 head.prepared = self.preparer.prepare(unsafe { &*outputs }, text)?;
                 head.outputs = outputs;
                 clock.lap(&mut counters.time.useful);
-                return Ok(());
+                return Ok((rows_in, rows.n));
             }
             clock.lap(&mut counters.time.useful);
             slot.inputs[k].batch.with_mut(|batch| {
@@ -165,15 +175,15 @@ impl Pool {
                     },
                     None => batch.whole(rows, &mut Vec::new()),
                 }
-                self.stages[k].queue.offer(serial, |lane| batch.starts[lane] < batch.starts[lane + 1]);
-                Ok(())
+                self.stages[k].queue.offer(serial, &|lane| batch.starts[lane] < batch.starts[lane + 1]);
+                Ok((rows_in, rows.n))
             })
         })?;
         if k == self.stages.len() {
             self.deliver(serial, job)?;
         } else {
             let stage = &self.stages[k];
-            stage.front.complete_and_release(serial, |serial| {
+            stage.front.complete_and_release(serial, &mut |serial| {
                 if stage.queue.is_empty(serial) {
                     stage.done.offer(serial);
                 }
@@ -181,6 +191,6 @@ impl Pool {
         }
         self.idle.notify();
         clock.lap(&mut worker.counters.time.other);
-        Ok(())
+        Ok(counts)
     }
 }

@@ -1,15 +1,20 @@
 //! Chains of native kernels, pooled, against a loop that takes one event at a time.
 
 mod chain;
+#[cfg(shuttle)]
+mod schedules;
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::channel::reorder::ReorderBuffer;
+use crate::channel::reorder::non_blocking::NonBlocking;
+use crate::channel::reorder::{BUFFERS, ReorderBuffer};
+use crate::channel::worklist::QUEUES;
 use crate::program::OperatorKind;
 use crate::sink::SinkKind;
 
 use chain::*;
+use heuristic::HEURISTICS;
 
 fn options(threads: usize, batch: usize) -> Options {
     Options { executor: "pooled".into(), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
@@ -22,9 +27,11 @@ fn run(
     text_keys: bool,
     end: i64,
     options: Options,
-    grouping: Grouping,
+    grouping: Option<Grouping>,
 ) -> Result<Outcomes, RunError> {
-    let mut executor = Pooled::new(program(ops, text_keys), options, grouping)?;
+    let strategies = Strategies::named(&options)?;
+    let grouping = grouping.unwrap_or(Grouping::Queue(strategies.queue.partitions));
+    let mut executor = Pooled::new(program(ops, text_keys), options, strategies, grouping)?;
     let mut outcomes = Outcomes::default();
     let mut take = |executor: &mut Pooled| {
         let (rows, subs) = executor.take_outputs();
@@ -62,22 +69,41 @@ fn run(
     Ok(outcomes)
 }
 
-/// One lane, several, and numbers that change from block to block.
-fn groupings(threads: usize) -> [Grouping; 4] {
-    let in_turn = |numbers: &[usize]| Grouping::InTurn(numbers.to_vec());
-    [in_turn(&[1]), in_turn(&[4 * threads]), in_turn(&[3, 1, 40, 2, 1]), Grouping::ByCost]
+/// One lane, several, numbers that change from block to block, and as the queue has it.
+fn groupings(threads: usize) -> [Option<Grouping>; 4] {
+    let in_turn = |numbers: &[usize]| Some(Grouping::InTurn(numbers.to_vec()));
+    [in_turn(&[1]), in_turn(&[4 * threads]), in_turn(&[3, 1, 40, 2, 1]), None]
 }
 
-fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options, grouping: Grouping) {
+/// Every heuristic with every queue and every reorder buffer.
+fn ways() -> Vec<Options> {
+    let mut ways = Vec::new();
+    for (heuristic, _) in HEURISTICS {
+        for (queue, _) in QUEUES {
+            for (reorder, _) in BUFFERS {
+                let [heuristic, queue, reorder] = [heuristic, queue, reorder].map(|name| Some((*name).into()));
+                ways.push(Options { heuristic, queue, reorder, ..Options::default() });
+            }
+        }
+    }
+    ways
+}
+
+/// The strategies of one of these ways, and the rest of the options.
+fn by(way: &Options, rest: Options) -> Options {
+    let Options { heuristic, queue, reorder, .. } = way.clone();
+    Options { heuristic, queue, reorder, ..rest }
+}
+
+fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options, grouping: Option<Grouping>) {
     let end = blocks.iter().map(|block| block.rows.len() as i64).sum();
     let expected = Model::run(ops, blocks, text_keys, end);
     assert_eq!(expected.failed, None);
-    let (threads, batch) = (options.threads, options.batch);
-    let real = run(ops, blocks, text_keys, end, options, grouping.clone()).unwrap();
+    let real = run(ops, blocks, text_keys, end, options.clone(), grouping.clone()).unwrap();
     let same = real.rows.iter().zip(&expected.outcomes.rows).take_while(|(a, b)| a == b).count();
     assert!(
         real == expected.outcomes,
-        "{ops:?}, {threads} threads, batch {batch}, {grouping:?}: {} rows and not {}, the first {same} agree; dropped {} and {}",
+        "{ops:?}, {options:?}, {grouping:?}: {} rows and not {}, the first {same} agree; dropped {} and {}",
         real.rows.len(),
         expected.outcomes.rows.len(),
         real.dropped,
@@ -85,11 +111,15 @@ fn check(ops: &[Op], blocks: &[Events], text_keys: bool, options: Options, group
     );
 }
 
+/// The ways take turns over threads, batches and groupings; all with all are in a test of their own.
 fn everywhere(ops: &[Op], blocks: &[Events], text_keys: bool) {
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
             for grouping in groupings(threads) {
-                check(ops, blocks, text_keys, options(threads, batch), grouping);
+                let options = by(ways.next().unwrap(), options(threads, batch));
+                check(ops, blocks, text_keys, options, grouping);
             }
         }
     }
@@ -202,11 +232,14 @@ fn every_idle_strategy_and_the_open_loop() {
     use crate::idle::Strategy;
     let blocks = integers(3000, 100);
     let ops = [stateless(0), partitioned(5, true), stateless(2), stateful(4, true)];
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
     for idle in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
         for threads in [1, 2, 3] {
             for rate in [0.0, 1e6] {
                 for grouping in groupings(threads) {
-                    check(&ops, &blocks, false, Options { idle, rate, ..options(threads, 32) }, grouping);
+                    let options = by(ways.next().unwrap(), options(threads, 32));
+                    check(&ops, &blocks, false, Options { idle, rate, ..options }, grouping);
                 }
             }
         }
@@ -244,6 +277,8 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
     let late = [partitioned(6, false), stateless(2), partitioned(6, false)];
     let expected = Model::run(&late, &blocks, false, 3000).failed;
     assert_eq!(expected, Some((1793, "fragile")));
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
     // What an event emitted before it failed goes nowhere: else `brittle` would fail.
     let cut = [partitioned(6, false), stateless(7)];
     for ops in [&late[..], &cut, &[stateless(6), stateful(4, false)], &[stateful(6, false)]] {
@@ -251,7 +286,8 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
         for threads in [1, 2, 3, 8] {
             for batch in [1, 7, 256] {
                 for grouping in groupings(threads) {
-                    let error = run(ops, &blocks, false, 3000, options(threads, batch), grouping).unwrap_err();
+                    let options = by(ways.next().unwrap(), options(threads, batch));
+                    let error = run(ops, &blocks, false, 3000, options, grouping).unwrap_err();
                     let exception = b"why".to_vec();
                     assert_eq!(
                         error,
@@ -268,11 +304,14 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
 fn text_outside_of_the_block_ends_the_run() {
     let mut events = Events::texts(0, &some(2000, 20));
     events.rows[1500][1] = 1 << 30;
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
     for ops in [&[partitioned(4, false)][..], &[stateless(0)], &[stateful(4, false)]] {
         for threads in [1, 2, 3] {
             for grouping in groupings(threads) {
                 let events = std::slice::from_ref(&events);
-                let error = run(ops, events, true, 2000, options(threads, 16), grouping).unwrap_err();
+                let options = by(ways.next().unwrap(), options(threads, 16));
+                let error = run(ops, events, true, 2000, options, grouping).unwrap_err();
                 assert!(matches!(error, RunError::Invalid(_)), "{error}");
                 assert!(error.to_string().contains("outside of its block"), "{error}");
             }
@@ -281,24 +320,94 @@ fn text_outside_of_the_block_ends_the_run() {
 }
 
 #[test]
-fn unknown_strategies_are_refused() {
-    for wrong in [
-        Options { heuristic: Some("lp".into()), ..options(1, 1) },
-        Options { queue: Some("shared".into()), ..options(1, 1) },
-        Options { reorder: Some("lock".into()), ..options(1, 1) },
+fn every_heuristic_queue_and_reorder_buffer_together() {
+    let blocks = integers(600, 30);
+    let ops = [stateless(0), partitioned(5, true), stateless(3), partitioned(4, true), stateful(4, true)];
+    for way in ways() {
+        for threads in [2, 3, 8] {
+            for batch in [1, 7, 256] {
+                for grouping in groupings(threads) {
+                    check(&ops, &blocks, false, by(&way, options(threads, batch)), grouping);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_strategies_are_refused_with_those_there_are() {
+    for (wrong, line) in [
+        (
+            Options { heuristic: Some("cp".into()), ..options(1, 1) },
+            "unknown heuristic \"cp\" of executor pooled; known: ct, lp, et, qst",
+        ),
+        (
+            Options { queue: Some("own".into()), ..options(1, 1) },
+            "unknown queue \"own\" of executor pooled; known: hybrid, partitioned, shared",
+        ),
+        (
+            Options { reorder: Some("none".into()), ..options(1, 1) },
+            "unknown reorder \"none\" of executor pooled; known: non_blocking, lock",
+        ),
     ] {
-        assert!(matches!(make(program(&[stateless(0)], false), wrong), Err(RunError::Invalid(_))));
+        match make(program(&[stateless(0)], false), wrong) {
+            Err(RunError::Invalid(message)) => assert_eq!(message, line),
+            _ => panic!("not refused: {line}"),
+        }
+    }
+}
+
+/// A sink that takes its time, which also looks how many batches are in flight.
+#[derive(Debug)]
+struct Slow {
+    buffer: Box<dyn ReorderBuffer>,
+    window: u64,
+}
+
+impl ReorderBuffer for Slow {
+    fn released(&self) -> u64 {
+        self.buffer.released()
+    }
+
+    fn complete_and_release(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
+        assert!(serial < self.released() + self.window, "batch {serial} was started too early");
+        self.buffer.complete_and_release(serial, &mut |serial| {
+            (0..50).for_each(|_| std::thread::yield_now());
+            deliver(serial);
+        })
+    }
+}
+
+#[test]
+fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() {
+    let blocks = integers(2000, 30);
+    let ops = [stateless(1), partitioned(4, false), stateless(0)];
+    let expected = Model::run(&ops, &blocks, false, 2000).outcomes.rows;
+    for way in ways() {
+        let options = by(&way, options(3, 7));
+        let strategies = Strategies::named(&options).unwrap();
+        let mut grouping = Grouping::InTurn(vec![5]);
+        let mut executor = Pooled::new(program(&ops, false), options, strategies, grouping.clone()).unwrap();
+        executor.pool.regroup(&mut grouping).unwrap();
+        let window = executor.pool.slots.len() as u64;
+        executor.pool.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
+        let mut rows = Vec::new();
+        for block in &blocks {
+            executor.process(&block.block()).unwrap();
+            rows.extend(executor.take_outputs().0);
+        }
+        assert!(rows == expected.iter().flatten().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>(), "{way:?}");
     }
 }
 
 /// Two batches of a stateless chain, the second completed first.
-fn second_first(back: ReorderBuffer) -> (bool, Vec<u8>) {
+fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
     let program = program(&[stateless(0)], false);
     let options = options(2, 10);
     let sink = Sink::new(options.sink, program.hasher().unwrap());
     // SAFETY: the program's kernels are functions of this file.
     let chain = unsafe { Chain::bind(&program) }.unwrap();
-    let mut pool = Pool::new(chain, sink, &options);
+    let mut pool = Pool::new(chain, sink, Strategies::named(&options).unwrap(), &options);
     pool.back = back;
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
@@ -318,12 +427,13 @@ fn second_first(back: ReorderBuffer) -> (bool, Vec<u8>) {
 
 #[test]
 fn a_broken_reorder_buffer_is_noticed() {
-    let (in_order, rows) = second_first(ReorderBuffer::new(8));
-    let (broken_in_order, broken_rows) = second_first(ReorderBuffer::broken(8));
-    assert!(in_order && !broken_in_order);
-    assert_ne!(rows, broken_rows);
+    let (broken_in_order, broken_rows) = second_first(Box::new(NonBlocking::broken(8)));
     let expected = Model::run(&[stateless(0)], &[Events::integers(0, &some(20, 5))], false, 20).outcomes.rows;
-    assert_eq!(rows, expected.iter().flatten().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+    let expected: Vec<u8> = expected.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(!broken_in_order && broken_rows != expected);
+    for (_, make) in BUFFERS {
+        assert_eq!(second_first(make(8)), (true, expected.clone()));
+    }
 }
 
 fn any_op(text_keys: bool) -> impl Strategy<Value = Op> {
@@ -337,12 +447,13 @@ fn any_op(text_keys: bool) -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn random_chains_agree_with_the_loop(
         (text_keys, ops) in any::<bool>().prop_flat_map(|text| (Just(text), proptest::collection::vec(any_op(text), 1..5))),
         blocks in proptest::collection::vec(proptest::collection::vec((0_i64..30, 0_i64..2000), 0..150), 0..4),
         skewed: bool, threads in 1_usize..5, batch in 1_usize..40, lanes in proptest::collection::vec(1_usize..20, 1..5),
+        way in 0_usize..24,
     ) {
         // A product of fan-outs would be all that is measured.
         prop_assume!(ops.iter().filter(|op| op.body == 1).count() < 2);
@@ -359,6 +470,6 @@ proptest! {
                 events
             })
             .collect();
-        check(&ops, &blocks, text_keys, options(threads, batch), Grouping::InTurn(lanes));
+        check(&ops, &blocks, text_keys, by(&ways()[way], options(threads, batch)), Some(Grouping::InTurn(lanes)));
     }
 }
