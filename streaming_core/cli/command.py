@@ -231,6 +231,10 @@ def run(
     ] = None,
     queue: Annotated[str | None, typer.Option(help=f"Worklist of partitioned operators: {choices('queue')}.")] = None,
     reorder: Annotated[str | None, typer.Option(help=f"Reorder buffer: {choices('reorder')}.")] = None,
+    channel: Annotated[str | None, typer.Option(help=f"What orders several replicas: {choices('channel')}.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help='Plan file, JSON: {"operator": [thread of each replica], ...}.')
+    ] = None,
     order: Annotated[str | None, typer.Option(help="Order of delivery.")] = None,
     rate: Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")] = None,
     pin: Annotated[bool | None, typer.Option(help="Bind thread i to core i.")] = None,
@@ -258,6 +262,8 @@ def run(
             "heuristic": heuristic,
             "queue": queue,
             "reorder": reorder,
+            "channel": channel,
+            "plan": None if plan is None else _plan(plan),
             "order": order,
             "rate": rate,
             "pin": pin,
@@ -288,6 +294,17 @@ def run(
         f"p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, {first.rejected} rejected, "
         f"{first.dropped_invalid} invalid; {out}"
     )
+
+
+def _plan(path: Path) -> dict:
+    """The plan in a file, which RunSpec checks."""
+    try:
+        plan = json.loads(_read(path))
+    except ValueError as error:
+        raise BadInput(f"{path} is no JSON: {error}") from None
+    if not isinstance(plan, dict):
+        raise BadInput(f'{path} holds no plan: {{"operator": [thread of each replica], ...}}')
+    return plan
 
 
 def _spec(name: str, given: dict, params: dict, source: Path):

@@ -321,3 +321,56 @@ fn too_long(head: &Jumbo, position: usize) -> RunError {
 pub fn path_too_long(seq: i64) -> RunError {
     RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Publishes rows of these events for one reader.
+    fn put_out(outlet: &Outlet, seqs: &[i64], upto: i64, last: bool) {
+        assert!(outlet.has_room());
+        // SAFETY: there is no other thread, and room.
+        unsafe {
+            outlet.fill(|jumbo| {
+                jumbo.clear();
+                seqs.iter().for_each(|seq| jumbo.made.push([*seq, 0].as_ptr().cast(), 0).unwrap());
+                jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+                jumbo.shares[0].whole = true;
+                (jumbo.upto, jumbo.last) = (upto, last);
+            });
+        }
+        outlet.publish();
+    }
+
+    #[test]
+    fn rows_wait_until_no_earlier_one_can_come() {
+        let outlets: Vec<Outlet> = (0..3).map(|_| Outlet::new(4, 1, || Jumbo::new(16, 1, 0))).collect();
+        let sources = (0..3).map(|outlet| Source::new(outlet, 0, 0, None)).collect();
+        let mut gate = Gate::new(sources, true, false, true);
+        let mut taken = Taken::new(16);
+        let mut take = || {
+            // SAFETY: there is no other thread.
+            let new = unsafe { gate.take(&outlets, Text::empty(), &mut taken) }.unwrap();
+            let seqs: Vec<i64> = (0..taken.rows.n).map(|i| taken.gathered().seq(i)).collect();
+            (new, seqs, taken.upto, taken.last)
+        };
+        assert_eq!(take(), (false, vec![], i64::MIN, false));
+        put_out(&outlets[0], &[0, 3, 6], 6, false);
+        put_out(&outlets[1], &[1, 4], 5, false);
+        // The third has said nothing: nothing is ready.
+        assert_eq!(take(), (false, vec![], i64::MIN, false));
+        // A heartbeat: it has nothing up to event 3.
+        put_out(&outlets[2], &[], 3, false);
+        assert_eq!(take(), (true, vec![0, 1, 3], 3, false));
+        put_out(&outlets[2], &[5], 5, true);
+        assert_eq!(take(), (true, vec![4, 5], 5, false));
+        put_out(&outlets[1], &[], 9, true);
+        // The second has ended with event 9, the third with event 5: both are silent for good.
+        assert_eq!(take(), (false, vec![], 5, false));
+        put_out(&outlets[2], &[], 9, true);
+        assert_eq!(take(), (true, vec![6], 6, false));
+        put_out(&outlets[0], &[9], 9, true);
+        assert_eq!(take(), (true, vec![9], 9, true));
+        assert_eq!(take(), (false, vec![], 9, true));
+    }
+}

@@ -187,47 +187,49 @@ mod loom_tests {
     use super::*;
     use crate::sync::{Arc, thread};
 
-    /// Two slots, three jumbo tuples, two readers: each reads every one, whole, in order.
+    /// Reads whatever `reader` finds in so many looks; how many jumbo tuples it has seen then.
+    fn look(outlet: &Outlet, reader: usize, mut seen: i64, looks: usize) -> i64 {
+        for _ in 0..looks {
+            // SAFETY: one thread after the other is this reader.
+            if let Some(jumbo) = unsafe { outlet.head(reader) } {
+                assert_eq!((jumbo.upto, jumbo.ranks.len()), (seen, seen as usize + 1));
+                seen += 1;
+                outlet.release(reader);
+            }
+        }
+        seen
+    }
+
+    /// One slot, up to three jumbo tuples, two readers: each reads all of them, whole, in order.
     #[test]
     fn loom_every_reader_gets_every_jumbo_tuple() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
-            let outlet = Arc::new(Outlet::new(2, 2, || Jumbo::new(16, 2, 0)));
+        loom::model(|| {
+            let outlet = Arc::new(Outlet::new(1, 2, || Jumbo::new(16, 2, 0)));
             let readers: Vec<_> = (0..2)
                 .map(|reader| {
                     let outlet = outlet.clone();
-                    thread::spawn(move || {
-                        let mut seen = 0;
-                        while seen < 3 {
-                            // SAFETY: this thread is the reader.
-                            match unsafe { outlet.head(reader) } {
-                                Some(jumbo) => {
-                                    assert_eq!((jumbo.upto, jumbo.ranks.len()), (seen, seen as usize));
-                                    seen += 1;
-                                    outlet.release(reader);
-                                }
-                                None => thread::yield_now(),
-                            }
-                        }
-                    })
+                    thread::spawn(move || look(&outlet, reader, 0, 2))
                 })
                 .collect();
-            for number in 0..3 {
-                while !outlet.has_room() {
-                    thread::yield_now();
+            let mut published = 0;
+            for _ in 0..3 {
+                if outlet.has_room() {
+                    // SAFETY: this thread is the writer, and there is room.
+                    unsafe {
+                        outlet.fill(|jumbo| {
+                            jumbo.clear();
+                            jumbo.ranks.resize(published as usize + 1, Rank::ONLY);
+                            jumbo.upto = published;
+                        });
+                    }
+                    outlet.publish();
+                    published += 1;
                 }
-                // SAFETY: this thread is the writer, and there is room.
-                unsafe {
-                    outlet.fill(|jumbo| {
-                        jumbo.clear();
-                        jumbo.ranks.resize(number as usize, Rank::ONLY);
-                        jumbo.upto = number;
-                    });
-                }
-                outlet.publish();
             }
-            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            for (reader, thread) in readers.into_iter().enumerate() {
+                let seen = thread.join().unwrap();
+                assert_eq!(look(&outlet, reader, seen, 2), published);
+            }
         });
     }
 }

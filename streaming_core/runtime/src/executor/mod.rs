@@ -3,6 +3,8 @@
 mod direct;
 mod flush;
 mod pinned;
+#[cfg(all(test, not(loom)))]
+mod pipelines;
 mod pooled;
 pub mod team;
 pub mod transactional;

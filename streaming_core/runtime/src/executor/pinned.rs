@@ -101,6 +101,8 @@ pub struct Pinned {
     sink: usize,
     /// The way of flushed rows.
     direct: Direct,
+    /// What flushing counted.
+    flushed: Counters,
     clock: Clock,
     events: u64,
 }
@@ -112,8 +114,19 @@ unsafe impl Send for Pinned {}
 #[derive(Clone, Copy)]
 struct Lent<'a>(&'a [CachePadded<UnsafeCell<Vec<Task>>>]);
 
-// SAFETY: thread i uses the i-th tasks only.
+// SAFETY: `with` makes its caller answer for it.
 unsafe impl Sync for Lent<'_> {}
+
+impl Lent<'_> {
+    /// Hands out the tasks of thread `index`.
+    ///
+    /// # Safety
+    /// The caller is that thread.
+    unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut [Task]) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.0[index].with_mut(|tasks| work(unsafe { &mut *tasks }))
+    }
+}
 
 /// Makes the executor that `options` describe.
 ///
@@ -151,7 +164,16 @@ impl Pinned {
         };
         let direct = Direct::new(&shared.chain);
         let tasks = tasks.into_iter().map(|tasks| CachePadded::new(UnsafeCell::new(tasks))).collect();
-        Ok(Self { team, shared, tasks, sink: plan.sink, direct, clock: Clock::default(), events: 0 })
+        Ok(Self {
+            team,
+            shared,
+            tasks,
+            sink: plan.sink,
+            direct,
+            flushed: Counters::default(),
+            clock: Clock::default(),
+            events: 0,
+        })
     }
 
     /// Hands out the sink's delivery, between blocks.
@@ -364,11 +386,10 @@ impl Executor for Pinned {
         }
         let clock = self.clock.start();
         let job = Job { block, end: block.seq(block.n - 1), before: self.events, clock };
-        let (shared, tasks) = (&self.shared, Lent(&self.tasks));
+        let (shared, lent) = (&self.shared, Lent(&self.tasks));
         let outcome = self.team.run(&|index| {
-            let tasks = tasks;
             // SAFETY: each thread has its own.
-            tasks.0[index].with_mut(|tasks| shared.work(unsafe { &mut *tasks }, &job))
+            unsafe { lent.with(index, |tasks| shared.work(tasks, &job)) }
         });
         self.clock.stop(clock);
         self.events += block.n as u64;
@@ -386,12 +407,7 @@ impl Executor for Pinned {
                 flush(&self.shared.chain, &self.shared.lanes, &mut direct, seq, &mut delivery.sink, &mut counters)
             }
         });
-        // SAFETY: no thread is at work.
-        self.tasks[0].with_mut(|tasks| {
-            if let Some(task) = unsafe { &mut *tasks }.first_mut() {
-                task.counters += counters;
-            }
-        });
+        self.flushed += counters;
         self.clock.stop(clock);
         outcome
     }
@@ -402,6 +418,7 @@ impl Executor for Pinned {
 
     fn metrics(&self) -> Metrics {
         let mut counters = self.team.counters();
+        counters += self.flushed;
         for tasks in &self.tasks {
             // SAFETY: no thread is at work.
             tasks.with(|tasks| unsafe { &*tasks }.iter().for_each(|task| counters += task.counters));
