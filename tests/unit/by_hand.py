@@ -4,14 +4,14 @@ Small on purpose, and neither the oracle nor the runtime: with it, applications 
 """
 
 import importlib
-from collections import Counter
+from collections import Counter as Numbers
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, Array, Ring, Set
+from streaming_core.api import App, Array, Counter, Map, Ring, Set
 from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
 
@@ -48,6 +48,17 @@ class Members(dict):
 
     def at(self, i):
         return list(self)[i]
+
+
+class Entries(dict):
+    """A map or a counter: its keys in insertion order."""
+
+    def put(self, key, value):
+        self[key] = value
+
+    def add(self, key, n):
+        self[key] = self.get(key, 0) + n
+        return self[key]
 
 
 class Out:
@@ -122,6 +133,8 @@ def fresh(resolved: Resolved):
                 values[slot.name] = [0] * slot.count
             case Set():
                 values[slot.name] = Members()
+            case Map() | Counter():
+                values[slot.name] = Entries()
             case Scalar():
                 values[slot.name] = 0.0 if slot.type.is_float else False if slot.type.name == "boolean" else 0
             case other:
@@ -145,15 +158,25 @@ class Result:
             kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
             schema = pa.schema([pa.field("key", kind, False), *record.resolve(self.params).arrow()])
             made = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
-            made = [{n: list(v) if isinstance(v, Members) else v for n, v in row.items()} for row in made]
+            made = [{n: exported(v) for n, v in row.items()} for row in made]
             tables[name] = pa.Table.from_pylist(made, schema)
         return tables
+
+
+def exported(value):
+    """A field's value in a state's table."""
+    match value:
+        case Members():
+            return list(value)
+        case Entries():
+            return [{"key": key, "value": entry} for key, entry in value.items()]
+    return value
 
 
 def run(app: App, params, events: pa.Table) -> Result:
     """All events, in order, through the application."""
     params = app.bind(params)
-    outputs, dropped, subs = [], 0, Counter()
+    outputs, dropped, subs = [], 0, Numbers()
     tables = {}
     for table in app.tables:
         size = params[table.size] if isinstance(table.size, str) else table.size
@@ -163,18 +186,31 @@ def run(app: App, params, events: pa.Table) -> Result:
                 setattr(tables[table.name][key], name, value)
     states = {o.name: (o.state, {}) for o in app.operators if o.kind == "partitioned"}
 
-    def through(row, operators):
-        """Rows that leave the chain of operators for one input."""
-        if operators[0].kind == "sink":
-            return [row]
-        operator, out = operators[0], Out()
+    def one(operator, row, out):
         if operator.kind == "stateless":
             operator.functions["map"](row, out)
         else:
             record, of_key = states[operator.name]
-            state = of_key.setdefault(getattr(row, operator.key), fresh(record.resolve(params)))
-            operator.functions["process"](row, state, out)
-        return [left for fields in out.rows for left in through(SimpleNamespace(**fields), operators[1:])]
+            key = getattr(row, operator.key)
+            if key not in of_key:
+                of_key[key] = fresh(record.resolve(params))
+            operator.functions["process"](row, of_key[key], out)
+
+    def through(event):
+        """Rows that leave the pipeline for one event, and how many rows operators called invalid."""
+        made, invalid = {id(app.operators[0]): [event]}, 0
+        for operator in app.operators[1:]:
+            rows = [row for source in operator.inputs for row in made[id(source)]]
+            if operator.kind == "sink":
+                return rows, invalid
+            made[id(operator)] = []
+            for row in rows:
+                out = Out()
+                try:
+                    one(operator, row, out)
+                except Dropped:
+                    invalid += 1
+                made[id(operator)] += [SimpleNamespace(**fields) for fields in out.rows]
 
     with bound(app, params):
         for event in events.to_pylist():
@@ -186,7 +222,8 @@ def run(app: App, params, events: pa.Table) -> Result:
                     txn.apply(row)
                     functions["post"](row, txn, out)
                 else:
-                    emitted = through(row, app.operators[1:])
+                    emitted, invalid = through(row)
+                    dropped += invalid
             except Dropped:
                 dropped += 1
             for left in [*emitted, *(SimpleNamespace(**fields) for fields in out.rows)]:
