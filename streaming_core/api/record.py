@@ -82,7 +82,8 @@ class _Sized:
 
 @dataclass(frozen=True)
 class Array(_Sized):
-    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length."""
+    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length. An operator emits
+    an array whole, where the output has one of the same kind and length: `out.emit(items=state.items)`."""
 
     item: Scalar
     length: int | str

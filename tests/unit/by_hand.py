@@ -169,7 +169,8 @@ def run(app: App, params, events: pa.Table) -> Result:
             return [row]
         operator, out = operators[0], Out()
         if operator.kind == "stateless":
-            operator.functions["map"](row, out)
+            scratch = [fresh(operator.scratch.resolve(params))] if operator.scratch else []
+            operator.functions["map"](row, *scratch, out)
         else:
             record, of_key = states[operator.name]
             state = of_key.setdefault(getattr(row, operator.key), fresh(record.resolve(params)))
