@@ -149,8 +149,8 @@ class Stream:
         self._app, self._operator = app, operator
 
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
-        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row of scalars, arrays and rings to work
-        in, which is all zero at each event."""
+        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
+        rings, zero and empty at each event."""
         for name, kind in (scratch.fields if scratch else {}).items():
             if isinstance(kind, (Text, *GROWING)):
                 raise BadInput(f"flat_map: {scratch!r}: {name} is no scalar, array or ring, and cannot be worked in")
