@@ -21,7 +21,7 @@ RANKS = 1000  # units that may begin within a second
 LINES = 64  # more than a unit has clicks or lines
 
 _BOTH = {
-    "events_per_day": Param(50_000, "events of a simulated day, on average", minimum=1_000, maximum=20_000_000),
+    "events_per_day": Param(50_000, "events of a simulated day, on average", minimum=10, maximum=20_000_000),
     "items": Param(18_000, "items there are", minimum=4, maximum=1_000_000),
     "categories": Param(9, "categories of items: as many as there are names, or as the task says", choices=(9, 10)),
     "mode": Param(

@@ -170,7 +170,7 @@ def bell(n: int, deviation: float) -> np.ndarray:
     """The normal density around the middle of 0..n-1, at each of them; the doubles sum up to 1."""
     distance = (np.arange(n) - (n - 1) / 2.0) / deviation
     square = distance * distance
-    weights = _exp((square - square.min()) * -0.5)
+    weights = _exp(np.maximum((square - square.min()) * -0.5, -1000.0))
     return weights / np.cumsum(weights)[-1]
 
 

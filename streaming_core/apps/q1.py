@@ -18,7 +18,7 @@ app = App(
     params={
         **bigbench.SALES,
         "events_per_day": Param(
-            600_000, "lines of a simulated day, on average: 25,000 an hour", minimum=1_000, maximum=20_000_000
+            600_000, "lines of a simulated day, on average: 25,000 an hour", minimum=10, maximum=20_000_000
         ),
         "wanted_categories": Param("1,2,3", "categories whose items count"),
         "wanted_stores": Param("1,3,5,7,10", "stores whose sales count"),

@@ -127,9 +127,10 @@ app.generates(bigbench.web_clickstreams)
 
 app.invariant(
     "a list is in order: most frequent first, then by the item",
-    """SELECT * FROM (SELECT *, lag(n) OVER list AS n_before, lag(viewed) OVER list AS v_before FROM outputs
-    WINDOW list AS (PARTITION BY seq ORDER BY sub))
-    WHERE rank <> sub OR n < 1 OR (sub > 0 AND (n > n_before OR (n = n_before AND viewed <= v_before)))""",
+    """SELECT * FROM (SELECT *, lag(n) OVER list AS n_before, lag(viewed) OVER list AS v_before,
+    row_number() OVER list AS nth FROM outputs WINDOW list AS (PARTITION BY seq ORDER BY sub))
+    WHERE rank <> sub OR rank <> nth - 1 OR n < 1
+    OR (sub > 0 AND (n > n_before OR (n = n_before AND viewed <= v_before)))""",
 )
 app.invariant(
     "a list is of the purchase that caused it",
