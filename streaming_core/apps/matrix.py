@@ -195,7 +195,8 @@ app.invariant(
     lag(n) OVER of_event AS n_before, lag(copy) OVER of_event AS copy_before
     FROM outputs WINDOW of_event AS (PARTITION BY seq ORDER BY sub)) o LEFT JOIN events e ON o.seq = e.seq
     WHERE e.seq IS NULL OR e.key <> o.key
-    OR (o.copy > 0 AND (o.copy <> coalesce(o.copy_before, -1) + 1 OR o.n <> o.n_before)) OR (o.copy = 0 AND o.sub > 0 AND o.n <> o.n_before + 1) OR o.copy < 0""",
+    OR (o.copy > 0 AND (o.copy <> coalesce(o.copy_before, -1) + 1 OR o.n <> o.n_before))
+    OR (o.copy = 0 AND o.sub > 0 AND o.n <> o.n_before + 1) OR o.copy < 0""",
 )
 app.invariant(
     "a key's tuples are counted in order, and no more than there are",
