@@ -18,8 +18,10 @@ from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core.runspec import Home, Latency
-from streaming_core.runspec.spec import RunSpec, canonical_json
+from streaming_core.runspec.spec import AXES, RunSpec, canonical_json
 
+# What a RunSpec says beside the axes.
+CHOICES = ("stealing", "threads", "punctuation", "checkpoint", "batch", "order", "rate", "pin", "idle")
 COMPONENTS = ("useful", "sync", "lock", "remote", "other")
 
 
@@ -38,8 +40,9 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
         "params": canonical_json(workload["params"]),
         "executor": spec.executor,
         "strategy": spec.strategy,
-        **{name: getattr(spec, name) for name in ("scheme", "pool", "heuristic", "queue", "reorder")},
-        **{name: getattr(spec, name) for name in ("threads", "punctuation", "batch", "order", "rate", "pin", "idle")},
+        **{name: getattr(spec, name) for name in AXES},
+        **{name: getattr(spec, name) for name in CHOICES},
+        "plan": canonical_json(spec.plan),
         "events": workload["events"],
         "seed": workload["seed"],
         "spec_digest": spec.spec_digest,

@@ -460,30 +460,8 @@ class Tokens:
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(np.ascontiguousarray(starts)), data])
 
 
-def position_reports(params: dict, seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Position reports of vehicles, a generator of events: segments by Zipf, everything else uniform (workloads A.4,
-    CHOICE-25). It takes the parameters segments, theta, vehicles, max_speed, reports_per_s and invalid_ratio.
-    """
-    length = 5_280  # of a segment, in feet
-    draws = Draws(seed, "tp.reports", start, stop)
-    seg = zipf(params["segments"], params["theta"]).pick(draws.u53(0))
-    speed = draws.below(1, params["max_speed"] + 1)
-    if params["invalid_ratio"] > 0:
-        speed = np.where(Draws(seed, "tp.invalid", start, stop).chance(0, params["invalid_ratio"]), -1, speed)
-    return {
-        "ts": np.arange(start, stop) // params["reports_per_s"],
-        "vid": draws.below(2, params["vehicles"]),
-        "pos": seg * length + draws.below(3, length),
-        "speed": speed,
-        "xway": np.zeros(stop - start, np.int64),
-        "lane": 1 + draws.below(4, 3),
-        "dir": draws.below(5, 2),
-        "seg": seg,
-    }
-
-
 # The files that generators are made of, beside those of the applications.
-FILES = ("bigbench.py", "generator.py")
+FILES = ("bigbench.py", "generator.py", "linear_road.py")
 
 
 @cache

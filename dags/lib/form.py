@@ -13,6 +13,8 @@ from streaming_core.runspec import EXECUTORS, RegressionSpec
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
+    "pools": "Chain pools",
+    "stealing": "Chain pools",
     "seed": "Workload",
     "params": "Workload",
     "repetitions": "Measuring",
@@ -23,6 +25,7 @@ CHOICES = {
     "applications": registry.names(),
     "executors": list(EXECUTORS),
     "schemes": list(EXECUTORS["transactional"].axes["scheme"]),
+    "pools": list(EXECUTORS["transactional"].axes["pool"]),
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
 }
 KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
@@ -68,7 +71,7 @@ def _param(name: str, schema: dict, default: object) -> Param:
     if schema["type"] == "array":
         kept["items"] = {"type": schema["items"]["type"]}
         kept["examples"] = CHOICES[name]
-        if name in ("executors", "schemes"):
+        if name in ("executors", "schemes", "pools"):
             kept["items"]["enum"] = CHOICES[name]
         return Param(default, type="array", **kept)
     if schema["type"] == "object":

@@ -63,6 +63,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, dict]:
     for name, field in RegressionSpec.model_fields.items():
         default = field.get_default(call_default_factory=True)
         shown = ",".join(map(str, default)) if isinstance(default, list) else default
+        shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else shown
         parser.add_argument(
             f"--{name}", metavar=_shape(default), help=f"{field.description} [{shown}]".replace("%", "%%")
         )
@@ -84,6 +85,8 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, dict]:
 def _shape(default: object) -> str:
     if isinstance(default, dict):
         return "JSON"
+    if isinstance(default, bool):
+        return "yes|no"
     return "A,B,..." if isinstance(default, list) else "N"
 
 
@@ -96,6 +99,10 @@ def _value(name: str, text: str, default: object) -> object:
             return json.loads(text)
         except ValueError as error:
             raise BadInput(f"--{name}: not JSON: {error}") from None
+    if isinstance(default, bool):
+        if text not in ("yes", "no"):
+            raise BadInput(f"--{name}: {text!r} is neither yes nor no")
+        return text == "yes"
     return _number(name, text)
 
 

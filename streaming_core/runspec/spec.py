@@ -6,11 +6,12 @@ Every option of every surface (CLI flag, DAG form field, warehouse column) carri
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from streaming_core.errors import BadInput
 
@@ -44,6 +45,7 @@ EXECUTORS: dict[str, Executor] = {
             runs=("dataflow",),
             axes={"heuristic": ("ct",), "queue": ("hybrid",), "reorder": ("non_blocking",)},
         ),
+        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort")}),
     )
 }
 
@@ -55,7 +57,7 @@ CHAINED = frozenset({"tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 
-AXES = ("scheme", "pool", "heuristic", "queue", "reorder")
+AXES = ("scheme", "pool", "heuristic", "queue", "reorder", "channel")
 
 
 def canonical_json(value: object) -> str:
@@ -86,6 +88,11 @@ class RunSpec(BaseModel):
     heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
     queue: str | None = Field(None, description="Worklist of partitioned operators.")
     reorder: str | None = Field(None, description="Reorder buffer behind parallel operators.")
+    channel: str | None = Field(None, description="What brings the rows of several replicas into one order.")
+    plan: dict[str, list[int]] = Field(
+        default_factory=dict,
+        description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
+    )
     order: Literal["total"] = Field("total", description="Order in which outputs are delivered.")
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
@@ -111,6 +118,11 @@ class RunSpec(BaseModel):
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        if self.plan and self.executor != "pinned":
+            raise ValueError(f"executor {self.executor} has no plan; pinned has")
+        for name, places in self.plan.items():
+            if not places or not all(0 <= place < self.threads for place in places):
+                raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
         if self.checkpoint and self.executor != "transactional":
             raise ValueError(f"executor {self.executor} takes no checkpoints; transactional does")
         if self.stealing and self.pool not in SHARED_POOLS:
@@ -141,8 +153,11 @@ class RunSpec(BaseModel):
 
     @property
     def strategy(self) -> str:
-        """The axis that names this way of executing within its executor (scheme or heuristic)."""
-        return self.scheme or self.heuristic or "-"
+        """What names this way of executing within its executor: the first axis, and what differs from the defaults."""
+        first, *others = EXECUTORS[self.executor].axes.items()
+        named = [getattr(self, first[0])]
+        named += [value for axis, known in others if (value := getattr(self, axis)) not in (None, known[0])]
+        return "-".join([*named, "stealing"] if self.stealing else named)
 
     @property
     def cell(self) -> str:
@@ -163,6 +178,12 @@ class RegressionSpec(BaseModel):
         default=list(EXECUTORS["transactional"].axes["scheme"]),
         description="Transactional schemes; no_lock is a bound, not a result.",
     )
+    pools: list[str] = Field(
+        default=list(EXECUTORS["transactional"].axes["pool"][:1]),
+        min_length=1,
+        description="Chain pools, of the schemes that take operation chains from one.",
+    )
+    stealing: bool = Field(False, description="Shared pools both without work stealing and with it.")
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
     events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
@@ -191,14 +212,21 @@ class RegressionSpec(BaseModel):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator("schemes")
+    @field_validator("schemes", "pools")
     @classmethod
-    def _schemes_known(cls, schemes: list[str]) -> list[str]:
-        known = EXECUTORS["transactional"].axes["scheme"]
-        for name in schemes:
+    def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
+        axis = field.field_name.removesuffix("s")
+        known = EXECUTORS["transactional"].axes[axis]
+        for name in names:
             if name not in known:
-                raise ValueError(f"unknown scheme {name!r}; known: {', '.join(known)}")
-        return schemes
+                raise ValueError(f"unknown {axis} {name!r}; known: {', '.join(known)}")
+        return list(dict.fromkeys(names))
+
+    @model_validator(mode="after")
+    def _stealing_has_a_pool(self) -> RegressionSpec:
+        if self.stealing and not SHARED_POOLS.intersection(self.pools):
+            raise ValueError("stealing needs a shared pool")
+        return self
 
     @classmethod
     def parse(cls, data: dict | str | bytes) -> RegressionSpec:
@@ -229,22 +257,33 @@ class RegressionSpec(BaseModel):
                 schemes = self.schemes if "scheme" in EXECUTORS[name].axes else [None]
                 if not schemes:
                     raise BadInput(f"executor {name} needs at least one scheme")
-                for scheme in schemes:
-                    for threads in self.threads:
-                        cells.append(
-                            RunSpec(
-                                app=app,
-                                params=self.params.get(app, {}),
-                                executor=name,
-                                scheme=scheme,
-                                threads=threads,
-                                rate=self.rate,
-                                sink="parquet",
-                                repetitions=self.repetitions,
-                                checkpoint=self.checkpoint if name == "transactional" else 0,
-                            )
+                ways = [(scheme, *way) for scheme in schemes for way in self._chains(scheme)]
+                for (scheme, pool, stealing), threads in itertools.product(ways, self.threads):
+                    cells.append(
+                        RunSpec(
+                            app=app,
+                            params=self.params.get(app, {}),
+                            executor=name,
+                            scheme=scheme,
+                            pool=pool,
+                            stealing=stealing,
+                            threads=threads,
+                            rate=self.rate,
+                            sink="parquet",
+                            repetitions=self.repetitions,
+                            checkpoint=self.checkpoint if name == "transactional" else 0,
                         )
+                    )
         return cells
+
+    def _chains(self, scheme: str | None) -> list[tuple[str | None, bool]]:
+        """Pool and stealing of each cell of a scheme."""
+        if scheme not in CHAINED:
+            return [(None, False)]
+        plain, stealing = [(pool, False) for pool in self.pools], []
+        if self.stealing:
+            stealing = [(pool, True) for pool in self.pools if pool in SHARED_POOLS]
+        return [*plain, *stealing]
 
 
 def one_line(error: ValidationError) -> str:

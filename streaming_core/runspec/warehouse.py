@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+# Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
+# readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan.
+SCHEMA_VERSION = 2
 VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
 VIOLATION_CAP = 20
 
@@ -26,14 +28,18 @@ CELLS = pa.schema(
         ("app", pa.string()),
         ("params", pa.string()),  # canonical JSON
         ("executor", pa.string()),
-        ("strategy", pa.string()),  # scheme or heuristic
+        ("strategy", pa.string()),  # RunSpec.strategy
         ("scheme", pa.string()),
         ("pool", pa.string()),
+        ("stealing", pa.bool_()),
         ("heuristic", pa.string()),
         ("queue", pa.string()),
         ("reorder", pa.string()),
+        ("channel", pa.string()),
+        ("plan", pa.string()),  # canonical JSON
         ("threads", pa.int32()),
         ("punctuation", pa.int32()),
+        ("checkpoint", pa.int32()),
         ("batch", pa.int32()),
         ("order", pa.string()),
         ("rate", pa.float64()),

@@ -53,6 +53,13 @@ def test_every_planned_cell_of_every_run_has_its_verdict(built):
     assert set(wanted.values()) == {"equal", "different", "failed", "not_run", "not_comparable"}
 
 
+def test_a_part_of_an_older_version_has_nulls_in_what_it_lacks(built):
+    found = {run_id: set() for run_id in RUNS}
+    for row in built.mart("cells"):
+        found[row["run_id"]].add((row["stealing"], row["checkpoint"]))
+    assert found == {GREEN: {(None, None)}, RED: {(False, 0)}, FASTER: {(False, 0)}}
+
+
 def test_a_cell_that_is_not_equal_says_why(built):
     reasons = {row["verdict"]: row["reason"] for row in built.mart("cells") if row["run_id"] == RED}
     assert reasons["equal"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
 import pytest
 
 from infra.reports.history import Cell, History, Run, human_micros, human_rate
@@ -78,6 +79,17 @@ def test_a_run_is_found_without_its_plan(tmp_path):
     assert run.run_id == past_runs.RUN_IDS[0]
     assert len(run.cells) == 14
     assert run.counts["not_run"] == 1
+
+
+def test_a_run_that_an_older_version_loaded_is_read(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    (home.run(past_runs.RUN_IDS[0]) / "plan.json").unlink()
+    path = home.raw("cells") / f"run_id={past_runs.RUN_IDS[0]}" / "part-0.parquet"
+    pq.write_table(pq.ParquetFile(path).read().drop_columns(["stealing", "checkpoint"]), path)
+    run = History(home).latest()
+    assert len(run.cells) == 14
+    assert {(cell.spec.stealing, cell.spec.checkpoint) for cell in run.cells} == {(False, 0)}
 
 
 def test_figures_as_people_write_them():

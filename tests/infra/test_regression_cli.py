@@ -32,6 +32,9 @@ def call(tmp_path):
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
         (["--schemes", "hope"], "unknown scheme 'hope'; known: tstream, serial, lock, mvlk, pat, auto, no_lock"),
+        (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
+        (["--stealing", "maybe"], "--stealing: 'maybe' is neither yes nor no"),
+        (["--stealing", "yes"], "stealing needs a shared pool"),
         (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
         (["--threads", "0"], "threads must lie in 1..1024, got 0"),

@@ -27,6 +27,8 @@ PARAMS = {
     "q4": {"users": 6, "invalid_ratio": 0.05, "events_per_day": 1_000},
     "q15": {"items": 60, "stores": 2, "store": 1, "events_per_day": 40, "invalid_ratio": 0.05},
     "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 1.3, "invalid_ratio": 0.05},
+    "pos_rep": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
+    "new_seg": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
 }
 EVENTS = 400
 
@@ -60,6 +62,14 @@ def lose(rows, which=lambda row: True):
     rows.remove(first(rows, which))
 
 
+def forward_one_more(rows):
+    """A report from where its vehicle was before is forwarded too."""
+    events = workload.generate_chunk("new_seg", PARAMS["new_seg"], EVENTS, 4, 0, EVENTS).to_pylist()
+    sent = {row["seq"] for row in rows}
+    event = first(events, lambda e: e["type"] == 0 and e["dir"] < 2 and e["seq"] not in sent)
+    rows.append({**event, "sub": 0, "new_seg": True})
+
+
 def move_money(state):
     """One account gains what no other loses."""
     state[3]["balance"] += 1
@@ -81,6 +91,9 @@ TP_GROWS = "a segment's count grows by one at most, and shrinks only where a new
 TP_ENDS = "a segment ends as its last accepted report has left it"
 TP_VEHICLES = "a segment's vehicles are those that have reported from it, each once, since its window began"
 TPK_VEHICLES = "a segment's vehicles are those that have reported from it, each once, and so many are counted"
+NEW_FIRST = "a vehicle's first report, and each from elsewhere than the one before, is forwarded"
+NEW_STAYED = "where a vehicle has stayed, just those reports are forwarded that come after the longest silences"
+NEW_LAST = "a vehicle is remembered as it has last reported, if ever"
 TB_ONE = "one answer of its kind for each valid event, none for others"
 TB_TWICE = "nothing is sold twice: no more is taken than there is, and no less than nothing"
 TB_SEES = "an event sees what those before it have taken, and all of them together leave what is taken in the end"
@@ -318,6 +331,29 @@ WRONG = [
     ("matrix", MATRIX_SUM, lambda o, s: o[-1].update(checksum=(o[-1]["checksum"] + 1) % (1 << 32))),
     ("matrix", MATRIX_SUM, lambda o, s: s["state_fold"][1]["words"].__setitem__(0, 5)),
     ("matrix", MATRIX_COPIES, lambda o, s: o.extend(dict(o[-1], sub=o[-1]["sub"] + k) for k in (1, 2, 3))),
+    ("pos_rep", "one output for each valid position report, none for anything else", lambda o, s: lose(o)),
+    (
+        "pos_rep",
+        "one output for each valid position report, none for anything else",
+        lambda o, s: o.append({**o[-1], "seq": EVENTS}),
+    ),
+    ("pos_rep", "a report is forwarded unchanged", lambda o, s: o[7].update(lane=5)),
+    (
+        "new_seg",
+        "at most one output for a valid position report, none for anything else",
+        lambda o, s: o.append({**o[-1], "sub": 1}),
+    ),
+    (
+        "new_seg",
+        "at most one output for a valid position report, none for anything else",
+        lambda o, s: o.append({**o[-1], "seq": EVENTS}),
+    ),
+    ("new_seg", "a report is forwarded unchanged, and marked", lambda o, s: o[7].update(pos=5)),
+    ("new_seg", "a report is forwarded unchanged, and marked", lambda o, s: o[7].update(new_seg=False)),
+    ("new_seg", NEW_FIRST, lambda o, s: lose(o)),
+    ("new_seg", NEW_STAYED, lambda o, s: forward_one_more(o)),
+    ("new_seg", NEW_LAST, lambda o, s: s["state_new_seg"][3].update(seg=100)),
+    ("new_seg", NEW_LAST, lambda o, s: lose(s["state_new_seg"])),
 ]
 
 
@@ -332,7 +368,7 @@ def computed(name, params):
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
     if name in ("tp", "tpk"):  # whose generator makes reports to be rejected, but none that are invalid
         column = events.column_names.index("seg")
-        seg = [9, *events.column(column).to_pylist()[1:]]
+        seg = [200, *events.column(column).to_pylist()[1:]]
         events = events.set_column(column, events.schema.field(column), pa.array(seg, pa.uint8()))
     return app, events, by_hand.run(app, params, events)
 
@@ -355,8 +391,14 @@ def violations(spark, queries):
 
 def test_invariants_hold_on_right_results(spark, right, tmp_path):
     queries = []
-    counted_anew = computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150})
-    for index, (name, (app, events, result)) in enumerate([*right.items(), ("windows of tp", counted_anew)]):
+    road = {"input": "linear_road", "seconds": 120, "veh_per_s": 2.0, "segments": 99, "invalid_ratio": 0.05}
+    others = {
+        "windows of tp": computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150}),
+        "tp on a road": computed("tp", road),
+        "tpk on a road": computed("tpk", road),
+        "new_seg that forgets": computed("new_seg", {**PARAMS["new_seg"], "purge": 31}),
+    }
+    for index, (name, (app, events, result)) in enumerate((right | others).items()):
         views = write(tmp_path / name, events, result.output_table(), result.state_tables())
         assert result.outputs
         assert result.dropped

@@ -40,6 +40,15 @@ def test_every_planned_cell_has_a_row(world: World) -> None:
     assert (absent["attempt"], absent["is_bound"], absent["started_at"]) == (0, True, None)
 
 
+def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.plan(("tstream", 2), pool="shared_everything", stealing=True, checkpoint=3)
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    (row,) = loaded(world, "cells")
+    assert (row["scheme"], row["pool"], row["stealing"]) == ("tstream", "shared_everything", True)
+    assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
+
+
 def test_samples_come_from_cells_that_ran(world: World) -> None:
     assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
     verified, peak = loaded(world, "samples")

@@ -103,11 +103,17 @@ class World:
         write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests})
         write_json(self.home.run(RUN_ID) / "oracles.json", {WORKLOAD: ORACLE})
 
-    def plan(self, *ways: tuple[str, int]) -> list[str]:
-        """Plans one cell per (scheme, threads); returns their names."""
+    def plan(self, *ways: tuple[str, int], **choices: object) -> list[str]:
+        """Plans one cell per (scheme, threads), the same choices for all; returns their names."""
         for scheme, threads in ways:
             spec = RunSpec(
-                app="bank", executor="transactional", scheme=scheme, threads=threads, sink="parquet", repetitions=1
+                app="bank",
+                executor="transactional",
+                scheme=scheme,
+                threads=threads,
+                sink="parquet",
+                repetitions=1,
+                **choices,
             )
             self.cells.append(
                 {

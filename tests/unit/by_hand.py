@@ -134,7 +134,7 @@ class Txn:
 def bound(app: App, params):
     """The application's module with its parameters and constants in place."""
     module = importlib.import_module(f"{registry.__package__}.{app.name}")
-    saved = {name: getattr(module, name) for name in ("p", *(c.name for c in app.constants))}
+    saved = {name: getattr(module, name, None) for name in ("p", *(c.name for c in app.constants))}
     module.p = SimpleNamespace(**params)
     for constant in app.constants:
         setattr(module, constant.name, constant.build(params).tolist())

@@ -216,6 +216,9 @@ impl Pooled {
         }
         // SAFETY: whoever hands over a program answers for its addresses.
         let chain = unsafe { Chain::bind(&program) }?;
+        if options.threads > 1 && !chain.is_linear() {
+            return Err(RunError::Invalid("executor pooled runs pipelines that branch on one thread only".into()));
+        }
         let sink = Sink::new(options.sink, program.hasher()?);
         let team = Team::new(options.threads, options.idle, options.pin)?;
         let direct = Direct::new(&chain);

@@ -1,8 +1,12 @@
 //! `auto`: `serial` or `tstream`, whichever is measured to be faster. Which of them that is depends on the cost of
 //! operators, on how many events span several threads' rows and on the machine, and all of it may change on the way.
 //!
-//! Blocks are run in segments, each by one scheme. At first both are tried in turn; then the faster one goes on, and now
-//! and then the other is tried again. Any choice gives the same results.
+//! Blocks are run in segments, each by one scheme. At first both are tried; then the faster one goes on, and now and then
+//! the other is tried again. A trial is short, and the more it will cost, by what the last one did, the longer it waits: so
+//! trials take a small part of the time, however slow the other scheme is, and a change is soon seen where it is near. Any
+//! choice gives the same results.
+
+use std::ops::Range;
 
 use super::{PerThread, Run, Scheme, serial, tstream};
 use crate::executor::team::Barrier;
@@ -10,12 +14,18 @@ use crate::kernel::RunError;
 use crate::metrics::Counters;
 use crate::program::{Options, Program};
 
-/// Events of a segment in which a scheme is tried.
-const TRIAL: usize = 8192;
-/// Trials of each scheme at the start: the first warms up.
-const TRIALS: usize = 2;
-/// Events after which the other scheme is tried again.
-const EPOCH: usize = 1 << 19;
+/// Segments of a trial. The least cost of them counts: the first may warm up, and what a segment takes longer than
+/// another is somebody else's doing.
+const PARTS: usize = 2;
+/// Events of each, per way. `serial` begins every segment with trials of its own.
+const PART: [usize; 2] = [4096, 500];
+/// The part of the time that trials may cost by what is measured of them; going over to the other way and back, which
+/// is not, costs about as much again.
+const BUDGET: f64 = 0.005;
+/// Events between two trials at least, whatever they cost.
+const WAIT: usize = 1 << 17;
+/// Segments end where batches of this many events would, or where intervals do if these are shorter.
+const BATCH: usize = 2048;
 /// How much faster `tstream` has to be: it takes all threads, `serial` leaves the others time.
 const MARGIN: f64 = 1.05;
 
@@ -35,20 +45,25 @@ struct State {
     way: usize,
     end: usize,
     ticket: u64,
-    /// Per way: nanoseconds per event when it was run last.
+    /// Who runs what is no trial.
+    faster: usize,
+    /// Per way: nanoseconds per event of its last segment, and the least of the last two.
+    last: [f64; 2],
     cost: [f64; 2],
-    /// Per way: how many segments and events it has run.
-    segments: [usize; 2],
+    /// Segments to come of the trial.
+    parts: usize,
+    /// Events until the next trial.
+    wait: usize,
+    /// Per way: how many events it has run.
     events: [u64; 2],
-    /// Events since both were tried.
-    since: usize,
+    interval: usize,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     Ok(Box::new(Auto {
         ways: [("serial", serial::make(program, options)?), ("tstream", tstream::make(program, options)?)],
         barrier: Barrier::new(options.threads),
-        state: PerThread::new(1, State::new),
+        state: PerThread::new(1, || State::new(options.punctuation.min(BATCH))),
         threads: options.threads,
     }))
 }
@@ -95,36 +110,63 @@ impl Scheme for Auto {
 }
 
 impl State {
-    fn new() -> Self {
-        Self { way: 0, end: 0, ticket: 0, cost: [f64::INFINITY; 2], segments: [0; 2], events: [0; 2], since: 0 }
+    /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `tstream`.
+    fn new(interval: usize) -> Self {
+        let unknown = [f64::INFINITY; 2];
+        Self {
+            way: 0,
+            end: 0,
+            ticket: 0,
+            faster: 0,
+            last: unknown,
+            cost: unknown,
+            parts: PARTS,
+            wait: 0,
+            events: [0; 2],
+            interval,
+        }
     }
 
     /// Who runs the next of `events`, and how many.
-    fn choose(&mut self, events: std::ops::Range<usize>, threads: usize) {
-        let tried = self.segments.iter().copied().min().unwrap_or(0);
-        let faster = usize::from(self.cost[1] * MARGIN < self.cost[0]);
-        let trial = if threads == 1 {
+    fn choose(&mut self, events: Range<usize>, threads: usize) {
+        if threads == 1 {
             // Nobody to share the work with: then all schemes are the same.
-            Some((0, events.len()))
-        } else if tried < TRIALS {
-            Some((usize::from(self.segments[1] < self.segments[0]), TRIAL))
-        } else if self.since >= EPOCH {
-            self.since = 0;
-            Some((1 - faster, TRIAL))
-        } else {
-            None
-        };
-        let (way, n) = trial.unwrap_or((faster, EPOCH - self.since.min(EPOCH - 1)));
-        self.way = way;
-        self.end = events.end.min(events.start + n);
+            (self.way, self.end) = (0, events.end);
+            return;
+        }
+        let n = if self.parts > 0 { PART[self.way] } else { self.wait };
+        self.end = (events.start + n).next_multiple_of(self.interval).min(events.end);
     }
 
     /// So many events were run in so many nanoseconds.
     fn note(&mut self, events: usize, nanoseconds: u64) {
-        self.cost[self.way] = nanoseconds as f64 / events as f64;
-        self.segments[self.way] += 1;
-        self.events[self.way] += events as u64;
-        self.since += events;
+        let (way, cost) = (self.way, nanoseconds.max(1) as f64 / events as f64);
+        self.cost[way] = cost.min(self.last[way]);
+        self.last[way] = cost;
+        self.events[way] += events as u64;
+        if self.parts == 0 {
+            self.wait = self.wait.saturating_sub(events);
+            if self.wait == 0 {
+                (self.way, self.parts) = (1 - self.faster, PARTS);
+            }
+            return;
+        }
+        self.parts -= 1;
+        if self.parts > 0 {
+            return;
+        }
+        if self.cost[1].is_infinite() {
+            // At the start, after the trial of `serial`.
+            (self.way, self.parts) = (1, PARTS);
+            return;
+        }
+        self.faster = usize::from(self.cost[1] * MARGIN < self.cost[0]);
+        self.way = self.faster;
+        let other = 1 - self.faster;
+        let trial = PARTS * PART[other].next_multiple_of(self.interval);
+        // In events that could be run instead.
+        let loss = trial as f64 * (self.cost[other] / self.cost[self.faster] - 1.0);
+        self.wait = WAIT.max((loss / BUDGET) as usize);
     }
 }
 
@@ -132,46 +174,79 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Runs so many events in blocks, at costs per event that depend on the way and the event; returns the events of
-    /// each way.
-    fn run(blocks: usize, cost: impl Fn(usize, usize) -> u64) -> [u64; 2] {
-        let (mut state, block) = (State::new(), 1 << 17);
+    /// Runs so many blocks of so many events, at costs per event that depend on the way and the block. Returns the events
+    /// of each way, and how much longer it took than the faster way of every block alone.
+    fn run(blocks: usize, block: usize, cost: impl Fn(usize, usize) -> u64) -> ([u64; 2], f64) {
+        let (mut state, mut took, mut least) = (State::new(500), 0, 0);
         for number in 0..blocks {
             let mut begin = 0;
             while begin < block {
                 state.choose(begin..block, 2);
                 assert!(begin < state.end && state.end <= block);
-                state.note(state.end - begin, cost(state.way, number) * (state.end - begin) as u64);
-                begin = state.end;
+                let events = state.end - begin;
+                let nanoseconds = cost(state.way, number) * events as u64;
+                state.note(events, nanoseconds);
+                (took, begin) = (took + nanoseconds, state.end);
             }
+            least += block as u64 * cost(0, number).min(cost(1, number));
         }
         assert_eq!(state.events.iter().sum::<u64>(), (blocks * block) as u64);
-        state.events
+        (state.events, took as f64 / least as f64)
     }
 
     #[test]
     fn the_faster_way_gets_nearly_everything() {
-        let [serial, tstream] = run(20, |way, _| [30, 60][way]);
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [30, 60][way]);
         assert!(serial > 30 * tstream, "{serial} {tstream}");
-        let [serial, tstream] = run(20, |way, _| [60, 30][way]);
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [60, 30][way]);
         assert!(tstream > 30 * serial, "{serial} {tstream}");
     }
 
     #[test]
+    fn trials_cost_little_however_slow_the_other_way_is() {
+        for cost in [[22, 250], [22, 2500], [15, 44], [300, 25], [30, 40]] {
+            for block in [500, 5000, 65_536] {
+                let (_, longer) = run(20_000_000 / block, block, |way, _| cost[way]);
+                assert!(longer < 1.0 + 2.0 * BUDGET, "{cost:?} {block}: {longer}");
+            }
+        }
+    }
+
+    #[test]
     fn as_good_as_equal_is_left_to_one_writer() {
-        let [serial, tstream] = run(20, |way, _| [101, 100][way]);
-        assert!(serial > 30 * tstream);
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [101, 100][way]);
+        assert!(serial > 30 * tstream, "{serial} {tstream}");
     }
 
     #[test]
     fn a_change_is_noticed() {
-        let [serial, tstream] = run(40, |way, number| if number < 20 { [30, 60][way] } else { [90, 60][way] });
-        assert!((0.35..0.65).contains(&(serial as f64 / (serial + tstream) as f64)), "{serial} {tstream}");
+        for block in [5000, 1 << 17] {
+            let half = 2_500_000 / block;
+            let (_, longer) =
+                run(2 * half, block, |way, number| if number < half { [30, 60][way] } else { [90, 60][way] });
+            assert!(longer < 1.05, "{block}: {longer}");
+        }
+    }
+
+    #[test]
+    fn a_disturbed_segment_decides_nothing() {
+        let mut state = State::new(500);
+        for number in 0..200 {
+            state.choose(0..5000, 2);
+            let events = state.end as u64;
+            let disturbance = if number % 3 == 0 { 5_000_000 } else { 0 };
+            state.note(state.end, events * [30, 60][state.way] + disturbance);
+            assert_eq!(state.faster, 0, "{number}");
+        }
+        assert!(state.events[1] > 0);
     }
 
     #[test]
     fn one_thread_is_never_cut() {
-        let mut state = State::new();
+        let mut state = State::new(500);
+        state.choose(0..1 << 20, 1);
+        assert_eq!((state.way, state.end), (0, 1 << 20));
+        state.note(1 << 20, 1 << 24);
         state.choose(0..1 << 20, 1);
         assert_eq!((state.way, state.end), (0, 1 << 20));
     }

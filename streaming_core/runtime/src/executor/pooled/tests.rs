@@ -171,8 +171,10 @@ fn stateful(body: usize, flushes: bool) -> Op {
 fn program(ops: &[Op], text_keys: bool) -> Program {
     let operators: Vec<_> = ops
         .iter()
-        .map(|op| {
+        .enumerate()
+        .map(|(index, op)| {
             let mut operator = json!({
+                "inputs": [index as i64 - 1],
                 "kind": match op.kind {
                     OperatorKind::Stateless => "stateless",
                     OperatorKind::Partitioned => "partitioned",
@@ -193,7 +195,7 @@ fn program(ops: &[Op], text_keys: bool) -> Program {
     let key = if text_keys { "text" } else { "i64" };
     let program = json!({
         "kind": "dataflow", "event": {"stride": STRIDE}, "operators": operators,
-        "columns": [{"kind": key, "offset": 8}, {"kind": "i64", "offset": 16}],
+        "outputs": [ops.len() - 1], "columns": [{"kind": key, "offset": 8}, {"kind": "i64", "offset": 16}],
     });
     let program = Program::parse(&program.to_string()).unwrap();
     assert_eq!(program.kind, ProgramKind::Dataflow);
