@@ -2,7 +2,7 @@
 //! (Prasaad, Ramalingam, Kaushik: Scaling Ordered Stream Processing on Shared-Memory Multicores).
 //!
 //! A block is cut into batches; a batch has a serial number and lives in slot `serial % WINDOW` until it is delivered.
-//! The chain is cut into steps (fused stateless operators, any worker on any batch) and stages (one partitioned or
+//! The operators, in topological order, are cut into steps (fused stateless operators, any worker on any batch) and stages (one partitioned or
 //! stateful operator, a worker per lane, batches in order):
 //!
 //! ```text
@@ -10,7 +10,9 @@
 //! ```
 //!
 //! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
-//! order. Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
+//! order. A pipeline that branches (the paper leaves those out) takes the same way, one operator with state after the
+//! other: a batch keeps the rows of an operator until the last one that takes them, and unites the streams that meet.
+//! Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
 //! "reorder" is the `reorder` buffer's. Channels are in `channel/`; its README says why nothing overflows and who waits for
 //! whom. With one thread there is nothing to order: batches pass straight through (`direct`).
 
@@ -27,17 +29,15 @@ mod step;
 mod strategies;
 
 use crate::batch::Block;
-use crate::digest::ColumnKind;
 use crate::executor::direct::Direct;
 use crate::executor::flush::flush;
 use crate::executor::team::Team;
-use crate::executor::{Executor, Keys, States};
+use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
 use crate::metrics::{Clock, Metrics, Stopwatch};
 use crate::program::{Options, Program};
 use crate::sink::Sink;
 use crate::stage::{Chain, Rows};
-use crate::state::keyed::KeyRef;
 use crate::sync::{Mutex, Ordering, lock};
 
 use grouping::Grouping;
@@ -75,9 +75,6 @@ impl Pooled {
     fn new(program: Program, options: Options, strategies: Strategies, grouping: Grouping) -> Result<Self, RunError> {
         // SAFETY: whoever hands over a program answers for its addresses.
         let chain = unsafe { Chain::bind(&program) }?;
-        if options.threads > 1 && !chain.is_linear() {
-            return Err(RunError::Invalid("executor pooled runs pipelines that branch on one thread only".into()));
-        }
         let sink = Sink::new(options.sink, program.hasher()?);
         let team = Team::new(options.threads, options.idle, options.pin)?;
         let direct = Direct::new(&chain);
@@ -204,28 +201,8 @@ impl Executor for Pooled {
     }
 
     fn states(&mut self, operator: usize) -> Result<States, RunError> {
-        let pool = &self.pool;
-        let Some(stage) = pool.chain.stateful.iter().position(|&index| index == operator) else {
-            return Err(RunError::Invalid(format!("operator {operator} has no state")));
-        };
-        let size = pool.chain.operators[operator].state_size;
-        let (mut integers, mut texts, mut states) = (Vec::new(), Vec::new(), Vec::new());
         // SAFETY: no worker is at work.
-        for (key, _, state) in unsafe { pool.lanes[stage].sorted() } {
-            match key {
-                Some(KeyRef::Integer(key)) => integers.push(key),
-                Some(KeyRef::Text(key)) => texts.push(key.to_vec()),
-                None => {}
-            }
-            // SAFETY: a state of this operator.
-            states.extend_from_slice(unsafe { std::slice::from_raw_parts(state, size) });
-        }
-        let keys = match pool.chain.operators[operator].key {
-            None => Keys::None,
-            Some(key) if key.kind == ColumnKind::Text => Keys::Texts(texts),
-            Some(_) => Keys::Integers(integers),
-        };
-        Ok(States { keys, states })
+        unsafe { keyed_states(&self.pool.chain, &self.pool.lanes, operator) }
     }
 }
 

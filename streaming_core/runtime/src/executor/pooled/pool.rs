@@ -31,8 +31,8 @@ pub const WINDOW_PER_THREAD: usize = 2;
 pub struct Worker {
     /// Per operator: room for its outputs within a step.
     pub buffers: Vec<RowBuffer>,
-    /// Per stage: room for its merged outputs.
-    pub merged: Vec<RowBuffer>,
+    /// Per operator: room for the union of what it takes.
+    pub unions: Vec<RowBuffer>,
     pub scratch: Scratch,
     pub counters: Counters,
 }
@@ -104,7 +104,9 @@ impl Pool {
                 start: 0,
                 end: 0,
                 started: 0,
-                out: RowBuffer::new(chain.operators[chain.operators.len() - 1].stride, false),
+                kept: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect(),
+                rows: vec![null(); chain.operators.len()],
+                out: RowBuffer::new(chain.output_stride(), false),
                 outputs: null(),
                 prepared: Prepared::default(),
             })),
@@ -112,7 +114,7 @@ impl Pool {
         };
         let worker = || Worker {
             buffers: chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect(),
-            merged: chain.stateful.iter().map(|&index| RowBuffer::new(chain.operators[index].stride, false)).collect(),
+            unions: (0..chain.operators.len()).map(|at| RowBuffer::new(chain.input_stride(at), false)).collect(),
             scratch: Scratch::default(),
             counters: Counters::default(),
         };

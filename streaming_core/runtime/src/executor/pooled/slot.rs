@@ -21,9 +21,13 @@ pub struct Head {
     pub end: usize,
     /// Engine time when processing started.
     pub started: u64,
+    /// Per operator room for its rows, if they are kept beyond the step in which they are made.
+    pub kept: Vec<RowBuffer>,
+    /// Per operator where its rows of this batch are; null while there are none.
+    pub rows: Vec<*const RowBuffer>,
     /// Room for the outputs.
     pub out: RowBuffer,
-    /// The outputs: `out`, or what the last stage emitted.
+    /// The outputs: `out`, or what the last operator emitted.
     pub outputs: *const RowBuffer,
     pub prepared: Prepared,
 }

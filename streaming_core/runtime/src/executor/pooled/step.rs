@@ -1,17 +1,17 @@
 //! Steps: fused stateless operators, any worker on any batch.
 
-use std::ptr::null;
-
 use crate::batch::RowBuffer;
 use crate::executor::pooled::input::merge;
 use crate::executor::pooled::pool::{Job, Pool, Worker};
 use crate::executor::pooled::slot::Slot;
 use crate::kernel::RunError;
 use crate::metrics::Stopwatch;
+use crate::program::Origin;
 use crate::stage::{Lanes, Rows};
 use crate::sync::Ordering;
+use crate::union::{taken, union};
 
-/// Where the rows that a step makes have to stay.
+/// Where the rows that are taken behind a step have to stay.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     /// With the batch, until it is delivered.
@@ -75,95 +75,127 @@ impl Pool {
     ) -> Result<(usize, usize), RunError> {
         let slot = self.slot(serial);
         clock.lap(&mut worker.counters.time.other);
-        let Worker { buffers, merged, scratch, counters, .. } = worker;
-        let text = job.block.text;
+        let Worker { buffers, unions, scratch, counters, .. } = worker;
+        let (block, text) = (job.block, job.block.text);
+        let operators = &self.chain.operators;
         let counts = slot.head.with_mut(|head| {
             // SAFETY: the worker that took the batch for this step owns its head until it hands the batch on.
             let head = unsafe { &mut *head };
             head.out.clear();
-            let step = self.chain.step(k);
+            if k == 0 {
+                head.start = (serial - job.first) as usize * self.batch;
+                head.end = block.n.min(head.start + self.batch);
+                head.started = job.clock.now();
+            }
+            let events = Rows { start: block.row(0), n: block.n, stride: block.stride, text };
+            let events = events.slice(head.start..head.end);
             let place = match self.lanes.get(k).map(Lanes::count) {
                 None => Place::Sink,
                 Some(1) => Place::Lane,
                 Some(_) => Place::Lanes,
             };
+            let takes = match self.stages.get(k) {
+                Some(stage) => &operators[stage.operator].inputs,
+                None => &self.chain.outputs,
+            };
+            // Whoever makes all that is taken behind this step writes it where it is to stay.
+            let last = match takes[..] {
+                [Origin::Operator(index)] if !self.chain.kept[index] && place != Place::Lanes => Some(index),
+                _ => None,
+            };
+            let mut room = |index: usize, kept: &mut [RowBuffer], out: &mut RowBuffer| -> *mut RowBuffer {
+                if self.chain.kept[index] {
+                    &raw mut kept[index]
+                } else if last != Some(index) {
+                    &raw mut buffers[index]
+                } else if place == Place::Sink {
+                    &raw mut *out
+                } else {
+                    // SAFETY: the batch is this worker's until it is released.
+                    unsafe { slot.inputs[k].with_buffer(|buffer| &raw mut *buffer) }
+                }
+            };
             // What comes in.
-            let mut outputs: *const RowBuffer = null();
-            let mut rows;
-            if k == 0 {
-                head.start = (serial - job.first) as usize * self.batch;
-                head.end = job.block.n.min(head.start + self.batch);
-                head.started = job.clock.now();
-                let block = job.block;
-                rows = Rows { start: block.row(0), n: block.n, stride: block.stride, text }.slice(head.start..head.end);
-            } else {
-                let input = &slot.inputs[k - 1];
-                if let [only] = &input.outputs[..] {
+            let mut rows_in = events.n;
+            if k > 0 {
+                let (input, index) = (&slot.inputs[k - 1], self.stages[k - 1].operator);
+                head.rows[index] = if let [only] = &input.outputs[..] {
                     // SAFETY: the lane is done, and the batch is this worker's.
                     let is_empty = input.batch.with(|batch| unsafe { (*batch).n == 0 });
-                    outputs = only.with_mut(|output| {
+                    only.with_mut(|output| {
                         // SAFETY: as above; nobody writes the outputs before the slot is reused.
                         let rows = unsafe { &mut (*output).rows };
                         if is_empty {
                             // The lane never saw this batch: these are outputs of an older one.
                             rows.clear();
                         }
-                        rows as *const RowBuffer
-                    });
+                        &raw const *rows
+                    })
                 } else {
-                    let mut run = |out: &mut RowBuffer| {
-                        out.clear();
-                        outputs = out;
-                        input.batch.with(|batch| {
-                            // SAFETY: all lanes are done with the batch.
-                            let batch = unsafe { &*batch };
-                            // SAFETY: as above.
-                            unsafe { merge(batch, &input.outputs, out) }
-                        })
-                    };
-                    match place {
-                        Place::Sink if step.is_empty() => run(&mut head.out),
-                        // SAFETY: the batch is this worker's until it is released.
-                        Place::Lane if step.is_empty() => unsafe { slot.inputs[k].with_buffer(run) },
-                        _ => run(&mut merged[k - 1]),
-                    }?;
-                }
-                // SAFETY: not null: set above, and not written while the rows are used.
-                rows = Rows::of(unsafe { &*outputs }, text);
-            }
-            let rows_in = rows.n;
-            clock.lap(&mut counters.time.other);
-            // The stateless operators. The last one writes where the rows are to stay.
-            for index in step.clone() {
-                let operator = &self.chain.operators[index];
-                let mut run = |out: &mut RowBuffer| {
-                    out.clear();
-                    // SAFETY: the rows are events, or outputs of the operator before.
-                    let outcome = unsafe { operator.map(rows, out) };
-                    counters.dropped += out.take_dropped();
-                    outputs = out;
-                    rows = Rows::of(out, text);
-                    self.note(outcome)
+                    let out = room(index, &mut head.kept, &mut head.out);
+                    // SAFETY: the room is this worker's, or the batch's.
+                    let merged = unsafe { &mut *out };
+                    merged.clear();
+                    input.batch.with(|batch| {
+                        // SAFETY: all lanes are done with the batch.
+                        let batch = unsafe { &*batch };
+                        // SAFETY: as above.
+                        unsafe { merge(batch, &input.outputs, merged) }
+                    })?;
+                    out
                 };
-                match place {
-                    Place::Sink if index + 1 == step.end => run(&mut head.out),
-                    // SAFETY: the batch is this worker's until it is released.
-                    Place::Lane if index + 1 == step.end => unsafe { slot.inputs[k].with_buffer(run) },
-                    _ => run(&mut buffers[index]),
-                }?;
+                // SAFETY: it was made just now.
+                rows_in = unsafe { (*head.rows[index]).len() };
+            }
+            clock.lap(&mut counters.time.other);
+            let stream = |origin: Origin, rows: &[*const RowBuffer]| match origin {
+                Origin::Events => events,
+                // SAFETY: made in this step, or kept since; not written while they are taken.
+                Origin::Operator(index) => Rows::of(unsafe { &*rows[index] }, text),
+            };
+            // The stateless operators.
+            for index in self.chain.step(k) {
+                let operator = &operators[index];
+                // SAFETY: the rows are readable; the room for a union is this worker's.
+                let rows = unsafe { taken(&operator.inputs, |origin| stream(origin, &head.rows), &mut unions[index]) }?;
+                let out = room(index, &mut head.kept, &mut head.out);
+                // SAFETY: the room is this worker's, or the batch's.
+                let made = unsafe { &mut *out };
+                made.clear();
+                // SAFETY: the rows are what the operator takes.
+                let outcome = unsafe { operator.map(rows, made) };
+                counters.dropped += made.take_dropped();
+                head.rows[index] = out;
+                self.note(outcome)?;
             }
             if place == Place::Sink {
-                // SAFETY: a chain has an operator, so there are outputs; they stay until the batch is delivered.
-                head.prepared = self.preparer.prepare(unsafe { &*outputs }, text)?;
-                head.outputs = outputs;
+                head.outputs = match takes[..] {
+                    [Origin::Operator(index)] => head.rows[index],
+                    _ => {
+                        let streams: Vec<Rows> = takes.iter().map(|&origin| stream(origin, &head.rows)).collect();
+                        // SAFETY: the rows are readable and lie elsewhere.
+                        unsafe { union(&streams, &mut head.out) }?;
+                        &raw const head.out
+                    }
+                };
+                // SAFETY: the outputs are there, and stay until the batch is delivered.
+                let outputs = unsafe { &*head.outputs };
+                head.prepared = self.preparer.prepare(outputs, text)?;
                 clock.lap(&mut counters.time.useful);
-                return Ok((rows_in, rows.n));
+                return Ok((rows_in, outputs.len()));
             }
             clock.lap(&mut counters.time.useful);
+            let union = match place {
+                Place::Lanes => &raw mut unions[self.stages[k].operator],
+                // SAFETY: the batch is this worker's until it is released.
+                _ => unsafe { slot.inputs[k].with_buffer(|buffer| &raw mut *buffer) },
+            };
+            // SAFETY: as above; the room for a union is this worker's, or the batch's.
+            let rows = unsafe { taken(takes, |origin| stream(origin, &head.rows), &mut *union) }?;
             slot.inputs[k].batch.with_mut(|batch| {
                 // SAFETY: the batch is this worker's until it is released.
                 let batch = unsafe { &mut *batch };
-                match self.chain.operators[self.stages[k].operator].key {
+                match operators[self.stages[k].operator].key {
                     // SAFETY: the rows have the layout of the key's operator's inputs.
                     Some(key) => unsafe {
                         scratch.hash(rows, key)?;

@@ -41,7 +41,7 @@ fn shuttle_every_schedule_equals_the_loop() {
                 explore(64, move |round| {
                     let options = Options { idle, ..by(&way, options(threads, 3)) };
                     let grouping = Grouping::InTurn(vec![1 + round as usize / 4 % 4, 2]);
-                    check(&chain(round), &events(round), false, options, Some(grouping));
+                    check(&Pipeline::chain(&chain(round), false), &events(round), options, Some(grouping));
                 });
             }
         }
@@ -57,7 +57,7 @@ fn shuttle_a_failure_ends_every_schedule() {
             values[3 + round as usize].1 = 4242;
             let ops = [partitioned(6, false), stateful(4, false)];
             let options = Options { idle: Strategy::Park, ..by(&way, options(3, 2)) };
-            let error = run(&ops, &[Events::integers(0, &values)], false, 40, options, None).unwrap_err();
+            let error = run(&Pipeline::chain(&ops, false), &[Events::integers(0, &values)], options, None).unwrap_err();
             assert_eq!(
                 error.rank(),
                 RunError::Kernel { operator: "fragile".into(), seq: 3 + round as i64, exception: vec![] }.rank()
@@ -71,13 +71,14 @@ fn shuttle_a_buffer_that_does_not_wait_is_found_out() {
     static EQUAL: AtomicU64 = AtomicU64::new(0);
     static DIFFERENT: AtomicU64 = AtomicU64::new(0);
     explore(100, |round| {
-        let (ops, blocks, options) = ([stateless(0)], events(round), options(3, 1));
+        let (pipeline, blocks) = (Pipeline::chain(&[stateless(0)], false), events(round));
+        let options = options(3, 1);
         let strategies = Strategies::named(&options).unwrap();
         let grouping = Grouping::Queue(strategies.queue.partitions);
-        let mut executor = Pooled::new(program(&ops, false), options, strategies, grouping).unwrap();
+        let mut executor = Pooled::new(pipeline.program(), options, strategies, grouping).unwrap();
         executor.pool.back = Box::new(NonBlocking::broken(8));
         blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-        let rows = Model::run(&ops, &blocks, false, 0).outcomes.rows;
+        let rows = Model::run(&pipeline, &blocks).outcomes.rows;
         let expected: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
         let equal = executor.take_outputs().0 == expected;
         assert_eq!(equal, executor.metrics().in_order);
