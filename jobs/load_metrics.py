@@ -42,6 +42,7 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
         "strategy": spec.strategy,
         **{name: getattr(spec, name) for name in AXES},
         **{name: getattr(spec, name) for name in CHOICES},
+        "plan": canonical_json(spec.plan),
         "events": workload["events"],
         "seed": workload["seed"],
         "spec_digest": spec.spec_digest,

@@ -121,6 +121,12 @@ def check(spec: RunSpec, app: App) -> None:
         raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
     if refused(spec, app):
         raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
+    kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
+    for name, places in spec.plan.items():
+        if name not in kinds:
+            raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
+        if len(places) > 1 and kinds[name] in ("stateful", "sink"):
+            raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
 
 
 def refused(spec: RunSpec, app: App) -> bool:
@@ -336,6 +342,8 @@ def one_pass(
         "heuristic": spec.heuristic,
         "queue": spec.queue,
         "reorder": spec.reorder,
+        "channel": spec.channel,
+        "plan": spec.plan,
         "threads": spec.threads,
         "punctuation": spec.punctuation,
         "batch": spec.batch,

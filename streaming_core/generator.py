@@ -8,7 +8,9 @@ that only see + - * / (libm's last bits differ between hosts), so the same event
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
@@ -156,6 +158,22 @@ def weighted(weights: Sequence[int]) -> Discrete:
     return Discrete(np.array([(int(s) << 53) // total - 1 for s in sums], np.int64))
 
 
+def proportional(weights: np.ndarray) -> Discrete:
+    """P(k) proportional to the doubles `weights`, the first of which is above 0."""
+    sums = np.cumsum(weights)
+    thresholds = np.floor(sums / sums[-1] * float(1 << 53)).astype(np.int64)
+    thresholds[-1] = 1 << 53
+    return Discrete(thresholds)
+
+
+def bell(n: int, deviation: float) -> np.ndarray:
+    """The normal density around the middle of 0..n-1, at each of them; the doubles sum up to 1."""
+    distance = (np.arange(n) - (n - 1) / 2.0) / deviation
+    square = distance * distance
+    weights = _exp(np.maximum((square - square.min()) * -0.5, -1000.0))
+    return weights / np.cumsum(weights)[-1]
+
+
 def _log(x: np.ndarray) -> np.ndarray:
     """Natural logarithm of x >= 1 with + - * / only: x = m * 2^e, ln m = 2 artanh((m-1)/(m+1))."""
     m, e = np.frexp(x)
@@ -186,6 +204,117 @@ def of_eight(ratio: float, draws: Draws, d: int, start: int, stop: int, drawn: b
     if drawn or slots != int(slots):
         return draws.chance(d, ratio)
     return np.arange(start, stop) % 8 >= 8 - int(slots)
+
+
+# --- events by the period --------------------------------------------------------------------------------------------
+
+Columns = dict[str, "np.ndarray | pa.Array | list[bytes]"]
+RECENT = 4  # streams, and periods of each, that are kept
+EMPTY = 10_000  # periods one after the other in which nothing may happen
+
+
+def by_period(
+    make: Callable[[dict, int, int], Columns], count: Callable[[dict, int, int], int] | None = None
+) -> Callable[[dict, int, int, int], Columns]:
+    """A generator of events out of one of periods: the events of period 0, then those of period 1, without end.
+
+    For events that are no function of their number alone: those of a visit, of a vehicle, of a second. Draws are
+    addressed by (period or unit, draw), so any period can be made by itself; where it begins in the stream hangs on how
+    many events those before it have. These numbers are kept, and the columns of the last few periods, so that a stream
+    that is asked for slice by slice makes every period once. A period should have 2^20 events at most: a few are in
+    memory, and nothing else that grows but 8 bytes a period.
+
+    Args:
+        make: `make(params, seed, period)` gives the columns of a period, of 0 or more events in their final order, `ts`
+            not less than in the periods before. Always the same ones, whatever else was asked for.
+        count: `count(params, seed, period)`, how many events `make` gives, where that is cheaper to say: who makes a
+            part far into the stream then counts what is before it, and makes none of it.
+
+    Returns:
+        What `App.generates` takes. One thread at a time may call it.
+
+    Raises:
+        BadInput: (the generator) columns of different lengths, not as many events as counted, or none for long.
+    """
+    streams: OrderedDict[tuple, _Stream] = OrderedDict()
+
+    def generate(params: dict, seed: int, start: int, stop: int) -> Columns:
+        key = (seed, *sorted(params.items()))
+        if key not in streams:
+            streams[key] = _Stream(make, count, params, seed)
+        return _used(streams, key).events(start, stop)
+
+    return generate
+
+
+class _Stream:
+    """The events of one workload, made by the period."""
+
+    def __init__(self, make: Callable, count: Callable | None, params: dict, seed: int):
+        self._make, self._count, self._asked = make, count, (dict(params), seed)
+        self._ends: list[int] = []  # how many events there are up to the end of each period
+        # Columns of the last periods, and the Zipf thresholds they were drawn with: those are recorded (`recorded`)
+        # whether a period is made or only served.
+        self._recent: OrderedDict[int, tuple[Columns, dict[str, np.ndarray]]] = OrderedDict()
+
+    def events(self, start: int, stop: int) -> Columns:
+        """Events start..stop-1."""
+        while not self._ends or self._ends[-1] <= start:
+            period = len(self._ends)
+            if self._count is None:
+                self._columns(period)
+            else:
+                self._end(period, self._count(*self._asked, period))
+        parts, period, at = [], bisect_right(self._ends, start), start
+        while not parts or at < stop:
+            columns = self._columns(period)
+            first, end = self._ends[period - 1] if period else 0, min(stop, self._ends[period])
+            if end > at or not parts:
+                parts.append({name: values[at - first : end - first] for name, values in columns.items()})
+                at = end
+            period += 1
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+
+    def _columns(self, period: int) -> Columns:
+        if period not in self._recent:
+            with recorded() as tables:
+                columns = self._make(*self._asked, period)
+            lengths = {len(values) for values in columns.values()}
+            if len(lengths) != 1:
+                raise BadInput(f"a generator's period {period} has columns of {sorted(lengths)} values")
+            self._end(period, lengths.pop())
+            self._recent[period] = columns, tables
+        columns, tables = _used(self._recent, period)
+        for others in _recorded:
+            others.update(tables)
+        return columns
+
+    def _end(self, period: int, events: int) -> None:
+        """Notes or checks how many events a period has; it is at most one behind those that are known."""
+        end = events + (self._ends[period - 1] if period else 0)
+        if period == len(self._ends):
+            self._ends.append(end)
+        if end != self._ends[period]:
+            raise BadInput(f"a generator's period {period} has {events} events, not as many as were counted")
+        if period >= EMPTY and self._ends[period - EMPTY] == end:
+            raise BadInput(f"a generator gives no events in its periods {period - EMPTY + 1} to {period}")
+
+
+def _used(recent: OrderedDict, key: object) -> object:
+    """The value of `key`, now the last to go when there are more than a few."""
+    recent.move_to_end(key)
+    if len(recent) > RECENT:
+        recent.popitem(last=False)
+    return recent[key]
+
+
+def _joined(parts: list) -> np.ndarray | pa.Array | list[bytes]:
+    """Values one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], pa.Array):
+        return pa.concat_arrays(parts)
+    return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else [value for part in parts for value in part]
 
 
 # --- keys (workloads: A.0.1) -----------------------------------------------------------------------------------------
@@ -331,29 +460,12 @@ class Tokens:
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(np.ascontiguousarray(starts)), data])
 
 
-def position_reports(params: dict, seed: int, start: int, stop: int) -> dict[str, np.ndarray]:
-    """Position reports of vehicles, a generator of events: segments by Zipf, everything else uniform (workloads A.4,
-    CHOICE-25). It takes the parameters segments, theta, vehicles, max_speed, reports_per_s and invalid_ratio.
-    """
-    length = 5_280  # of a segment, in feet
-    draws = Draws(seed, "tp.reports", start, stop)
-    seg = zipf(params["segments"], params["theta"]).pick(draws.u53(0))
-    speed = draws.below(1, params["max_speed"] + 1)
-    if params["invalid_ratio"] > 0:
-        speed = np.where(Draws(seed, "tp.invalid", start, stop).chance(0, params["invalid_ratio"]), -1, speed)
-    return {
-        "ts": np.arange(start, stop) // params["reports_per_s"],
-        "vid": draws.below(2, params["vehicles"]),
-        "pos": seg * length + draws.below(3, length),
-        "speed": speed,
-        "xway": np.zeros(stop - start, np.int64),
-        "lane": 1 + draws.below(4, 3),
-        "dir": draws.below(5, 2),
-        "seg": seg,
-    }
+# The files that generators are made of, beside those of the applications.
+FILES = ("bigbench.py", "generator.py", "linear_road.py")
 
 
 @cache
 def version() -> str:
-    """Digest of this file: part of every workload's address."""
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:16]
+    """Digest of those files: part of every workload's address."""
+    here = Path(__file__).parent
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in FILES)).hexdigest()[:16]

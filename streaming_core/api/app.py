@@ -12,10 +12,14 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 
 Operator functions are plain Python over scalars, records and containers (the language: dialect.py):
 
-    stateless:            fn(row, out)
+    stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
     windowed:             keys(row, keys), update(row, state), output(state, out)
     transaction:          fn(request, txn); post: fn(request, txn, out)
+
+A pipeline is a DAG: a stream may be taken by any number of operators, and `a.union(b, ...)` is one stream of several of
+one record type. One event at a time, in the order in which operators are declared; who takes a union gets, of each
+event, first what `a` put out, then `b`, and so on.
 
 `out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: it is counted as dropped, and
 the function ends there (what it has emitted stays).
@@ -30,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.api.record import Record, Scalar, Text
+from streaming_core.api.record import GROWING, Record, Scalar, Text
 from streaming_core.errors import BadInput
 
 
@@ -133,6 +137,7 @@ class Operator:
     functions: dict[str, Callable] = field(default_factory=dict)
     key: str | None = None
     state: Record | None = None
+    scratch: Record | None = None
 
     @property
     def input(self) -> Record:
@@ -142,26 +147,51 @@ class Operator:
 
 
 class Stream:
-    """The output of an operator, to build upon."""
+    """What one operator puts out, or several of the same record type, to build upon."""
 
-    def __init__(self, app: App, operator: Operator):
-        self._app, self._operator = app, operator
+    def __init__(self, app: App, operators: list[Operator]):
+        self._app, self._operators = app, operators
 
-    def flat_map(self, fn: Callable, output: Record) -> Stream:
-        """A stateless operator: `fn(row, out)`."""
-        return self._app._add("stateless", fn, [self], output, {"map": fn})
+    @property
+    def _record(self) -> Record:
+        record = self._operators[0].output
+        assert record is not None
+        return record
+
+    def union(self, *others: Stream) -> Stream:
+        """This stream and others of its record type as one: of each event, this stream's rows come first.
+
+        Raises:
+            BadInput: another record type, or a stream of another application.
+        """
+        for other in others:
+            if other._app is not self._app:
+                raise BadInput(f"union: a stream of app {other._app.name} in app {self._app.name}")
+            if other._record is not self._record:
+                raise BadInput(
+                    f"union: streams of {self._record.name} and of {other._record.name}; map one to the other first"
+                )
+        return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
+
+    def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
+        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
+        rings, zero and empty at each event."""
+        for name, kind in (scratch.fields if scratch else {}).items():
+            if isinstance(kind, (Text, *GROWING)):
+                raise BadInput(f"flat_map: {scratch!r}: {name} is no scalar, array or ring, and cannot be worked in")
+        return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A stateful operator: `fn(row, state, out)`, one state for all events."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        return self._app._add("stateful", fn, [self], output, functions, state=state)
+        return self._app._add("stateful", fn, self, output, functions, state=state)
 
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
-        kind = self._operator.output.fields.get(key)
+        kind = self._record.fields.get(key)
         if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
-            raise BadInput(f"key_by({key!r}): {self._operator.output!r} has no integer or text field of that name")
-        return KeyedStream(self._app, self._operator, key)
+            raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
+        return KeyedStream(self, key)
 
     def sink(self, name: str = "outputs") -> None:
         """Ends the pipeline: what arrives here is the application's output."""
@@ -171,14 +201,14 @@ class Stream:
 class KeyedStream:
     """A stream with a key: state below belongs to a key, and keys may be processed in parallel."""
 
-    def __init__(self, app: App, operator: Operator, key: str):
-        self._app, self._operator, self._key = app, operator, key
+    def __init__(self, stream: Stream, key: str):
+        self._stream, self._key = stream, key
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
         functions = {"process": fn} | ({"flush": flush} if flush else {})
-        source = Stream(self._app, self._operator)
-        return self._app._add("partitioned", fn, [source], output, functions, key=self._key, state=state)
+        add = self._stream._app._add
+        return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
 
     def window(
         self, advance: int, size: int, update: Callable, state: Record, result: Callable, output: Record
@@ -186,9 +216,9 @@ class KeyedStream:
         """A windowed operator (STRETCH, section 4): windows [l*advance, l*advance+size) over `ts`, per key."""
         if not 0 < advance <= size:
             raise BadInput(f"window: advance {advance} must lie in 1..size ({size})")
-        source = Stream(self._app, self._operator)
         functions = {"update": update, "result": result}
-        return self._app._add("windowed", update, [source], output, functions, key=self._key, state=state)
+        add = self._stream._app._add
+        return add("windowed", update, self._stream, output, functions, key=self._key, state=state)
 
 
 class Transaction:
@@ -257,7 +287,7 @@ class App:
         self.event = event
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
-        return Stream(self, operator)
+        return Stream(self, [operator])
 
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
@@ -277,9 +307,9 @@ class App:
 
         def declare(fn: Callable) -> Transaction:
             source = self.source(input)
-            stream = self._add("transaction", fn, [source], output, {"plan": fn})
+            stream = self._add("transaction", fn, source, output, {"plan": fn})
             stream.sink()
-            return Transaction(self, stream._operator)
+            return Transaction(self, stream._operators[0])
 
         return declare
 
@@ -293,19 +323,23 @@ class App:
         """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds."""
         self.invariants[name] = sql
 
-    def _add(self, kind, fn, inputs, output, functions, key=None, state=None) -> Stream:
+    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None) -> Stream:
         for role, function in functions.items():
             if not inspect.isfunction(function):
                 raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
-        operator = Operator(kind, fn.__name__, [s._operator for s in inputs], output, functions, key, state)
+        if any(operator.name == fn.__name__ for operator in self.operators):
+            raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
+        if self.outputs is not None:
+            raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
+        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
         self.operators.append(operator)
-        return Stream(self, operator)
+        return Stream(self, [operator])
 
     def _sink(self, stream: Stream, name: str) -> None:
         if self.outputs is not None:
-            raise BadInput(f"app {self.name}: one sink per application for now")
-        self.outputs = stream._operator.output
-        self.operators.append(Operator("sink", name, [stream._operator], None))
+            raise BadInput(f"app {self.name}: one sink; unite the streams that go there (stream.union)")
+        self.outputs = stream._record
+        self.operators.append(Operator("sink", name, stream._operators, None))
 
     # --- what others ask ---------------------------------------------------------------------------------------
 
@@ -334,4 +368,9 @@ class App:
             raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
             raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
+        taken = {id(operator) for taker in self.operators for operator in taker.inputs}
+        for operator in self.operators[1:-1]:
+            # One with state may be there for its state; others would work for nothing.
+            if operator.state is None and id(operator) not in taken:
+                raise BadInput(f"app {self.name}: nothing takes what operator {operator.name} puts out")
         return self

@@ -8,17 +8,19 @@ vehicle_count adds the vehicle to the segment's set, toll_notification reads bot
 A report of a negative speed is rejected by road_speed's condition, and with it all three. A report of a segment outside
 the tables is invalid.
 
-Reports come from the generator of workloads A.4 (i), skewed over segments; the Linear Road generator (ii) is not there
-yet. Event time is in seconds, and what workloads A.4 calls `time_s`.
+Reports are drawn each by itself, skewed over segments (parameters vehicles, max_speed, theta, reports_per_s), or are
+those of the vehicles on one of Linear Road's expressways (veh_per_s, seconds), of which only the segment's number
+counts here. Event time is in seconds.
 """
 
 from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
-from streaming_core.generator import position_reports
+from streaming_core.linear_road import PARAMS, position_reports
 
 app = App(
     "tp",
     reads="TStream, sections II and VI-A; tolls as in Linear Road",
     params={
+        "input": Param("zipf", "reports drawn each by itself, or Linear Road's", choices=("zipf", "linear_road")),
         "segments": Param(100, "segments of the road", minimum=1, maximum=256),
         "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
         "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
@@ -30,6 +32,8 @@ app = App(
         "invalid_ratio": Param(
             0.0, "share of reports with a speed of -1, which are rejected", minimum=0.0, maximum=1.0
         ),
+        "veh_per_s": PARAMS["veh_per_s"],
+        "seconds": PARAMS["seconds"],
     },
     profiles={
         "tp-code": Profile(

@@ -11,12 +11,13 @@ report. A report of a negative speed changes nothing and is answered as rejected
 """
 
 from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
-from streaming_core.generator import position_reports
+from streaming_core.linear_road import PARAMS, position_reports
 
 app = App(
     "tpk",
     reads="TStream, section II, Figure 2(a); tolls as in Linear Road",
     params={
+        "input": Param("zipf", "reports drawn each by itself, or Linear Road's", choices=("zipf", "linear_road")),
         "segments": Param(100, "segments of the road", minimum=1, maximum=256),
         "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
         "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
@@ -25,6 +26,8 @@ app = App(
         "invalid_ratio": Param(
             0.0, "share of reports with a speed of -1, which are rejected", minimum=0.0, maximum=1.0
         ),
+        "veh_per_s": PARAMS["veh_per_s"],
+        "seconds": PARAMS["seconds"],
     },
 )
 p = app.params

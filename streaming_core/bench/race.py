@@ -18,7 +18,7 @@ from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.digest import format_digest
 from streaming_core.runspec.layout import Home
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.runspec.spec import AXES, RunSpec
 from streaming_core.state import state_digest
 
 SEED = 1
@@ -107,7 +107,7 @@ class Race:
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            "way": "loop" if spec is None else spec.scheme or spec.heuristic,
+            "way": "loop" if spec is None else spec.strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
@@ -118,7 +118,7 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", "scheme", "pool", "stealing", "heuristic", "punctuation")
+            axes = ("executor", *AXES, "stealing", "punctuation")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
             row["rejected"] = samples[0].rejected / self.events

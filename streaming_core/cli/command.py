@@ -130,7 +130,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "kind": loaded.kind,
         "executors": {e.name: e.axes for e in EXECUTORS.values() if loaded.kind in e.runs},
         "pipeline": [
-            {"operator": o.name, "kind": o.kind}
+            {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}
             | ({"key": o.key} if o.key else {})
             | ({"state": o.state.name} if o.state else {})
             | ({"output": o.output.name} if o.output else {})
@@ -154,8 +154,14 @@ def describe(name: AppName, as_json: Json = False) -> None:
         return
     console = Console()
     console.print(f"[bold]{name}[/] ({about['kind']})", loaded.doc, sep="\n", highlight=False)
-    steps = " -> ".join(f"{o.name}({o.kind}{', ' + o.key if o.key else ''})" for o in loaded.operators)
-    console.print(f"\n[bold]pipeline[/]  {steps}", highlight=False)
+    steps = [f"{o.name}({o.kind}{', ' + o.key if o.key else ''})" for o in loaded.operators]
+    if all(o.inputs == loaded.operators[i : i + 1] for i, o in enumerate(loaded.operators[1:])):
+        console.print(f"\n[bold]pipeline[/]  {' -> '.join(steps)}", highlight=False)
+    else:
+        console.print("\n[bold]pipeline[/]", highlight=False)
+        for o, step in zip(loaded.operators, steps, strict=True):
+            taken = f" <- {' + '.join(i.name for i in o.inputs)}" if o.inputs else ""
+            console.print(f"  {step}{taken}", highlight=False)
     for title in ("event", "output"):
         fields = ", ".join(f"{k}: {v}" for k, v in about[title].items())
         console.print(f"[bold]{title}[/]  {fields}", highlight=False)
@@ -225,6 +231,10 @@ def run(
     ] = None,
     queue: Annotated[str | None, typer.Option(help=f"Worklist of partitioned operators: {choices('queue')}.")] = None,
     reorder: Annotated[str | None, typer.Option(help=f"Reorder buffer: {choices('reorder')}.")] = None,
+    channel: Annotated[str | None, typer.Option(help=f"What orders several replicas: {choices('channel')}.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help='Plan file, JSON: {"operator": [thread of each replica], ...}.')
+    ] = None,
     order: Annotated[str | None, typer.Option(help="Order of delivery.")] = None,
     rate: Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")] = None,
     pin: Annotated[bool | None, typer.Option(help="Bind thread i to core i.")] = None,
@@ -252,6 +262,8 @@ def run(
             "heuristic": heuristic,
             "queue": queue,
             "reorder": reorder,
+            "channel": channel,
+            "plan": None if plan is None else _plan(plan),
             "order": order,
             "rate": rate,
             "pin": pin,
@@ -282,6 +294,17 @@ def run(
         f"p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, {first.rejected} rejected, "
         f"{first.dropped_invalid} invalid; {out}"
     )
+
+
+def _plan(path: Path) -> dict:
+    """The plan in a file, which RunSpec checks."""
+    try:
+        plan = json.loads(_read(path))
+    except ValueError as error:
+        raise BadInput(f"{path} is no JSON: {error}") from None
+    if not isinstance(plan, dict):
+        raise BadInput(f'{path} holds no plan: {{"operator": [thread of each replica], ...}}')
+    return plan
 
 
 def _spec(name: str, given: dict, params: dict, source: Path):

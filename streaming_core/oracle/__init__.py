@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core import workload
+from streaming_core import generator, workload
 from streaming_core.apps import registry
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
@@ -48,14 +48,17 @@ def version() -> str:
 
 
 def address(workload_manifest: dict[str, Any]) -> str:
-    """16 hex digits: the workload's content and parameters, the application's code, the oracle's version."""
+    """16 hex digits: the workload's content and parameters, the application's code, the oracle's version.
+
+    The generator's version too: what the workload holds is said by its content, but constants are made like workloads.
+    """
     app = registry.load(workload_manifest["app"])
     return digest_of(
         {
             "app": app.name,
             "content": workload_manifest["content_digest"],
             "params": app.bind(workload_manifest["params"]),
-            "code": registry.code_digest(app),
+            "code": [registry.code_digest(app), generator.version()],
             "oracle": version(),
         }
     )

@@ -56,10 +56,12 @@ class Interpreter:
                 raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
             if operator.kind in ("source", "sink"):
                 continue
-            is_last = app.operators[-1].inputs == [operator]
-            steps[operator] = _STEPS[operator.kind](self, operator, is_last)
-        self._source = app.operators[0]
-        self._sinks = [steps[o] for o in app.operators[-1].inputs]
+            takers = [other for other in app.operators if operator in other.inputs]
+            steps[operator] = _STEPS[operator.kind](self, operator, takers == app.operators[-1:])
+        # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
+        self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
+        names = list(app.outputs.fields)
+        self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
         self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
 
@@ -85,7 +87,6 @@ class Interpreter:
     def _several(self, events: Any) -> pa.Table:
         """`process` for any graph of operators."""
         rows: list[tuple] = []
-        last: list = [s.rows for s in self._sinks]
         edges = [(s.take, s.rows, [None if i is None else i.rows for i in inputs]) for s, inputs in self._edges]
         request, step = None, None
         try:
@@ -99,7 +100,7 @@ class Interpreter:
                         else:
                             for row in source:
                                 take(row)
-                self._collect(rows, last, request.seq)
+                self._collect(rows, request.seq, [request])
                 self.events += 1
         except _ERRORS as error:
             raise self._failure(self._steps[edges.index(step)] if step else None, request.seq, error) from error
@@ -136,7 +137,7 @@ class Interpreter:
                 step.flush()
             except _ERRORS as error:
                 raise self._failure(step, seq, error) from error
-        self._collect(rows, [s.rows for s in self._sinks], seq)
+        self._collect(rows, seq, [])
         return self._table(rows)
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -150,12 +151,12 @@ class Interpreter:
             found |= step.state()
         return found
 
-    def _collect(self, rows: list[tuple], last: list[list], seq: int) -> None:
+    def _collect(self, rows: list[tuple], seq: int, events: list) -> None:
         """What reached the sink for this seq; `sub` counts it."""
         sub = 0
-        for made in last:
-            for row in made:
-                rows.append((seq, sub, *row))
+        for step, is_tuple in self._sinks:
+            for row in events if step is None else step.rows:
+                rows.append((seq, sub, *(row if is_tuple else self._values(row))))
                 sub += 1
 
     def _table(self, rows: list[tuple]) -> pa.Table:
@@ -293,11 +294,11 @@ class _Step:
     """An operator at work: `take(row)` appends to `rows` what the operator makes of one input."""
 
     def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
-        self.owner, self.operator = owner, operator
+        self.owner, self.operator, self.is_last = owner, operator, is_last
         self.rows: list = []
         self.printed: list[Function] = []
         output = owner.program.resolved(operator.output)
-        # The sink takes plain tuples; what an operator reads next is a row, which knows the event it comes from.
+        # What goes to the sink alone is made a plain tuple; what an operator reads is a row, which knows its event.
         self.seq = [0]
         make: Any = row_class(output, header=True)
         self.namespace: dict[str, Any] = {
@@ -335,10 +336,14 @@ class _Stateless(_Step):
     def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
         super().__init__(owner, operator, is_last)
         function, seq = self.compiled("map"), self.seq
+        new = zero(owner.program.resolved(operator.scratch)) if operator.scratch else None
 
         def take(row: Any) -> None:
             seq[0] = row.seq
-            function(row, None)
+            if new is None:
+                function(row, None)
+            else:
+                function(row, new(), None)
 
         self.take = take
 
@@ -530,7 +535,9 @@ class _Source(Printer):
         self.add(f"_set_item({', '.join(self.operands(node))})", node.line)
 
     def s_emit(self, node: Node) -> None:
-        values = ", ".join(self.operands(node))
+        # An array is emitted as it is now; who has it may go on writing to it.
+        given = zip(node.args, self.operands(node), strict=True)
+        values = ", ".join(f"{value}[:]" if isinstance(n.kind, ArrayKind) else value for n, value in given)
         made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({made})", node.line)
 

@@ -57,7 +57,10 @@ class Loop:
         self.events = 0
         self.seconds = 0.0
         self.digest = (0, 0)
-        self._context = np.zeros((memory.HEAD_BYTES + memory.EMITTER_BYTES * len(self.operators)) // 8, np.int64)
+        # Behind the operators' emitters, one for each who takes several streams: what is merged for it.
+        self.unions = [o for o in app.operators if len(o.inputs) > 1 or (o.kind == "sink" and not self._ends(o))]
+        emitters = len(self.operators) + len(self.unions)
+        self._context = np.zeros((memory.HEAD_BYTES + memory.EMITTER_BYTES * emitters) // 8, np.int64)
         self.ctx = self._context.ctypes.data
         self._keep: list[Any] = []
         self.sites: list[str] = ["?"]
@@ -65,9 +68,13 @@ class Loop:
         self._maps: list[tuple[Operator, int]] = []
         memory.release(0)  # compiled now, because it is needed when nothing can be compiled any more
         memory.release_arena(self.ctx)
-        weakref.finalize(self, _give_back, self._context, self._maps, self._keep, len(self.operators))
+        weakref.finalize(self, _give_back, self._context, self._maps, self._keep, emitters)
         self._compile()
         self.compile_seconds = time.perf_counter() - started
+
+    def _ends(self, sink: Operator) -> bool:
+        """Whether the sink takes what the last operator puts out, and nobody else does."""
+        return sink.inputs == self.operators[-1:] and not any(sink.inputs[0] in o.inputs for o in self.operators)
 
     def reset(self) -> None:
         """Back to the initial state, without compiling again."""
@@ -268,15 +275,9 @@ class Loop:
         return self.ctx + memory.HEAD_BYTES + memory.EMITTER_BYTES * i
 
     def _compile(self) -> None:
-        previous = self.app.operators[0]
         for operator in self.operators:
             if operator.kind == "windowed":
                 raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
-            if operator.inputs != [previous]:
-                raise BadInput(
-                    f"operator {operator.name}: the compiled loop runs chains of operators for now, not DAGs"
-                )
-            previous = operator
         source = _Source(self)
         calls, flushes = [], []
         for i, operator in enumerate(self.operators):
@@ -284,7 +285,9 @@ class Loop:
             calls.append(call)
             flushes.append(flush)
         source.sink(self.output)
-        source.driver(calls, flushes, self.event, len(self.operators))
+        for i, operator in enumerate(self.unions):
+            source.union(i, operator)
+        source.driver(calls, flushes)
         text = source.source()
         namespace = source.namespace
         try:
@@ -298,11 +301,11 @@ class Loop:
             raise BadInput(f"app {self.app.name}: the compiled loop does not compile: {reason}") from None
 
 
-def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, operators: int) -> None:
+def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, emitters: int) -> None:
     """Frees what a loop has allocated; `keep` holds the blocks that the maps begin in."""
     ctx = context.ctypes.data
     memory.release_arena(ctx)
-    blocks = [ctx + memory.HEAD_BYTES + memory.EMITTER_BYTES * i + memory.BEGIN for i in range(operators)]
+    blocks = [ctx + memory.HEAD_BYTES + memory.EMITTER_BYTES * i + memory.BEGIN for i in range(emitters)]
     blocks += [ctx + memory.SUBS, ctx + memory.RESULTS]
     blocks += [table + memory.ENTRIES for operator, table in maps if operator.key is not None]
     for block in blocks:
@@ -497,8 +500,14 @@ class _Source(Printer):
         if operator.kind == "transaction":
             body = self.transaction(operator)
         elif operator.kind == "stateless":
-            function = self.function_name(program.operator(operator, "map"))
-            body = [f"{function}(_ctx, _row, 0)"]
+            function, work = self.function_name(program.operator(operator, "map")), ""
+            body = []
+            if operator.scratch is not None:
+                block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
+                loop._keep.append(block)
+                work = f" {block.ctypes.data},"
+                body = [f"_wipe({block.ctypes.data}, {block.nbytes})"]
+            body.append(f"{function}(_ctx, _row,{work} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
             state = program.resolved(operator.state).state[1]
@@ -668,22 +677,60 @@ class _Source(Printer):
         lines += [(2, "h *= _K2", 0), (2, "total += h ^ (h >> _LATE)", 0), (1, "return total", 0)]
         self.finished += lines
 
-    def driver(self, calls: list[str], flushes: list[str], event: Resolved, count: int) -> None:
+    def union(self, i: int, operator: Operator) -> None:
+        """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
+        streams = range(len(operator.inputs))
+        stride = self.loop.program.resolved(operator.inputs[0].output).event[1]
+        emitter = self.loop.emitter(len(self.loop.operators) + i)
+        given = ", ".join(f"at_{k}, n_{k}" for k in streams)
+        lines: list[tuple[int, str, int]] = [
+            (0, "@_compiled", 0),
+            (0, f"def _union_{i}(_ctx, {given}):", 0),
+            *((1, f"end_{k} = at_{k} + n_{k} * {stride}", 0) for k in streams),
+            (1, f"while {' or '.join(f'at_{k} < end_{k}' for k in streams)}:", 0),
+            (2, f"first = {memory.END_OF_TIME}", 0),
+            *((2, f"first = min(first, _get(at_{k}) if at_{k} < end_{k} else first)", 0) for k in streams),
+        ]
+        for k in streams:
+            lines += [
+                (2, f"begin = at_{k}", 0),
+                (2, f"while at_{k} < end_{k} and _get(at_{k}) == first:", 0),
+                (3, f"at_{k} += {stride}", 0),
+                (2, f"_append_rows({emitter}, begin, at_{k} - begin)", 0),
+            ]
+        self.finished += lines
+
+    def driver(self, calls: list[str], flushes: list[str]) -> None:
         """The loop over slices of events, and the end of the stream."""
-        strides = [self.loop.program.resolved(o.output).event[1] for o in self.loop.operators]
-        last = self.loop.emitter(count - 1)
+        loop, operators = self.loop, self.loop.operators
+        resolved = loop.program.resolved
+        events = loop.app.operators[0]
+        sink = loop.app.operators[-1]
+        # The emitter that holds the outputs, and the stride of every emitter's rows.
+        last = len(operators) + loop.unions.index(sink) if sink in loop.unions else len(operators) - 1
+        strides = [resolved(o.output).event[1] for o in operators]
+        strides += [resolved(o.inputs[0].output).event[1] for o in loop.unions]
 
         def reset(i: int) -> str:
-            emitter = self.loop.emitter(i)
+            emitter = loop.emitter(i)
             return f"_put({emitter + memory.NEXT}, _get({emitter + memory.BEGIN}))"
 
         def made(i: int, skip: str = "0") -> tuple[str, str]:
-            emitter = self.loop.emitter(i)
+            emitter = loop.emitter(i)
             begin = f"_get({emitter + memory.BEGIN}) + {skip}"
             return begin, f"(_get({emitter + memory.NEXT}) - _get({emitter + memory.BEGIN}) - {skip}) // {strides[i]}"
 
+        def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], tuple[str, str]]:
+            """What merges the streams of an operator, if there are several, and where its rows then are."""
+            streams = [source if o is events else made(operators.index(o)) for o in operator.inputs]
+            if operator not in loop.unions:
+                return [], streams[0]
+            i = loop.unions.index(operator)
+            words = ", ".join(word for stream in streams for word in stream)
+            return [f"_union_{i}(_ctx, {words})"], made(len(operators) + i)
+
         def end(indent: int) -> list[tuple[int, str, int]]:
-            begin, n = made(count - 1, "kept")
+            begin, n = made(last, "kept")
             return [
                 (indent, f"m = {n}", 0),
                 (indent, f"if 4 * (total + m) > _get(_ctx + {memory.SUBS_CAPACITY}):", 0),
@@ -696,23 +743,22 @@ class _Source(Printer):
                 (indent, "total += m", 0),
             ]
 
-        opening: list[tuple[int, str, int]] = [(1, reset(i), 0) for i in range(count)]
+        opening: list[tuple[int, str, int]] = [(1, reset(i), 0) for i in range(len(strides))]
         opening += [(1, "total, digest, kept = 0, _u64(0), 0", 0)]
-        body: list[tuple[int, str, int]] = []
-        for i, call in enumerate(calls):
-            if i < count - 1:
-                body.append((2, reset(i), 0))
-            else:
-                body += [
-                    (2, "if keep != 0:", 0),
-                    (3, f"kept = _get({last + memory.NEXT}) - _get({last + memory.BEGIN})", 0),
-                    (2, "else:", 0),
-                    (3, reset(i), 0),
-                ]
-            begin, n = (f"rows + first * {event.event[1]}", "n") if i == 0 else made(i - 1)
-            body.append((2, f"{call}(_ctx, {begin}, {n})", 0))
+        body: list[tuple[int, str, int]] = [(2, reset(i), 0) for i in range(len(strides)) if i != last]
+        body += [
+            (2, "if keep != 0:", 0),
+            (3, f"kept = _get({loop.emitter(last) + memory.NEXT}) - _get({loop.emitter(last) + memory.BEGIN})", 0),
+            (2, "else:", 0),
+            (3, reset(last), 0),
+        ]
+        slice_ = (f"rows + first * {resolved(events.output).event[1]}", "n")
+        for operator, call in zip(operators, calls, strict=True):
+            before, (begin, n) = taken(operator, slice_)
+            body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]
+        body += [(2, line, 0) for line in taken(sink, slice_)[0]]
         closing = [
-            (1, f"_put(_ctx + {memory.ROWS}, _get({last + memory.BEGIN}))", 0),
+            (1, f"_put(_ctx + {memory.ROWS}, _get({loop.emitter(last) + memory.BEGIN}))", 0),
             (1, f"_put(_ctx + {memory.COUNT}, total)", 0),
             (1, f"_put(_ctx + {memory.DIGEST}, _int(digest))", 0),
             (1, "return 0", 0),
@@ -738,18 +784,20 @@ class _Source(Printer):
             *opening,
         ]
         stateful = 0
-        for i, call in enumerate(calls):
-            if i > 0:
+        nothing = ("0", "0")  # is what the source puts out at the end
+        for i, (operator, call) in enumerate(zip(operators, calls, strict=True)):
+            before, (begin, n) = taken(operator, nothing)
+            lines += [(1, line, 0) for line in before]
+            if (begin, n) != nothing:
                 # What was flushed to this operator comes first; the loop over rows takes its seq from them.
-                begin, n = made(i - 1)
                 lines.append((1, f"{call}(_ctx, {begin}, {n})", 0))
-            operator = self.loop.operators[i]
             if operator.kind in ("stateful", "partitioned"):
                 if flushes[i]:
                     lines.append(
                         (1, f"{flushes[i]}(_ctx, _get(orders + {8 * stateful}), _get(counts + {8 * stateful}))", 0)
                     )
                 stateful += 1
+        lines += [(1, line, 0) for line in taken(sink, nothing)[0]]
         self.finished += [*lines, *end(1), *closing]
 
     # --- statements
@@ -801,6 +849,8 @@ class _Source(Printer):
             if isinstance(slot.type, Text):
                 self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {memory.TEXT}))")
                 self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
+            elif isinstance(slot.type, Array):
+                self.add(f"_copy_bytes(_o + {slot.offset}, _v{i}, {slot.size})")
             else:
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
 
@@ -1131,7 +1181,7 @@ RESULT_CAPACITY = memory.RESULT_CAPACITY
 _WORDS = (
     "get", "put", "get_u32", "put_u32", "get_u64", "index", "fit", "divide", "floor_divide", "modulo", "step",
     "float_floor_divide", "float_modulo", "shift_left", "shift_right", "truncate", "text_item", "text_slice",
-    "text_find", "text_equal", "text_word", "text_state", "integer_state", "more_rows", "allocate", "release",
-    "copy_bytes", "float_bits", "bits_float", "ring_slot", "ring_item", "box_find", "box_put", "box_clear",
-    "counter_add", "set_add", "top_offer",
+    "text_find", "text_equal", "text_word", "text_state", "integer_state", "more_rows", "append_rows",
+    "allocate", "release", "copy_bytes", "float_bits", "bits_float", "ring_slot", "ring_item", "box_find", "box_put",
+    "box_clear", "counter_add", "set_add", "top_offer", "wipe",
 )  # fmt: skip

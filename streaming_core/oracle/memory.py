@@ -26,6 +26,7 @@ HEAD_BYTES = 128
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
 EMITTER_BYTES = 64  # one to a cache line
+END_OF_TIME = (1 << 63) - 1  # later than any seq
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
 ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
 MAP_BYTES = 48
@@ -220,6 +221,17 @@ def copy_bytes(typingctx, target, source, size):
     return types.none(types.int64, types.int64, types.int64), codegen
 
 
+@intrinsic
+def wipe(typingctx, target, size):
+    """memset to zero."""
+
+    def codegen(context, builder, signature, args):
+        cgutils.memset(builder, builder.inttoptr(args[0], _PTR), args[1], 0)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), codegen
+
+
 @compiled
 def allocate(size):
     """Zeroed memory."""
@@ -275,6 +287,16 @@ def more_rows(emitter, stride):
     put(emitter + LIMIT, block + room)
     put(emitter + NEXT, block + used)
     return block + used
+
+
+@compiled
+def append_rows(emitter, begin, size):
+    """Copies `size` bytes of rows behind those that the emitter holds."""
+    at = get(emitter + NEXT)
+    if at + size > get(emitter + LIMIT):
+        at = more_rows(emitter, size)
+    copy_bytes(at, begin, size)
+    put(emitter + NEXT, at + size)
 
 
 # --- checks: the site of the failing operation is left in the context -------------------------------------------------

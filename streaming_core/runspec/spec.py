@@ -43,8 +43,13 @@ EXECUTORS: dict[str, Executor] = {
         Executor(
             "pooled",
             runs=("dataflow",),
-            axes={"heuristic": ("ct",), "queue": ("hybrid",), "reorder": ("non_blocking",)},
+            axes={
+                "heuristic": ("ct", "lp", "et", "qst"),
+                "queue": ("hybrid", "partitioned", "shared"),
+                "reorder": ("non_blocking", "lock"),
+            },
         ),
+        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort")}),
     )
 }
 
@@ -56,7 +61,7 @@ CHAINED = frozenset({"tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 
-AXES = ("scheme", "pool", "heuristic", "queue", "reorder")
+AXES = ("scheme", "pool", "heuristic", "queue", "reorder", "channel")
 
 
 def canonical_json(value: object) -> str:
@@ -87,6 +92,11 @@ class RunSpec(BaseModel):
     heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
     queue: str | None = Field(None, description="Worklist of partitioned operators.")
     reorder: str | None = Field(None, description="Reorder buffer behind parallel operators.")
+    channel: str | None = Field(None, description="What brings the rows of several replicas into one order.")
+    plan: dict[str, list[int]] = Field(
+        default_factory=dict,
+        description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
+    )
     order: Literal["total"] = Field("total", description="Order in which outputs are delivered.")
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
@@ -112,6 +122,11 @@ class RunSpec(BaseModel):
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        if self.plan and self.executor != "pinned":
+            raise ValueError(f"executor {self.executor} has no plan; pinned has")
+        for name, places in self.plan.items():
+            if not places or not all(0 <= place < self.threads for place in places):
+                raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
         if self.checkpoint and self.executor != "transactional":
             raise ValueError(f"executor {self.executor} takes no checkpoints; transactional does")
         if self.stealing and self.pool not in SHARED_POOLS:

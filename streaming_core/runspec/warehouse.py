@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
-# readable, with nulls in what they lack. 2: cells have stealing and checkpoint.
+# readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan.
 SCHEMA_VERSION = 2
 VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
 VIOLATION_CAP = 20
@@ -35,6 +35,8 @@ CELLS = pa.schema(
         ("heuristic", pa.string()),
         ("queue", pa.string()),
         ("reorder", pa.string()),
+        ("channel", pa.string()),
+        ("plan", pa.string()),  # canonical JSON
         ("threads", pa.int32()),
         ("punctuation", pa.int32()),
         ("checkpoint", pa.int32()),

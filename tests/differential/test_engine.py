@@ -40,8 +40,23 @@ SMALL = {
     "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
     "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
+    "q1": {"items": 60, "threshold": 1, "limit": 20, "events_per_day": 10_000, "invalid_ratio": 0.05},
+    "q2": {"items": 30, "users": 40, "emit_every": 500, "limit": 7, "width": 5, "invalid_ratio": 0.05},
+    "q3": {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.05},
+    "q4": {"users": 30, "invalid_ratio": 0.05},
+    "q15": {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.05},
+    "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 0.8, "invalid_ratio": 0.05},
+    "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
+    "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
 }
-LARGE = {"gs": {"theta": 1.2}, "sl": {"theta": 0.0, "init_balance": 100}, "ob": {"theta": 1.2, "init_qty": 5}}
+ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
+LARGE = {
+    "gs": {"theta": 1.2},
+    "sl": {"theta": 0.0, "init_balance": 100},
+    "ob": {"theta": 1.2, "init_qty": 5},
+    "tp": ROAD,
+    "tpk": ROAD,
+}
 # Few keys, events that name a key twice, invalid events, transactions over all partitions, many rejections.
 FEW = {
     "gs": {"n_items": 500, "gen_parts": 7, "mp_ratio": 1.0, "duplicates": True, "invalid_ratio": 0.05},

@@ -274,6 +274,7 @@ def test_ob_drops_what_it_cannot_mean(fields):
         {"segments": 1, "max_speed": 1, "flagged": True},
         {"segments": 1, "max_speed": 1},
         {"segments": 3, "vehicles": 50, "window": 3, "reports_per_s": 60, "theta": 1.0},
+        {"input": "linear_road", "seconds": 300, "veh_per_s": 9.0, "window": 60},
     ],
 )
 def test_tp_charges_tolls(params):
@@ -339,15 +340,18 @@ def test_tp_drops_a_segment_that_is_not_there():
     assert (result.outputs, result.dropped) == ([], 2)
 
 
-@pytest.mark.parametrize("params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}])
+@pytest.mark.parametrize(
+    "params", [{}, {"segments": 3, "vehicles": 90, "invalid_ratio": 0.1}, {"input": "linear_road", "segments": 80}]
+)
 def test_tpk_puts_out_what_tp_does_and_ends_with_the_same_state(params):
     (events, shared), (same_events, keyed) = run("tp", params), run("tpk", params)
     assert same_events == events
     assert keyed.outputs == shared.outputs
-    assert any(o["toll"] for o in keyed.outputs) == bool(params)
+    assert keyed.dropped == shared.dropped == sum(e["seg"] >= keyed.params["segments"] for e in events)
+    assert any(o["toll"] for o in keyed.outputs) == ("vehicles" in params)
     speeds, presence = (shared.state[f"state_{name}"][1] for name in ("speeds", "presence"))
     averages, vehicles = (keyed.state[f"state_{name}"][1] for name in ("road_speed", "vehicle_count"))
-    assert len(averages) == len({e["seg"] for e in events})
+    assert len(averages) == len({o["seg"] for o in keyed.outputs})
     for seg, state in averages.items():
         assert state.average == speeds[seg].average
         assert list(vehicles[seg].vehicles) == list(presence[seg].vehicles)
@@ -583,3 +587,51 @@ def test_sd_drops_short_lines():
 def test_sd_negative_averages_count_any_difference_as_a_spike():
     lines = [b"d t 1 1 %s 1 1 1" % value for value in (b"-1.0", b"-1.0", b"-1.0001")]
     assert [o["spike"] for o in run_lines("sd", lines).outputs] == [True, True, True]
+
+
+# --- pos_rep, new_seg -------------------------------------------------------------------------------------------------
+
+ROAD = {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}
+REPORTED = ("seq", "ts", "vid", "pos", "speed", "xway", "seg", "lane", "dir")
+
+
+def reports_of(events):
+    """The valid position reports, with the fields that are forwarded."""
+    return [{f: e[f] for f in REPORTED} for e in events if e["type"] == 0 and e["dir"] in (0, 1)]
+
+
+def test_pos_rep_forwards_position_reports():
+    events, result = run("pos_rep", ROAD)
+    assert result.outputs == [{**report, "sub": 0} for report in reports_of(events)]
+    assert result.dropped == sum(e["type"] == 0 and e["dir"] > 1 for e in events) > 0
+    assert sum(e["type"] != 0 for e in events) > 100
+
+
+@pytest.mark.parametrize("purge", [0, 29, 30, 31])
+def test_new_seg_forwards_who_has_come_to_another_segment(purge):
+    # Four repetitions: vehicles report every 30 s, come back after up to two minutes, and are remembered or not.
+    events, result = run("new_seg", {**ROAD, "purge": purge})
+    assert events[-1]["ts"] > 3 * 120
+    last, expected, stayed = {}, [], 0
+    for report in reports_of(events):
+        here = (report["xway"], report["seg"])
+        then, there = last.get(report["vid"], (-(10**6), None))
+        if there != here or (purge and report["ts"] - then > purge):
+            expected.append({**report, "sub": 0, "new_seg": True})
+            stayed += there == here
+        last[report["vid"]] = (report["ts"], here)
+    assert result.outputs == expected
+    assert result.dropped == sum(e["type"] == 0 and e["dir"] > 1 for e in events) > 0
+    assert (stayed > 0) == (purge > 0)
+    state = result.state["state_new_seg"][1]
+    reported = {vid: (row.ts, (row.xway, row.seg)) for vid, row in state.items() if row.known}
+    assert reported == last
+
+
+def test_new_seg_does_not_see_the_direction():
+    app = registry.load("new_seg")
+    row = {"seq": 0, "ts": 0, "vid": 7, "pos": 0, "speed": 50, "xway": 0, "seg": 3, "type": 0, "lane": 1, "dir": 0}
+    rows = [row, {**row, "dir": 1}, {**row, "xway": 1}, {**row, "seg": 4}, {**row, "seg": 4, "type": 2}]
+    rows = [{**row, "seq": seq} for seq, row in enumerate(rows)]
+    result = by_hand.run(app, {}, pa.Table.from_pylist(rows, workload.schema(app, {})))
+    assert [output["seq"] for output in result.outputs] == [0, 2, 3]

@@ -105,6 +105,37 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
 
 
 @pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ("{", ["is no JSON"]),
+        ("[]", ["holds no plan"]),
+        ('{"split": 1}', ["plan.split"]),
+        ('{"split": []}', ["plan: split needs a replica, each on one of the threads 0 to 1"]),
+        ('{"split": [0, 2]}', ["plan: split needs a replica, each on one of the threads 0 to 1"]),
+        ('{"splits": [0]}', ["plan: wc has no operator splits; it has source, split, count, sink"]),
+        ('{"sink": [0, 1]}', ["plan: sink of wc is sink: it has one replica, not 2"]),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan, words):
+    file, out = tmp_path / "plan.json", tmp_path / "run"
+    file.write_text(plan)
+    given = ("run", "wc", "--input", workloads / "wc", "--out", out, "--threads", 2)
+    refused(command(*given, "--executor", "pinned", "--plan", file), *words)
+    assert not out.exists()
+    file.write_text('{"split": [1]}')
+    refused(command(*given, "--plan", file), "executor pooled has no plan; pinned has")
+
+
+def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
+    file, run, oracle = tmp_path / "plan.json", tmp_path / "run", tmp_path / "oracle"
+    file.write_text('{"source": [0, 1], "split": [1], "count": [0, 1, 1], "sink": [0]}')
+    given = ("--input", workloads / "wc", "--out")
+    assert command("run", "wc", *given, run, "--executor", "pinned", "--threads", 2, "--plan", file)[0] == 0
+    assert command("oracle", "wc", *given, oracle)[0] == 0
+    assert command("diff", run, oracle)[0] == 0
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("nope", "--threads", "1"), ["unknown application 'nope'", "sl"]),
@@ -118,6 +149,9 @@ def test_the_same_workload_is_left_alone_and_another_refused(command, workloads)
         (("wc", "--executor", "transactional"), ["does not run on transactional", "pooled"]),
         (("wc", "--scheme", "tstream"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
+        (("wc", "--channel", "scalegate"), ["executor pooled has no channel"]),
+        (("wc", "--executor", "pinned", "--channel", "spsc"), ["unknown channel 'spsc'", "scalegate"]),
+        (("wc", "--plan", "nowhere.json"), ["nowhere.json cannot be read"]),
         (("sl", "--stealing"), ["stealing needs a shared pool"]),
         (("sl", "--pool", "puddle"), ["unknown pool 'puddle'", "shared_everything"]),
         (("sl", "--scheme", "lock", "--pool", "shared_everything"), ["scheme lock has no pool"]),
@@ -229,6 +263,6 @@ def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
     assert code == 0
     assert "COST of wc" in shown
     results = json.loads(out.read_text())["results"]
-    assert [r["result"] for r in results] == ["yardstick", "equal", "equal"]
+    assert [r["result"] for r in results] == ["yardstick"] + 4 * ["equal"]
     refused(command("bench", "wc", "--threads", "two"), "numbers")
     refused(command("bench", "nope"), "unknown application")

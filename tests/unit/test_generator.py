@@ -1,6 +1,9 @@
 """Draws against splitmix64 taken one at a time, distributions against their definition, keys against their promises."""
 
+from itertools import pairwise
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from streaming_core.errors import BadInput
@@ -10,6 +13,7 @@ from streaming_core.generator import (
     Tokens,
     _exp,
     _log,
+    by_period,
     fnv1a64,
     of_eight,
     recorded,
@@ -160,3 +164,134 @@ def test_tokens_make_lines():
     more = tokens.plus(late=[b"?"])
     assert more.lines([np.array([more.first["late"]])]).to_pylist() == [b"?"]
     assert "late" not in tokens.first
+
+
+# --- events by the period --------------------------------------------------------------------------------------------
+
+EVENTS = 3_000
+
+
+def happenings(made=None):
+    """`make` and `count` of a stream whose periods have 0 to 40 events; periods 5..20 have none."""
+
+    def count(params, seed, period):
+        return 0 if 5 <= period <= 20 else int(Draws(seed, "p.count", units=np.array([period])).below(0, 41)[0])
+
+    def make(params, seed, period):
+        if made is not None:
+            made.append(period)
+        n = count(params, seed, period)
+        draws = Draws(seed, "p.events", units=period * 1000 + np.arange(n))
+        number = draws.below(0, params["limit"])
+        return {
+            "ts": np.full(n, period),
+            "number": number,
+            "pair": np.stack([number, -number], axis=1),
+            "text": [b"%d" % value for value in number.tolist()],
+            "token": Tokens(digit=[b"%d" % k for k in range(10)]).lines([number % 10, number // 7 % 10]),
+        }
+
+    return make, count
+
+
+def listed(columns):
+    return {
+        name: values.to_pylist() if isinstance(values, pa.Array) else list(values) for name, values in columns.items()
+    }
+
+
+def same(one, other):
+    one, other = listed(one), listed(other)
+    assert list(one) == list(other)
+    return all(np.array_equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_stream_of_periods_is_their_events_one_after_the_other_however_it_is_cut(counted):
+    make, count = happenings()
+    params, count = {"limit": 1000}, count if counted else None
+    periods = [listed(make(params, 3, period)) for period in range(400)]
+    expected = {name: [v for p in periods for v in p[name]][:EVENTS] for name in periods[0]}
+    assert len(expected["ts"]) == EVENTS
+    whole = by_period(make, count)(params, 3, 0, EVENTS)
+    assert isinstance(whole["number"], np.ndarray)
+    assert isinstance(whole["token"], pa.Array)
+    assert same(whole, expected)
+    ends = np.cumsum([len(p["ts"]) for p in periods])
+    inside = ends[ends < EVENTS].tolist()  # cuts exactly where periods end
+    for cuts in ([0, 1, 2, 500, EVENTS], sorted({0, *inside, EVENTS}), [*range(0, EVENTS, 37), EVENTS]):
+        asked = list(pairwise(cuts))
+        for order in (asked, asked[::-1], asked[::3] + asked[1::3] + asked[2::3]):
+            generate = by_period(make, count)
+            for start, stop in order:
+                part = {name: values[start:stop] for name, values in expected.items()}
+                assert same(generate(params, 3, start, stop), part)
+                assert same(by_period(make, count)(params, 3, start, stop), part) if stop - start > 37 else True
+    nothing = by_period(make, count)(params, 3, 100, 100)
+    assert {name: len(values) for name, values in nothing.items()} == dict.fromkeys(expected, 0)
+
+
+def test_streams_of_other_seeds_and_parameters_are_kept_apart():
+    make, count = happenings()
+    generate = by_period(make, count)
+    for _ in range(2):
+        for seed in range(3):
+            for limit in (5, 1000):  # six streams take turns: more than are kept
+                params = {"limit": limit}
+                assert same(generate(params, seed, 40, 90), by_period(make)(params, seed, 40, 90))
+
+
+def test_slice_by_slice_every_period_is_made_once_and_few_are_kept():
+    for size in (7, 1000):  # periods that several slices need, and slices of many periods
+        made = []
+        make, _ = happenings(made)
+        generate = by_period(make)
+        for start in range(0, EVENTS, size):
+            generate({"limit": 9}, 1, start, min(start + size, EVENTS))
+        assert made == list(range(len(made)))
+    made = []
+    make, count = happenings(made)
+    by_period(make, count)({"limit": 9}, 1, EVENTS, EVENTS + 1)
+    assert len(made) == 1  # what is before it is counted, not made
+
+
+def test_memory_is_that_of_a_few_periods():
+    import weakref
+
+    alive = []
+
+    def make(params, seed, period):
+        ts = np.full(100, period)
+        alive.append(weakref.ref(ts))
+        return {"ts": ts}
+
+    generate = by_period(make)
+    for start in range(0, 5_000, 50):
+        generate({}, 1, start, start + 50)
+    assert len(alive) == 50
+    assert sum(ref() is not None for ref in alive) <= 4
+
+
+def test_thresholds_are_recorded_for_periods_that_are_only_served():
+    def make(params, seed, period):
+        return {"ts": zipf(17, 0.25).pick(Draws(seed, "x", 0, 10).u53(0)) * 0 + period}
+
+    generate = by_period(make)
+    for _ in range(2):
+        with recorded() as tables:
+            generate({}, 1, 0, 1)
+        assert list(tables) == ["zipf(17, 0.25)"]
+
+
+def test_periods_that_contradict_themselves_are_refused():
+    def refused(make, count=None):
+        with pytest.raises(BadInput) as error:
+            by_period(make, count)({}, 1, 0, 10)
+        return str(error.value)
+
+    def ten(params, seed, period):
+        return {"ts": np.full(10, period)}
+
+    assert "columns of [9, 10] values" in refused(lambda *asked: {**ten(*asked), "x": np.zeros(9)})
+    assert "period 0 has 10 events, not as many as were counted" in refused(ten, lambda *asked: 11)
+    assert "no events in its periods 1 to 10000" in refused(lambda *asked: {"ts": np.zeros(0)})

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from streaming_core import generator
+
 ROOT = Path(__file__).parents[2]
 # folder -> top-level modules it may not import
 FORBIDDEN = {
@@ -86,3 +88,13 @@ def test_python_meets_rust_in_one_module():
     rust = ROOT / "streaming_core" / "runtime" / "src"
     meets = [p.name for p in sorted(rust.rglob("*.rs")) if "use pyo3" in p.read_text() or "pyo3::" in p.read_text()]
     assert meets == ["python.rs"]
+
+
+def test_all_that_makes_events_is_in_the_address_of_a_workload():
+    """Applications build upon the language and the generator's files alone: an edit changes the application's code
+    digest or the generator's version, and no workload of before it is taken for one of after it."""
+    for folder in ("streaming_core/apps", *(f"streaming_core/{name}" for name in generator.FILES)):
+        for path in files(folder) or [ROOT / folder]:
+            modules = {name.split(".")[1] for name in imports(path) if name.startswith("streaming_core.")}
+            known = {"api", "errors", *(name.removesuffix(".py") for name in generator.FILES)}
+            assert path.stem == "registry" or modules <= known, path

@@ -35,6 +35,11 @@ VARIANTS = [
     ("tp", {}),
     ("tp", {"segments": 256, "invalid_ratio": 0.1, "reports_per_s": 7}),
     ("tb", {"n_flights": 3, "invalid_ratio": 0.1}),
+    ("tp", {"input": "linear_road", "seconds": 120, "veh_per_s": 1.5, "invalid_ratio": 0.1}),
+    ("tpk", {"input": "linear_road"}),
+    ("pos_rep", {"seconds": 120, "veh_per_s": 1.5, "request_ratio": 0.1, "invalid_ratio": 0.1}),
+    ("new_seg", {}),
+    ("new_seg", {"xways": 3, "congestion": True, "accidents": False, "no_type4": True, "request_ratio": 1.0}),
 ]
 
 
@@ -78,6 +83,11 @@ GOLDEN = [
     "5000:d72915f608ccaace",
     "5000:d5c5bafa04b0c622",
     "5000:59f382e29191d86b",
+    "5000:bd9f46c335a01f9e",
+    "5000:75e428f916a96fa6",
+    "5000:d39b401839323879",
+    "5000:a790c6902aef45cb",
+    "5000:8665da182fc1c267",
 ]
 
 

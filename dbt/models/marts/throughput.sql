@@ -22,7 +22,7 @@ with measured as (
     max(if(threads = 1, median_events_per_s, null)) over (
       partition by
         run_id, workload_address, host, executor, strategy, scheme, pool, stealing, heuristic, queue, reorder,
-        punctuation, checkpoint, batch, `order`, rate, pin, idle
+        channel, plan, punctuation, checkpoint, batch, `order`, rate, pin, idle
     ) as one_thread_events_per_s
   from {{ ref('cells') }}
   where verdict = 'equal'

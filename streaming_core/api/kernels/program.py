@@ -77,10 +77,13 @@ class Program:
 
     def _dataflow(self) -> dict:
         operators = []
-        for operator in chain(self.app):
+        _, *between, sink = self.app.operators
+        number = {id(operator): index - 1 for index, operator in enumerate(self.app.operators)}
+        for operator in runnable(between):
             entry: dict[str, Any] = {
                 "kind": operator.kind,
                 "name": operator.name,
+                "inputs": [number[id(o)] for o in operator.inputs],
                 "stride": operator.output.resolve(self.params).event[1],
                 "kernel": f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}",
             }
@@ -91,7 +94,12 @@ class Program:
                 slot = operator.input.resolve(self.params).event[0][operator.key]
                 entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
             operators.append(entry)
-        return {"kind": "dataflow", "event": {"stride": self.event.event[1]}, "operators": operators}
+        return {
+            "kind": "dataflow",
+            "event": {"stride": self.event.event[1]},
+            "operators": operators,
+            "outputs": [number[id(o)] for o in sink.inputs],
+        }
 
     def _transaction(self) -> dict:
         name = self.app.operators[1].name
@@ -121,20 +129,15 @@ class Program:
         }
 
 
-def chain(app: App) -> list[Operator]:
-    """The operators between source and sink, which for now follow one another.
+def runnable(operators: list[Operator]) -> list[Operator]:
+    """The operators, none of which is windowed.
 
     Raises:
-        BadInput: they do not, or one is windowed.
+        BadInput: one is.
     """
-    operators = app.operators[1:-1]
-    previous = app.operators[0]
     for operator in operators:
         if operator.kind == "windowed":
             raise BadInput(f"operator {operator.name}: windowed operators run on no executor yet")
-        if operator.inputs != [previous]:
-            raise BadInput(f"operator {operator.name}: executors run chains of operators for now, not DAGs")
-        previous = operator
     return operators
 
 
@@ -184,11 +187,12 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         add(operator, "execute", execute_kernel, plan, steps, event, bound, modifications, conditions, post, output)
         add(operator, "place", place_kernel, plan, event, bound)
         return kernels, bound.spans
-    for operator in chain(app):
+    for operator in runnable(app.operators[1:-1]):
         event, output = operator.input.resolve(params), operator.output.resolve(params)
         functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
         if operator.kind == "stateless":
-            add(operator, "map", shapes.map_kernel, functions["map"], event, output)
+            scratch = operator.scratch and operator.scratch.resolve(params)
+            add(operator, "map", shapes.map_kernel, functions["map"], event, output, scratch)
             continue
         state = operator.state.resolve(params)
         add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)

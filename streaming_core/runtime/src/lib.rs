@@ -22,3 +22,4 @@ pub mod state;
 pub mod sync;
 pub mod topology;
 pub mod transaction;
+pub mod union;

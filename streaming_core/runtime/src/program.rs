@@ -1,6 +1,7 @@
 //! What Python hands over as JSON: the program (layouts and kernel addresses) and the options of a run.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 use crate::batch::SEQ_BYTES;
 use crate::digest::{Column, ColumnKind, Hasher};
@@ -20,8 +21,12 @@ pub enum ProgramKind {
 pub struct Program {
     pub kind: ProgramKind,
     pub event: Event,
+    /// In topological order.
     #[serde(default)]
     pub operators: Vec<Operator>,
+    /// Of a dataflow: who puts out what the sink takes, in this order.
+    #[serde(default)]
+    pub outputs: Vec<Origin>,
     #[serde(default)]
     pub tables: Vec<Table>,
     #[serde(default)]
@@ -50,12 +55,28 @@ pub enum OperatorKind {
     Stateful,
 }
 
-/// An operator of a dataflow chain; `stride` is the size of its output rows, `kernel` and `flush` are addresses.
+/// Where rows come from: the number of an operator, or -1 for the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "i64")]
+pub enum Origin {
+    Events,
+    Operator(usize),
+}
+
+impl From<i64> for Origin {
+    fn from(number: i64) -> Self {
+        usize::try_from(number).map_or(Self::Events, Self::Operator)
+    }
+}
+
+/// An operator of a dataflow; `stride` is the size of its output rows, `kernel` and `flush` are addresses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Operator {
     pub kind: OperatorKind,
     pub name: String,
+    /// Whose rows it takes: of each event, those of the first come first.
+    pub inputs: Vec<Origin>,
     pub kernel: u64,
     #[serde(default)]
     pub flush: u64,
@@ -129,8 +150,23 @@ impl Program {
     pub fn output_stride(&self) -> usize {
         match &self.transaction {
             Some(transaction) => transaction.stride,
-            None => self.operators.last().map_or(self.event.stride, |operator| operator.stride),
+            None => self.outputs.first().map_or(self.event.stride, |&origin| self.stride(origin)),
         }
+    }
+
+    /// Size of the rows that come from there.
+    pub fn stride(&self, origin: Origin) -> usize {
+        match origin {
+            Origin::Events => self.event.stride,
+            Origin::Operator(index) => self.operators[index].stride,
+        }
+    }
+
+    /// The stride of rows that come from several of the first `before` operators; None unless they have the same.
+    fn united(&self, origins: &[Origin], before: usize) -> Option<usize> {
+        let known = |origin: &Origin| !matches!(origin, Origin::Operator(index) if *index >= before);
+        let stride = self.stride(*origins.first().filter(|origin| known(origin))?);
+        origins.iter().all(|origin| known(origin) && self.stride(*origin) == stride).then_some(stride)
     }
 
     pub fn hasher(&self) -> Result<Hasher, RunError> {
@@ -139,12 +175,14 @@ impl Program {
 
     fn check(&self) -> Result<(), RunError> {
         let invalid = |what: String| Err(RunError::Invalid(format!("program: {what}")));
-        let mut stride = self.event.stride;
-        if stride < SEQ_BYTES {
-            return invalid(format!("event rows of {stride} bytes have no room for seq"));
+        if self.event.stride < SEQ_BYTES {
+            return invalid(format!("event rows of {} bytes have no room for seq", self.event.stride));
         }
-        for operator in &self.operators {
+        for (index, operator) in self.operators.iter().enumerate() {
             let name = &operator.name;
+            let Some(stride) = self.united(&operator.inputs, index) else {
+                return invalid(format!("{name} takes rows of later operators, of several sizes or of nobody"));
+            };
             if operator.stride < SEQ_BYTES {
                 return invalid(format!("rows of {name} have no room for seq"));
             }
@@ -161,7 +199,6 @@ impl Program {
                 (_, Some(_)) => return invalid(format!("{name} has a key but is not partitioned")),
                 (_, None) => {}
             }
-            stride = operator.stride;
         }
         for table in &self.tables {
             if table.read.0 > table.read.1 || table.read.1 > table.stride {
@@ -197,7 +234,11 @@ impl Program {
                     return invalid("a transaction needs 1 to 255 tables".into());
                 }
             }
-            ProgramKind::Dataflow => {}
+            ProgramKind::Dataflow => {
+                if self.united(&self.outputs, self.operators.len()).is_none() {
+                    return invalid("the sink takes rows of unknown operators, of several sizes or of nobody".into());
+                }
+            }
         }
         self.hasher().map(|_| ())
     }
@@ -214,6 +255,9 @@ pub struct Options {
     pub heuristic: Option<String>,
     pub queue: Option<String>,
     pub reorder: Option<String>,
+    pub channel: Option<String>,
+    /// Of pinned operators by name, the threads of their replicas.
+    pub plan: BTreeMap<String, Vec<usize>>,
     pub threads: usize,
     pub punctuation: usize,
     pub batch: usize,
@@ -234,6 +278,8 @@ impl Default for Options {
             heuristic: None,
             queue: None,
             reorder: None,
+            channel: None,
+            plan: BTreeMap::new(),
             threads: 1,
             punctuation: 500,
             batch: 256,
@@ -273,10 +319,10 @@ mod tests {
     use super::*;
 
     const WORDS: &str = r#"{"kind": "dataflow", "event": {"stride": 16}, "operators": [
-        {"kind": "stateless", "name": "split", "kernel": 1, "stride": 24},
-        {"kind": "partitioned", "name": "count", "kernel": 1, "flush": 0, "stride": 32,
+        {"kind": "stateless", "name": "split", "inputs": [-1], "kernel": 1, "stride": 24},
+        {"kind": "partitioned", "name": "count", "inputs": [0], "kernel": 1, "flush": 0, "stride": 32,
          "key": {"kind": "text", "offset": 8}, "state_size": 8}],
-        "columns": [{"kind": "text", "offset": 8, "count": 1}, {"kind": "i64", "offset": 16, "count": 1}]}"#;
+        "outputs": [1], "columns": [{"kind": "text", "offset": 8, "count": 1}, {"kind": "i64", "offset": 16, "count": 1}]}"#;
 
     #[test]
     fn the_readme_example_parses() {
@@ -296,6 +342,12 @@ mod tests {
             (r#""kernel": 1"#, r#""kernel": 0"#),
             (r#""kind": "dataflow""#, r#""kind": "transaction""#),
             (r#""event": {"#, r#""partitions": 0, "event": {"#),
+            (r#""inputs": [0]"#, r#""inputs": [1]"#),
+            (r#""inputs": [0]"#, r#""inputs": []"#),
+            (r#""inputs": [0]"#, r#""inputs": [0, -1]"#),
+            (r#""outputs": [1]"#, r#""outputs": [2]"#),
+            (r#""outputs": [1]"#, r#""outputs": [1, 0]"#),
+            (r#""outputs": [1], "#, ""),
         ] {
             assert!(WORDS.contains(from));
             let program = Program::parse(&WORDS.replace(from, to));

@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::batch::{RowBuffer, Text};
 use crate::kernel::{BatchContext, Kernel, Raised, RunError};
 use crate::key_group::{GROUPS, group};
-use crate::program::{Key, OperatorKind, Program};
+use crate::program::{Key, OperatorKind, Origin, Program};
 use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
 use crate::sync::{CachePadded, UnsafeCell};
 
@@ -21,6 +21,8 @@ use crate::sync::{CachePadded, UnsafeCell};
 pub struct Operator {
     pub name: String,
     pub kind: OperatorKind,
+    /// Whose rows it takes: of each event, those of the first come first.
+    pub inputs: Vec<Origin>,
     kernel: Kernel<BatchContext>,
     flush: Option<Kernel<BatchContext>>,
     /// Bytes of an output row.
@@ -74,8 +76,12 @@ pub struct Chain {
     /// Bytes of an event row.
     event: usize,
     pub operators: Vec<Operator>,
+    /// Whose rows the sink takes, likewise.
+    pub outputs: Vec<Origin>,
     /// Positions of the operators with state.
     pub stateful: Vec<usize>,
+    /// Per operator whether somebody takes its rows behind the next operator with state: they have to be kept so long.
+    pub kept: Vec<bool>,
 }
 
 impl Chain {
@@ -89,6 +95,7 @@ impl Chain {
             operators.push(Operator {
                 name: operator.name.clone(),
                 kind: operator.kind,
+                inputs: operator.inputs.clone(),
                 // SAFETY: as the caller says.
                 kernel: unsafe { Kernel::at(operator.kernel) }?,
                 flush: match operator.flush {
@@ -102,12 +109,49 @@ impl Chain {
             });
         }
         let stateful = (0..operators.len()).filter(|&i| operators[i].kind != OperatorKind::Stateless).collect();
-        Ok(Self { event: program.event.stride, operators, stateful })
+        let mut chain = Self {
+            event: program.event.stride,
+            kept: vec![false; operators.len()],
+            operators,
+            outputs: program.outputs.clone(),
+            stateful,
+        };
+        // An operator's rows are there in the step that it belongs to, or in the one behind it if it has state.
+        let step = |index: usize| chain.stateful.partition_point(|&stateful| stateful < index);
+        let made = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
+        let takers = (chain.operators.iter().enumerate()).map(|(index, operator)| (step(index), &operator.inputs));
+        let mut kept = chain.kept.clone();
+        for (at, inputs) in takers.chain([(chain.stateful.len(), &chain.outputs)]) {
+            for origin in inputs {
+                if let Origin::Operator(index) = *origin {
+                    kept[index] |= made(index) < at;
+                }
+            }
+        }
+        chain.kept = kept;
+        Ok(chain)
     }
 
     /// Bytes of the input rows of operator `index`.
     pub fn input_stride(&self, index: usize) -> usize {
-        if index == 0 { self.event } else { self.operators[index - 1].stride }
+        self.stride(self.operators[index].inputs[0])
+    }
+
+    /// Bytes of the output rows.
+    pub fn output_stride(&self) -> usize {
+        self.stride(self.outputs[0])
+    }
+
+    fn stride(&self, origin: Origin) -> usize {
+        match origin {
+            Origin::Events => self.event,
+            Origin::Operator(index) => self.operators[index].stride,
+        }
+    }
+
+    /// Whether anybody takes several streams.
+    pub fn has_unions(&self) -> bool {
+        self.outputs.len() > 1 || self.operators.iter().any(|operator| operator.inputs.len() > 1)
     }
 
     /// The stateless operators before stage `index`, or behind the last stage.

@@ -1,4 +1,4 @@
-//! The sequential pass: one thread takes rows through the whole chain, operator by operator, to the sink.
+//! The sequential pass: one thread takes rows through all operators, one after the other, to the sink.
 //!
 //! It is all there is to do with one thread, and the way of flushed rows. Rows are taken a few events at a time, so
 //! that what one operator writes is still in the first-level cache when the next one reads it.
@@ -6,8 +6,10 @@
 use crate::batch::RowBuffer;
 use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
+use crate::program::Origin;
 use crate::sink::Sink;
 use crate::stage::{Chain, Lanes, Rows, Scratch, lane_of};
+use crate::union::taken;
 
 /// Bytes of rows between two operators that leave room for the rest in a first-level cache.
 const COMFORTABLE: usize = 16 << 10;
@@ -17,6 +19,8 @@ const COMFORTABLE: usize = 16 << 10;
 pub struct Direct {
     /// Per operator: its outputs.
     buffers: Vec<RowBuffer>,
+    /// Per operator, and behind them for the sink: the union of what it takes, where that is several streams.
+    unions: Vec<RowBuffer>,
     scratch: Scratch,
     /// Events taken at a time, adapted to what they turn into.
     events: usize,
@@ -25,7 +29,9 @@ pub struct Direct {
 impl Direct {
     pub fn new(chain: &Chain) -> Self {
         let buffers = chain.operators.iter().map(|operator| RowBuffer::new(operator.stride, false)).collect();
-        Self { buffers, scratch: Scratch::default(), events: 64 }
+        let strides = (0..chain.operators.len()).map(|index| chain.input_stride(index)).chain([chain.output_stride()]);
+        let unions = strides.map(|stride| RowBuffer::new(stride, false)).collect();
+        Self { buffers, unions, scratch: Scratch::default(), events: 64 }
     }
 
     /// Takes events through the chain to the sink. `lanes[i]` are those of the i-th stateful operator.
@@ -47,7 +53,7 @@ impl Direct {
         while start < rows.n {
             let end = rows.n.min(start + self.events);
             // SAFETY: as the caller says.
-            let largest = unsafe { self.pass(chain, lanes, 0, rows.slice(start..end), sink, counters) }?;
+            let largest = unsafe { self.pass(chain, lanes, rows.slice(start..end), sink, counters) }?;
             let per_event = largest.div_ceil(end - start).max(1);
             self.events = (COMFORTABLE / per_event).clamp(16, 4096);
             start = end;
@@ -55,49 +61,116 @@ impl Direct {
         Ok(())
     }
 
-    /// Takes rows through the operators from `first` on, and delivers what comes out; the most bytes between two
-    /// operators. Errors and safety as for `events`, the rows being inputs of operator `first`.
-    pub unsafe fn pass(
+    /// Takes events through all operators, and delivers what comes out; the most bytes between two operators.
+    unsafe fn pass(
         &mut self,
         chain: &Chain,
         lanes: &[Lanes],
-        first: usize,
-        mut rows: Rows,
+        events: Rows,
         sink: &mut Sink,
         counters: &mut Counters,
     ) -> Result<usize, RunError> {
         let mut clock = Stopwatch::start();
-        let text = rows.text;
         let (mut failure, mut largest) = (None, 0);
-        for index in first..chain.operators.len() {
-            let operator = &chain.operators[index];
-            let out = &mut self.buffers[index];
-            out.clear();
-            let outcome = match chain.stateful.binary_search(&index) {
-                // SAFETY: the rows are the caller's or the last operator's outputs, which stay as they are.
-                Err(_) => unsafe { operator.map(rows, out) },
-                // SAFETY: as above; the lanes are this operator's.
-                Ok(stage) => unsafe { keyed(chain, &lanes[stage], index, rows, &mut self.scratch, out) },
-            };
-            match outcome {
+        for index in 0..chain.operators.len() {
+            // SAFETY: as the caller says.
+            match unsafe { self.operate(chain, lanes, index, events, counters) } {
                 Ok(()) => {}
                 // Earlier events may still fail further on: go on with those.
-                Err(error @ RunError::Kernel { .. }) => failure = Some(error),
+                Err(error @ RunError::Kernel { .. }) if Some(error.rank()) < failure.as_ref().map(RunError::rank) => {
+                    failure = Some(error);
+                }
+                Err(error @ RunError::Kernel { .. }) => failure = failure.or(Some(error)),
                 Err(error) => return Err(error),
             }
-            counters.dropped += out.take_dropped();
-            rows = Rows::of(out, text);
-            largest = largest.max(rows.n * rows.stride);
+            largest = largest.max(self.buffers[index].bytes().len());
         }
         if let Some(failure) = failure {
             return Err(failure);
         }
-        let Some(out) = self.buffers.last().filter(|_| first < chain.operators.len()) else { return Ok(largest) };
-        let prepared = sink.preparer().prepare(out, text)?;
         clock.lap(&mut counters.time.useful);
-        sink.deliver(out, &prepared, text)?;
-        clock.lap(&mut counters.time.other);
+        // SAFETY: as the caller says.
+        unsafe { self.deliver(chain, events, sink, counters) }?;
         Ok(largest)
+    }
+
+    /// Runs operator `index` on what it takes of `events`, and of what those before it have put out; its outputs are in
+    /// its buffer then. Errors and safety as for `events`.
+    pub unsafe fn operate(
+        &mut self,
+        chain: &Chain,
+        lanes: &[Lanes],
+        index: usize,
+        events: Rows,
+        counters: &mut Counters,
+    ) -> Result<(), RunError> {
+        let operator = &chain.operators[index];
+        let (before, behind) = self.buffers.split_at_mut(index);
+        // SAFETY: as the caller says; the buffers stay as they are while the rows are used.
+        let rows =
+            unsafe { taken(&operator.inputs, |origin| rows_of(origin, events, before), &mut self.unions[index]) }?;
+        let out = &mut behind[0];
+        out.clear();
+        let outcome = match chain.stateful.binary_search(&index) {
+            // SAFETY: the rows are what the operator takes.
+            Err(_) => unsafe { operator.map(rows, out) },
+            // SAFETY: as above; the lanes are this operator's.
+            Ok(stage) => unsafe { keyed(chain, &lanes[stage], index, rows, &mut self.scratch, out) },
+        };
+        counters.dropped += out.take_dropped();
+        outcome
+    }
+
+    /// Forgets what operators have put out.
+    pub fn clear(&mut self) {
+        self.buffers.iter_mut().for_each(RowBuffer::clear);
+    }
+
+    /// What operator `index` has put out.
+    pub fn outputs(&mut self, index: usize) -> &mut RowBuffer {
+        &mut self.buffers[index]
+    }
+
+    /// Delivers what the sink takes of `events` and of what the operators have put out.
+    ///
+    /// # Safety
+    /// As for `events`.
+    pub unsafe fn deliver(
+        &mut self,
+        chain: &Chain,
+        events: Rows,
+        sink: &mut Sink,
+        counters: &mut Counters,
+    ) -> Result<(), RunError> {
+        let mut clock = Stopwatch::start();
+        let union = self.unions.last_mut().expect("one more than operators");
+        let out = match chain.outputs[..] {
+            [Origin::Operator(index)] => &self.buffers[index],
+            [Origin::Events] => {
+                union.clear();
+                // SAFETY: as the caller says.
+                unsafe { union.extend(events.start, events.n, |_| 0) }?;
+                &*union
+            }
+            _ => {
+                // SAFETY: as the caller says.
+                unsafe { taken(&chain.outputs, |origin| rows_of(origin, events, &self.buffers), union) }?;
+                &*union
+            }
+        };
+        let prepared = sink.preparer().prepare(out, events.text)?;
+        clock.lap(&mut counters.time.useful);
+        sink.deliver(out, &prepared, events.text)?;
+        clock.lap(&mut counters.time.other);
+        Ok(())
+    }
+}
+
+/// Where the rows of one stream lie.
+fn rows_of(origin: Origin, events: Rows, buffers: &[RowBuffer]) -> Rows {
+    match origin {
+        Origin::Events => events,
+        Origin::Operator(index) => Rows::of(&buffers[index], events.text),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::executor::direct::Direct;
 use crate::kernel::RunError;
 use crate::metrics::Counters;
 use crate::sink::Sink;
-use crate::stage::{Chain, Lanes, Rows};
+use crate::stage::{Chain, Lanes, Operator, Rows};
 
 /// Keys flushed before what they emitted goes on: bounds the rows in flight.
 const KEYS: usize = 1024;
@@ -32,6 +32,24 @@ pub unsafe fn flush(
     sink: &mut Sink,
     counters: &mut Counters,
 ) -> Result<(), RunError> {
+    let nothing = Rows { start: std::ptr::null(), n: 0, stride: chain.input_stride(0), text: Text::empty() };
+    if chain.has_unions() {
+        // A union takes all that the end puts into its first stream, then all of the second: nothing goes on early.
+        for (index, operator) in chain.operators.iter().enumerate() {
+            // SAFETY: the lanes are this thread's; there are no events.
+            unsafe { direct.operate(chain, lanes, index, nothing, counters) }?;
+            if let Ok(stage) = chain.stateful.binary_search(&index)
+                && operator.has_flush()
+            {
+                let out = direct.outputs(index);
+                // SAFETY: as above.
+                unsafe { flush_keys(operator, &lanes[stage], &due(&lanes[stage]), seq, out) }?;
+                counters.dropped += out.take_dropped();
+            }
+        }
+        // SAFETY: as above.
+        return unsafe { direct.deliver(chain, nothing, sink, counters) };
+    }
     for (stage, &index) in chain.stateful.iter().enumerate() {
         let operator = &chain.operators[index];
         if !operator.has_flush() {
@@ -39,27 +57,48 @@ pub unsafe fn flush(
         }
         // What this operator emits goes on to later ones only: its own states do not change any more.
         // SAFETY: the lanes are this thread's.
-        let due: Vec<Due> =
-            unsafe { lanes[stage].sorted() }.into_iter().map(|(_, lane, state)| Due { lane, state }).collect();
-        let mut out = RowBuffer::new(operator.stride, false);
-        for keys in due.chunks(KEYS) {
-            out.clear();
-            // One call for neighbours of one lane, which has the arena their containers grow in.
-            for same_lane in keys.chunk_by(|a, b| a.lane == b.lane) {
-                let states: Vec<*mut u8> = same_lane.iter().map(|due| due.state).collect();
-                // SAFETY: the states are this lane's.
-                unsafe { lanes[stage].with(same_lane[0].lane, |lane| lane.flush(operator, &states, seq, &mut out)) }?;
-            }
+        for keys in unsafe { due(&lanes[stage]) }.chunks(KEYS) {
+            direct.clear();
+            let out = direct.outputs(index);
+            // SAFETY: the states are these lanes'.
+            unsafe { flush_keys(operator, &lanes[stage], keys, seq, out) }?;
             counters.dropped += out.take_dropped();
-            let rows = Rows::of(&out, Text::empty());
-            if index + 1 == chain.operators.len() {
-                let prepared = sink.preparer().prepare(&out, Text::empty())?;
-                sink.deliver(&out, &prepared, Text::empty())?;
-            } else {
-                // SAFETY: the rows are outputs of the operator before, and stay until the next chunk.
-                unsafe { direct.pass(chain, lanes, index + 1, rows, sink, counters) }?;
+            for later in index + 1..chain.operators.len() {
+                // SAFETY: there are no events.
+                unsafe { direct.operate(chain, lanes, later, nothing, counters) }?;
             }
+            // SAFETY: as above.
+            unsafe { direct.deliver(chain, nothing, sink, counters) }?;
         }
+    }
+    Ok(())
+}
+
+/// The keys of these lanes, ascending.
+///
+/// # Safety
+/// The lanes are this thread's.
+unsafe fn due(lanes: &Lanes) -> Vec<Due> {
+    // SAFETY: as the caller says.
+    unsafe { lanes.sorted() }.into_iter().map(|(_, lane, state)| Due { lane, state }).collect()
+}
+
+/// Flushes `keys`, appending to `out`.
+///
+/// # Safety
+/// The lanes are the operator's and this thread's, the keys' states these lanes'.
+unsafe fn flush_keys(
+    operator: &Operator,
+    lanes: &Lanes,
+    keys: &[Due],
+    seq: i64,
+    out: &mut RowBuffer,
+) -> Result<(), RunError> {
+    // One call for neighbours of one lane, which has the arena their containers grow in.
+    for same_lane in keys.chunk_by(|a, b| a.lane == b.lane) {
+        let states: Vec<*mut u8> = same_lane.iter().map(|due| due.state).collect();
+        // SAFETY: as the caller says.
+        unsafe { lanes.with(same_lane[0].lane, |lane| lane.flush(operator, &states, seq, out)) }?;
     }
     Ok(())
 }

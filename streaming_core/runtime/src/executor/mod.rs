@@ -2,14 +2,20 @@
 
 mod direct;
 mod flush;
+mod pinned;
+#[cfg(all(test, not(loom)))]
+mod pipelines;
 mod pooled;
 pub mod team;
 pub mod transactional;
 
 use crate::batch::Block;
+use crate::digest::ColumnKind;
 use crate::kernel::RunError;
 use crate::metrics::{Metrics, Standing};
 use crate::program::{Options, Program};
+use crate::stage::{Chain, Lanes};
+use crate::state::keyed::KeyRef;
 
 /// Keys and states of a keyed operator, ascending by key; a stateful operator has one state and no keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +70,39 @@ pub trait Executor: Send {
     }
 }
 
+/// The states of operator number `operator`, whose lanes are among `lanes`: one entry per operator with state.
+///
+/// # Safety
+/// Nobody else uses the lanes meanwhile; they belong to the chain.
+unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> Result<States, RunError> {
+    let Ok(stage) = chain.stateful.binary_search(&operator) else {
+        return Err(RunError::Invalid(format!("operator {operator} has no state")));
+    };
+    let size = chain.operators[operator].state_size;
+    let (mut integers, mut texts, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    // SAFETY: as the caller says.
+    for (key, _, state) in unsafe { lanes[stage].sorted() } {
+        match key {
+            Some(KeyRef::Integer(key)) => integers.push(key),
+            Some(KeyRef::Text(key)) => texts.push(key.to_vec()),
+            None => {}
+        }
+        // SAFETY: a state of this operator.
+        states.extend_from_slice(unsafe { std::slice::from_raw_parts(state, size) });
+    }
+    let keys = match chain.operators[operator].key {
+        None => Keys::None,
+        Some(key) if key.kind == ColumnKind::Text => Keys::Texts(texts),
+        Some(_) => Keys::Integers(integers),
+    };
+    Ok(States { keys, states })
+}
+
 type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
 
 /// The registry: adding an executor touches its file and this table.
-const EXECUTORS: &[(&str, Make)] = &[("pooled", pooled::make), ("transactional", transactional::make)];
+const EXECUTORS: &[(&str, Make)] =
+    &[("pooled", pooled::make), ("pinned", pinned::make), ("transactional", transactional::make)];
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {

@@ -1,0 +1,88 @@
+"""Position Reports: of all that vehicles send, where they are (Viper, section on Linear Road; workloads part D).
+
+    source -> pos_rep (stateless) -> sink
+
+An event is forwarded unchanged if it is a position report (type 0), which 99 of 100 are, and else filtered out. A
+report from a direction other than 0 and 1 is invalid.
+
+The order is that of time and seq, however many injectors share the stream: what the published code puts out depends on
+their number (workloads part D, CHOICE-51).
+"""
+
+from streaming_core.api import App, Profile, i8, i16, i32, i64, record, u32
+from streaming_core.linear_road import PARAMS, events
+
+app = App(
+    "pos_rep",
+    reads="Viper, Linear Road's stateless operator",
+    params=PARAMS,
+    profiles={
+        "viper": Profile("three hours of one expressway, again and again", {"xways": 1, "seconds": 10_800}),
+        "short": Profile("twenty minutes of few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
+        "rush-hour": Profile("vehicles are slower in the middle third of the time", {"congestion": True}),
+    },
+)
+
+
+@record
+class Event:
+    ts: i64
+    vid: u32
+    pos: i32
+    speed: i16
+    xway: i16
+    seg: i16
+    type: i8
+    lane: i8
+    dir: i8
+
+
+@record
+class Report:
+    ts: i64
+    vid: u32
+    pos: i32
+    speed: i16
+    xway: i16
+    seg: i16
+    lane: i8
+    dir: i8
+
+
+def pos_rep(event, out):
+    if event.type != 0:
+        return
+    if event.dir < 0 or event.dir > 1:
+        out.drop()
+        return
+    out.emit(
+        ts=event.ts,
+        vid=event.vid,
+        pos=event.pos,
+        speed=event.speed,
+        xway=event.xway,
+        seg=event.seg,
+        lane=event.lane,
+        dir=event.dir,
+    )
+
+
+app.source(Event).flat_map(pos_rep, Report).sink()
+
+
+app.generates(events("vid", "pos", "speed", "xway", "seg", "type", "lane", "dir"))
+
+
+app.invariant(
+    "one output for each valid position report, none for anything else",
+    """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM
+    (SELECT seq, type = 0 AND dir IN (0, 1) AS valid FROM events) e
+    FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT)""",
+)
+app.invariant(
+    "a report is forwarded unchanged",
+    """SELECT o.* FROM outputs o JOIN events e ON o.seq = e.seq
+    WHERE (o.ts, o.vid, o.pos, o.speed, o.xway, o.seg, o.lane, o.dir)
+    <> (e.ts, e.vid, e.pos, e.speed, e.xway, e.seg, e.lane, e.dir)""",
+)

@@ -1,0 +1,205 @@
+//! Pipelines of native kernels, pinned, against a loop that takes one event at a time.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::executor::pipelines::{
+    Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
+};
+use crate::idle;
+use crate::sink::SinkKind;
+
+fn options(threads: usize, batch: usize, channel: &str) -> Options {
+    let executor = "pinned".into();
+    Options { executor, channel: Some(channel.into()), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
+}
+
+fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
+    let mut executor = Pinned::new(&pipeline.program(), &options).unwrap();
+    crate::executor::pipelines::check(pipeline, blocks, &mut executor, &options);
+}
+
+fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
+    for (channel, _) in CHANNELS {
+        for threads in [1, 2, 3, 8] {
+            for batch in [1, 7, 256] {
+                check(pipeline, blocks, options(threads, batch, channel));
+            }
+        }
+    }
+}
+
+// source -> fan -> count by key -> sink
+#[test]
+fn words_are_counted_by_text() {
+    let ops = vec![stateless(1).of(&[-1]), partitioned(4, false).of(&[0])];
+    everywhere(&Pipeline::new(ops, &[1], true), &texts(1500, 300));
+}
+
+// source -> burst by key -> rekey -> burst by key -> sink
+#[test]
+fn rows_of_an_event_part_and_meet_again() {
+    let ops = vec![partitioned(5, true).of(&[-1]), stateless(3).of(&[0]), partitioned(5, true).of(&[1])];
+    everywhere(&Pipeline::new(ops, &[2], false), &integers(1500, 40));
+}
+
+// source -> fan -> burst, one state -> count by key -> sink
+#[test]
+fn a_single_replica_between_several() {
+    let ops = vec![stateless(1).of(&[-1]), stateful(5, true).of(&[0]), partitioned(4, true).of(&[1])];
+    everywhere(&Pipeline::new(ops, &[2], false), &integers(1000, 40));
+}
+
+// source -+-> fan --+-> count by key -+-> sink
+//         +-> few --+                 |
+//         +---------+-----------------+
+#[test]
+fn streams_part_and_meet_again() {
+    let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), partitioned(4, true).of(&[1, -1, 0])];
+    everywhere(&Pipeline::new(ops, &[2, -1], false), &integers(1000, 40));
+}
+
+#[test]
+fn a_stream_meets_itself() {
+    let ops = vec![stateless(0).of(&[-1, -1]), partitioned(5, true).of(&[0, 0])];
+    everywhere(&Pipeline::new(ops, &[1, 1], false), &integers(1000, 40));
+}
+
+#[test]
+fn no_events_and_events_that_vanish() {
+    let ops = || vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0]), stateful(5, true).of(&[1])];
+    everywhere(&Pipeline::new(ops(), &[2], false), &[Events::integers(0, &[])]);
+    everywhere(&Pipeline::new(ops(), &[2], false), &[]);
+    let values: Vec<(i64, i64)> =
+        (0..4000).map(|i| (i % 50, if i / 300 % 2 == 0 { 7 * i + 1 } else { 3 * i })).collect();
+    everywhere(&Pipeline::new(ops(), &[2], false), &[Events::integers(0, &values)]);
+}
+
+#[test]
+fn the_earliest_failure_is_reported_and_nobody_hangs() {
+    let mut values = some(3000, 20);
+    values.iter_mut().for_each(|(_, value)| *value = *value % 1000 * 3);
+    values[1795].1 = 4242;
+    values[1793].1 = 4242 * 3;
+    let blocks = [Events::integers(0, &values)];
+    let late = vec![partitioned(6, false).of(&[-1]), stateless(2).of(&[0]), partitioned(6, false).of(&[1])];
+    everywhere(&Pipeline::new(late, &[2], false), &blocks);
+    let cut = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[0])];
+    everywhere(&Pipeline::new(cut, &[1], false), &blocks);
+    let branches = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[-1]), stateful(4, false).of(&[0, 1])];
+    everywhere(&Pipeline::new(branches, &[2], false), &blocks);
+}
+
+#[test]
+fn text_outside_of_the_block_ends_the_run() {
+    let mut events = Events::texts(0, &some(2000, 20));
+    events.rows[1500][1] = 1 << 30;
+    for op in [partitioned(4, false).of(&[-1]), stateless(0).of(&[-1])] {
+        let pipeline = Pipeline::new(vec![op], &[0], true);
+        for threads in [1, 2, 3] {
+            let mut executor = Pinned::new(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
+            let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
+            assert!(error.to_string().contains("outside of its block"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn every_idle_strategy_and_the_open_loop() {
+    let ops =
+        vec![stateless(0).of(&[-1]), partitioned(5, true).of(&[0]), stateless(2).of(&[1]), stateful(4, true).of(&[2])];
+    let pipeline = Pipeline::new(ops, &[3], false);
+    for waiting in [idle::Strategy::Spin, idle::Strategy::Yield, idle::Strategy::Park] {
+        for threads in [1, 2, 3] {
+            for rate in [0.0, 1e6] {
+                check(
+                    &pipeline,
+                    &integers(3000, 100),
+                    Options { idle: waiting, rate, ..options(threads, 32, "scalegate") },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), stateful(4, false).of(&[0])], &[1], false);
+    let refused = |options: Options| match make(pipeline.program(), options) {
+        Err(RunError::Invalid(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was not refused"),
+    };
+    let known = "unknown channel \"pipe\" of executor pinned; known: scalegate, merge_sort";
+    assert_eq!(refused(options(1, 1, "pipe")), known);
+    for (name, places, why) in [
+        ("nobody", vec![0], "plan: no operator nobody; known: source, pass_0, count_1, sink"),
+        ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),
+        ("count_1", vec![0, 1], "plan: count_1 cannot have 2 replicas"),
+        ("sink", vec![0, 1], "plan: sink cannot have 2 replicas"),
+        ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2; threads are 0 to 1"),
+    ] {
+        let plan = [(name.to_string(), places)].into();
+        assert_eq!(refused(Options { plan, ..options(2, 1, "scalegate") }), why);
+    }
+}
+
+/// Outputs of a pipeline in which `spoil` has been at every task, in order.
+fn spoilt(pipeline: &Pipeline, blocks: &[Events], options: &Options, spoil: impl Fn(&mut Task)) -> Vec<u8> {
+    let mut executor = Pinned::new(&pipeline.program(), options).unwrap();
+    for tasks in &mut executor.tasks {
+        // SAFETY: no thread is at work.
+        tasks.with_mut(|tasks| unsafe { &mut *tasks }.iter_mut().for_each(&spoil));
+    }
+    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+    executor.finish(0).unwrap();
+    executor.take_outputs().0
+}
+
+#[test]
+fn a_wrong_tie_break_is_noticed() {
+    // Rows of an event part by key and meet again; one thread runs everybody, so that what happens is always the same.
+    let ops = vec![stateless(1).of(&[-1]), stateless(3).of(&[0]), partitioned(4, false).of(&[1])];
+    let (pipeline, blocks) = (Pipeline::new(ops, &[2], false), integers(300, 20));
+    let plan = [("source", 2), ("fan_0", 3), ("rekey_1", 2), ("count_2", 3)];
+    let plan = plan.iter().map(|&(name, n)| (name.to_string(), vec![0; n])).collect();
+    let options = Options { plan, ..options(1, 7, "scalegate") };
+    let expected: Vec<u8> =
+        Model::run(&pipeline, &blocks).outcomes.rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(spoilt(&pipeline, &blocks, &options, |_| ()) == expected);
+    assert!(spoilt(&pipeline, &blocks, &options, |task| task.ranked = false) != expected, "ties broken by replica");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn random_pipelines_agree_with_the_loop(
+        (pipeline, blocks) in any::<bool>()
+            .prop_flat_map(any_pipeline_that)
+            .prop_flat_map(|(fails, pipeline)| {
+                let blocks = any_blocks(pipeline.text_keys, fails);
+                (Just(pipeline), blocks)
+            }),
+        threads in 1_usize..5, batch in 1_usize..40, merge_sort: bool,
+        replicas in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 0..4), 8),
+    ) {
+        // Replicas anywhere, also several of one operator on one thread.
+        let mut plan = std::collections::BTreeMap::new();
+        for (index, op) in pipeline.ops.iter().enumerate() {
+            let most = if op.kind == OperatorKind::Stateful { 1 } else { 4 };
+            let places: Vec<usize> = replicas[index].iter().take(most).map(|at| at.index(threads)).collect();
+            if !places.is_empty() {
+                plan.insert(pipeline.name(index), places);
+            }
+        }
+        if !replicas[7].is_empty() {
+            plan.insert("source".into(), replicas[7].iter().map(|at| at.index(threads)).collect());
+        }
+        let channel = if merge_sort { "merge_sort" } else { "scalegate" };
+        check(&pipeline, &blocks, Options { plan, ..options(threads, batch, channel) });
+    }
+}
+
+fn any_pipeline_that(fails: bool) -> impl Strategy<Value = (bool, Pipeline)> {
+    (Just(fails), any_pipeline(fails))
+}

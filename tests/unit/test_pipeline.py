@@ -1,0 +1,78 @@
+"""How streams of a pipeline may be put together."""
+
+import pytest
+
+from streaming_core.api import App, i64, record
+from streaming_core.errors import BadInput
+
+
+@record
+class Number:
+    n: i64
+
+
+@record
+class Other:
+    n: i64
+
+
+def same(row, out):
+    out.emit(n=row.n)
+
+
+def again(row, out):
+    out.emit(n=row.n)
+
+
+def count(row, state, out):
+    state.n += 1
+    out.emit(n=state.n)
+
+
+def complete(app):
+    app.generates(lambda params, seed, start, stop: {})
+    return app.check()
+
+
+def test_only_streams_of_one_record_type_unite():
+    app = App("a")
+    source = app.source(Number)
+    with pytest.raises(BadInput, match="union: streams of Number and of Other; map one to the other first"):
+        source.union(source.flat_map(same, Other))
+
+
+def test_streams_of_two_applications_do_not_unite():
+    with pytest.raises(BadInput, match="union: a stream of app b in app a"):
+        App("a").source(Number).union(App("b").source(Number))
+
+
+def test_a_function_is_an_operator_once():
+    app = App("a")
+    source = app.source(Number)
+    source.flat_map(same, Number)
+    with pytest.raises(BadInput, match="app a: two operators are named same, as their functions are"):
+        source.flat_map(same, Number)
+
+
+def test_there_is_one_sink_and_nothing_after_it():
+    app = App("a")
+    source = app.source(Number)
+    source.flat_map(same, Number).sink()
+    with pytest.raises(BadInput, match="app a: one sink; unite the streams"):
+        source.sink()
+    with pytest.raises(BadInput, match="app a: operator again is declared after the sink"):
+        source.flat_map(again, Number)
+
+
+def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not():
+    app = App("a")
+    source = app.source(Number)
+    source.process(count, state=Number, output=Number)
+    source.flat_map(same, Number).sink()
+    complete(app)
+    app = App("b")
+    source = app.source(Number)
+    source.flat_map(again, Number)
+    source.flat_map(same, Number).sink()
+    with pytest.raises(BadInput, match="app b: nothing takes what operator again puts out"):
+        complete(app)
