@@ -268,10 +268,10 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
             if not spec.repetitions
             else [*kinds, ("open_loop", "digest", spec.rate)]
         )
-    samples, digest, binding = [], "", None
+    samples, digest, where = [], "", {}
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
-        sample, state, binding = one_pass(
+        sample, state, where = one_pass(
             spec,
             program,
             blocks,
@@ -302,7 +302,8 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
         compile_seconds=program.compile_seconds,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         topology=topology(),
-        binding=binding,
+        binding=where["binding"],
+        memory=where["memory"],
         resumed=durable.resumed if durable else [],
         host={
             "name": socket.gethostname(),
@@ -326,8 +327,8 @@ def one_pass(
     progress: Progress | None = None,
     export: bool = True,
     durable: checkpoint.Checkpoints | None = None,
-) -> tuple[Sample, dict[str, pa.Table], list[int] | None]:
-    """One pass from fresh state: its sample, the final state by table, the binding of threads to cores.
+) -> tuple[Sample, dict[str, pa.Table], dict]:
+    """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
 
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Raises RunFailed when an operator
@@ -417,7 +418,7 @@ def one_pass(
         rejected=metrics["rejected"],
         chosen=metrics["chosen"],
     )
-    return sample, state, metrics.get("binding")
+    return sample, state, {name: metrics[name] for name in ("binding", "memory")}
 
 
 def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, read: tuple[int, int], cpu) -> None:

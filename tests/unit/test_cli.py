@@ -70,6 +70,10 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     report = json.loads((run / "report.json").read_text())
     assert report["app"] == "sl"
     assert report["samples"][0]["outputs"] == 500
+    # Threads that nobody binds to cores have no memory of their own, whatever the machine.
+    assert report["memory"]["why"]
+    assert report["memory"]["nodes"] is None
+    assert report["samples"][0]["breakdown"]["remote"] == 0.0
     path = sorted((run / "outputs").glob("*.parquet"))[0]
     table = pq.read_table(path)
     values = table.column("dst_acct").to_pylist()
