@@ -118,7 +118,7 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", "scheme", "pool", "stealing", "heuristic", "punctuation")
+            axes = ("executor", "scheme", "pool", "stealing", "heuristic", "queue", "reorder", "punctuation")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
             row["rejected"] = samples[0].rejected / self.events
