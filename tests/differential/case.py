@@ -35,6 +35,32 @@ def strategies(executor, app=None):
     return found
 
 
+def pairwise(axes):
+    """Few choices of one value per axis in which every two values of different axes meet; the same ones every time.
+
+    Each is made around a pair that has not met yet: the other axes take the value that meets most of what is chosen.
+    """
+    names = list(axes)
+    left = {
+        frozenset(((a, x), (b, y))): None
+        for a, b in itertools.combinations(names, 2)
+        for x, y in itertools.product(axes[a], axes[b])
+    }
+    chosen = []
+    while left:
+        row = dict(sorted(next(iter(left))))
+        for name in [n for n in names if n not in row]:
+            met = [sum(frozenset(((name, v), other)) in left for other in row.items()) for v in axes[name]]
+            # Ties take turns, so that what is left over is not always the first value.
+            turn = len(chosen) % len(met)
+            best = max(range(len(met)), key=lambda i, met=met, turn=turn: (met[i], (i - turn) % len(met)))
+            row[name] = axes[name][best]
+        for pair in itertools.combinations(row.items(), 2):
+            left.pop(frozenset(pair), None)
+        chosen.append({name: row[name] for name in names})
+    return chosen
+
+
 class Events:
     """Tables of events that play the part of a workload."""
 
