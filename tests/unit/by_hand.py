@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, Array, Counter, Ring, Set, TopK
+from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK
 from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
 
@@ -50,8 +50,11 @@ class Members(dict):
         return list(self)[i]
 
 
-class Counts(dict):
-    """A counter: its keys in insertion order."""
+class Entries(dict):
+    """A map or a counter: its keys in insertion order."""
+
+    def put(self, key, value):
+        self[key] = value
 
     def add(self, key, n):
         self[key] = self.get(key, 0) + n
@@ -156,8 +159,8 @@ def fresh(resolved: Resolved):
                 values[slot.name] = [0] * slot.count
             case Set():
                 values[slot.name] = Members()
-            case Counter():
-                values[slot.name] = Counts()
+            case Map() | Counter():
+                values[slot.name] = Entries()
             case TopK():
                 values[slot.name] = Best(slot.count)
             case Scalar():
@@ -195,8 +198,8 @@ def exported(value):
     match value:
         case Members():
             return list(value)
-        case Counts():
-            return [{"key": key, "value": n} for key, n in value.items()]
+        case Entries():
+            return [{"key": key, "value": entry} for key, entry in value.items()]
         case Best():
             return [{"key": key, "score": score} for key, score in value.pairs()]
     return value
@@ -218,11 +221,7 @@ def run(app: App, params, events: pa.Table) -> Result:
         if operator.kind == "stateful":  # one state for all events, which has no key
             states[operator.name][1][None] = fresh(operator.state.resolve(params))
 
-    def through(row, operators):
-        """Rows that leave the chain of operators for one input."""
-        if operators[0].kind == "sink":
-            return [row]
-        operator, out = operators[0], Out()
+    def one(operator, row, out):
         if operator.kind == "stateless":
             scratch = [fresh(operator.scratch.resolve(params))] if operator.scratch else []
             operator.functions["map"](row, *scratch, out)
@@ -232,11 +231,27 @@ def run(app: App, params, events: pa.Table) -> Result:
             if key not in of_key:
                 of_key[key] = fresh(record.resolve(params))
             operator.functions["process"](row, of_key[key], out)
-        return onwards(out, operators, row.seq)
 
-    def onwards(out, operators, seq):
-        rows = [SimpleNamespace(**fields, seq=seq) for fields in out.rows]
-        return [left for row in rows for left in through(row, operators[1:])]
+    def through(events, seq, ends=False):
+        """Rows that leave the pipeline for one event, or at its end, and how many rows operators called invalid."""
+        made, invalid = {id(app.operators[0]): events}, 0
+        for operator in app.operators[1:]:
+            rows = [row for source in operator.inputs for row in made[id(source)]]
+            if operator.kind == "sink":
+                return rows, invalid
+            emitted = []
+            for row in rows:
+                out = Out()
+                try:
+                    one(operator, row, out)
+                except Dropped:
+                    invalid += 1
+                emitted += out.rows
+            for key in sorted(states[operator.name][1]) if ends and "flush" in operator.functions else ():
+                out = Out()
+                operator.functions["flush"](states[operator.name][1][key], out)
+                emitted += out.rows
+            made[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
 
     def put_out(rows, seq):
         for row in rows:
@@ -254,15 +269,13 @@ def run(app: App, params, events: pa.Table) -> Result:
                     txn.apply(row)
                     functions["post"](row, txn, out)
                 else:
-                    emitted = through(row, app.operators[1:])
+                    emitted, invalid = through([row], row.seq)
+                    dropped += invalid
             except Dropped:
                 dropped += 1
             put_out([*emitted, *(SimpleNamespace(**fields) for fields in out.rows)], row.seq)
-        for at, operator in enumerate(app.operators):  # the end of the stream
-            for key in sorted(states[operator.name][1]) if "flush" in operator.functions else ():
-                out = Out()
-                operator.functions["flush"](states[operator.name][1][key], out)
-                put_out(onwards(out, app.operators[at:], len(events)), len(events))
+        if app.kind != "transaction":
+            put_out(through([], len(events), ends=True)[0], len(events))
     state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}
     state |= {f"state_{name}": pair for name, pair in states.items()}
     return Result(app, params, outputs, state, dropped)
