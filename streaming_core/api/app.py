@@ -340,9 +340,12 @@ class App:
 
     @property
     def kind(self) -> str:
-        """`transaction`, `windowed` or `dataflow`: decides which executors run it."""
+        """`transaction`, `windowed`, `dataflow` or, if it branches, `dag`: decides which executors run it."""
         kinds = {operator.kind for operator in self.operators}
-        return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
+        if "transaction" in kinds or "windowed" in kinds:
+            return "transaction" if "transaction" in kinds else "windowed"
+        chain = [[former] for former in self.operators[:-1]]
+        return "dataflow" if [operator.inputs for operator in self.operators[1:]] == chain else "dag"
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """All parameters: defaults overlaid with `params`, checked.

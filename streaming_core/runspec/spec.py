@@ -45,7 +45,7 @@ EXECUTORS: dict[str, Executor] = {
             runs=("dataflow",),
             axes={"heuristic": ("ct",), "queue": ("hybrid",), "reorder": ("non_blocking",)},
         ),
-        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort")}),
+        Executor("pinned", runs=("dataflow", "dag"), axes={"channel": ("scalegate", "merge_sort")}),
     )
 }
 

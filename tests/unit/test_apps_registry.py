@@ -29,7 +29,11 @@ def events(params, seed, start, stop):
 
 
 def test_all_applications_load_and_say_what_they_are():
-    kinds = {"transaction": {"gs", "sl", "ob", "tp", "tb"}, "dataflow": {"wc", "fd", "sd", "tpk", "pos_rep", "new_seg"}}
+    kinds = {
+        "transaction": {"gs", "sl", "ob", "tp", "tb"},
+        "dataflow": {"wc", "fd", "sd", "tpk", "pos_rep", "new_seg"},
+        "dag": {"lr"},
+    }
     assert set(registry.names()) == set().union(*kinds.values())
     assert registry.kinds() == {name: kind for kind, names in kinds.items() for name in names}
     for name in registry.names():
