@@ -158,6 +158,22 @@ def weighted(weights: Sequence[int]) -> Discrete:
     return Discrete(np.array([(int(s) << 53) // total - 1 for s in sums], np.int64))
 
 
+def proportional(weights: np.ndarray) -> Discrete:
+    """P(k) proportional to the doubles `weights`, the first of which is above 0."""
+    sums = np.cumsum(weights)
+    thresholds = np.floor(sums / sums[-1] * float(1 << 53)).astype(np.int64)
+    thresholds[-1] = 1 << 53
+    return Discrete(thresholds)
+
+
+def bell(n: int, deviation: float) -> np.ndarray:
+    """The normal density around the middle of 0..n-1, at each of them; the doubles sum up to 1."""
+    distance = (np.arange(n) - (n - 1) / 2.0) / deviation
+    square = distance * distance
+    weights = _exp(np.maximum((square - square.min()) * -0.5, -1000.0))
+    return weights / np.cumsum(weights)[-1]
+
+
 def _log(x: np.ndarray) -> np.ndarray:
     """Natural logarithm of x >= 1 with + - * / only: x = m * 2^e, ln m = 2 artanh((m-1)/(m+1))."""
     m, e = np.frexp(x)
@@ -445,7 +461,7 @@ class Tokens:
 
 
 # The files that generators are made of, beside those of the applications.
-FILES = ("generator.py", "linear_road.py")
+FILES = ("bigbench.py", "generator.py", "linear_road.py")
 
 
 @cache

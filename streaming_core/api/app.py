@@ -12,7 +12,7 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 
 Operator functions are plain Python over scalars, records and containers (the language: dialect.py):
 
-    stateless:            fn(row, out)
+    stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
     windowed:             keys(row, keys), update(row, state), output(state, out)
     transaction:          fn(request, txn); post: fn(request, txn, out)
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.api.record import Record, Scalar, Text
+from streaming_core.api.record import GROWING, Record, Scalar, Text
 from streaming_core.errors import BadInput
 
 
@@ -137,6 +137,7 @@ class Operator:
     functions: dict[str, Callable] = field(default_factory=dict)
     key: str | None = None
     state: Record | None = None
+    scratch: Record | None = None
 
     @property
     def input(self) -> Record:
@@ -172,9 +173,13 @@ class Stream:
                 )
         return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
 
-    def flat_map(self, fn: Callable, output: Record) -> Stream:
-        """A stateless operator: `fn(row, out)`."""
-        return self._app._add("stateless", fn, self, output, {"map": fn})
+    def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
+        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
+        rings, zero and empty at each event."""
+        for name, kind in (scratch.fields if scratch else {}).items():
+            if isinstance(kind, (Text, *GROWING)):
+                raise BadInput(f"flat_map: {scratch!r}: {name} is no scalar, array or ring, and cannot be worked in")
+        return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
         """A stateful operator: `fn(row, state, out)`, one state for all events."""
@@ -318,7 +323,7 @@ class App:
         """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds."""
         self.invariants[name] = sql
 
-    def _add(self, kind, fn, stream, output, functions, key=None, state=None) -> Stream:
+    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None) -> Stream:
         for role, function in functions.items():
             if not inspect.isfunction(function):
                 raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
@@ -326,7 +331,7 @@ class App:
             raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
         if self.outputs is not None:
             raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
-        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state)
+        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
         self.operators.append(operator)
         return Stream(self, [operator])
 
@@ -340,12 +345,9 @@ class App:
 
     @property
     def kind(self) -> str:
-        """`transaction`, `windowed`, `dataflow` or, if it branches, `dag`: decides which executors run it."""
+        """`transaction`, `windowed` or `dataflow`: decides which executors run it."""
         kinds = {operator.kind for operator in self.operators}
-        if "transaction" in kinds or "windowed" in kinds:
-            return "transaction" if "transaction" in kinds else "windowed"
-        chain = [[former] for former in self.operators[:-1]]
-        return "dataflow" if [operator.inputs for operator in self.operators[1:]] == chain else "dag"
+        return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """All parameters: defaults overlaid with `params`, checked.

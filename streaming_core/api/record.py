@@ -7,6 +7,7 @@ loads them; a store that would lose bits is an error of the event's operator. Th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -74,7 +75,7 @@ text = Text()
 
 
 class _Sized:
-    """Makes `Ring[i64, 1000]` and `Ring[u8, "window"]` (a parameter's name) declarations."""
+    """Makes `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter's name) and `Array[u32, "d*d"]` declarations."""
 
     def __class_getitem__(cls, arguments: Any) -> Any:
         return cls(*arguments) if isinstance(arguments, tuple) else cls(arguments)
@@ -82,7 +83,8 @@ class _Sized:
 
 @dataclass(frozen=True)
 class Array(_Sized):
-    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length."""
+    """A fixed number of scalars, all of them always present; `len(row.field)` is the declared length. An operator emits
+    an array whole, where the output has one of the same kind and length: `out.emit(items=state.items)`."""
 
     item: Scalar
     length: int | str
@@ -206,7 +208,8 @@ class Resolved:
         self.params = params
 
     def _count(self, value: int | str, field: str) -> int:
-        count = self.params[value] if isinstance(value, str) else value
+        names = value.split("*") if isinstance(value, str) else []
+        count = math.prod(self.params[name] for name in names) if names else value
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise BadInput(f"record {self.name}.{field}: size {count!r} must lie in 1..1000000")
         return count

@@ -336,10 +336,14 @@ class _Stateless(_Step):
     def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
         super().__init__(owner, operator, is_last)
         function, seq = self.compiled("map"), self.seq
+        new = zero(owner.program.resolved(operator.scratch)) if operator.scratch else None
 
         def take(row: Any) -> None:
             seq[0] = row.seq
-            function(row, None)
+            if new is None:
+                function(row, None)
+            else:
+                function(row, new(), None)
 
         self.take = take
 
@@ -531,7 +535,9 @@ class _Source(Printer):
         self.add(f"_set_item({', '.join(self.operands(node))})", node.line)
 
     def s_emit(self, node: Node) -> None:
-        values = ", ".join(self.operands(node))
+        # An array is emitted as it is now; who has it may go on writing to it.
+        given = zip(node.args, self.operands(node), strict=True)
+        values = ", ".join(f"{value}[:]" if isinstance(n.kind, ArrayKind) else value for n, value in given)
         made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({made})", node.line)
 

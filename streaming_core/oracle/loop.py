@@ -500,8 +500,14 @@ class _Source(Printer):
         if operator.kind == "transaction":
             body = self.transaction(operator)
         elif operator.kind == "stateless":
-            function = self.function_name(program.operator(operator, "map"))
-            body = [f"{function}(_ctx, _row, 0)"]
+            function, work = self.function_name(program.operator(operator, "map")), ""
+            body = []
+            if operator.scratch is not None:
+                block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
+                loop._keep.append(block)
+                work = f" {block.ctypes.data},"
+                body = [f"_wipe({block.ctypes.data}, {block.nbytes})"]
+            body.append(f"{function}(_ctx, _row,{work} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
             state = program.resolved(operator.state).state[1]
@@ -843,6 +849,8 @@ class _Source(Printer):
             if isinstance(slot.type, Text):
                 self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {memory.TEXT}))")
                 self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
+            elif isinstance(slot.type, Array):
+                self.add(f"_copy_bytes(_o + {slot.offset}, _v{i}, {slot.size})")
             else:
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
 
@@ -1175,5 +1183,5 @@ _WORDS = (
     "float_floor_divide", "float_modulo", "shift_left", "shift_right", "truncate", "text_item", "text_slice",
     "text_find", "text_equal", "text_word", "text_state", "integer_state", "more_rows", "append_rows",
     "allocate", "release", "copy_bytes", "float_bits", "bits_float", "ring_slot", "ring_item", "box_find", "box_put",
-    "box_clear", "counter_add", "set_add", "top_offer",
+    "box_clear", "counter_add", "set_add", "top_offer", "wipe",
 )  # fmt: skip

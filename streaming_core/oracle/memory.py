@@ -221,6 +221,17 @@ def copy_bytes(typingctx, target, source, size):
     return types.none(types.int64, types.int64, types.int64), codegen
 
 
+@intrinsic
+def wipe(typingctx, target, size):
+    """memset to zero."""
+
+    def codegen(context, builder, signature, args):
+        cgutils.memset(builder, builder.inttoptr(args[0], _PTR), args[1], 0)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), codegen
+
+
 @compiled
 def allocate(size):
     """Zeroed memory."""

@@ -247,7 +247,8 @@ class Program:
         output = declared.output
         match role:
             case "map":
-                arguments: list[Any] = [event, OUT]
+                work = [RowKind(self.resolved(declared.scratch), "state", True)] if declared.scratch else []
+                arguments: list[Any] = [event, *work, OUT]
             case "process":
                 arguments = [event, RowKind(self.resolved(declared.state), "state", True), OUT]
             case "flush":
@@ -455,6 +456,13 @@ class _Reader:
             where = f"{output.name}.{name}"
             if isinstance(slot.type, Scalar):
                 value = self.fit(call, value, slot.type, where)
+            elif isinstance(slot.type, Array):
+                same = isinstance(value.kind, ArrayKind) and (value.kind.item, value.kind.count) == (
+                    slot.type.item,
+                    slot.count,
+                )
+                if not same and value.kind is not None:
+                    raise self.fail(call, f"{where}: a {value.kind} cannot be emitted there")
             elif not isinstance(slot.type, Text) or value.kind not in (TEXT, None):
                 raise self.fail(call, f"{where}: a {value.kind} cannot be emitted there")
             values.append(value)

@@ -43,9 +43,13 @@ EXECUTORS: dict[str, Executor] = {
         Executor(
             "pooled",
             runs=("dataflow",),
-            axes={"heuristic": ("ct",), "queue": ("hybrid",), "reorder": ("non_blocking",)},
+            axes={
+                "heuristic": ("ct", "lp", "et", "qst"),
+                "queue": ("hybrid", "partitioned", "shared"),
+                "reorder": ("non_blocking", "lock"),
+            },
         ),
-        Executor("pinned", runs=("dataflow", "dag"), axes={"channel": ("scalegate", "merge_sort")}),
+        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort")}),
     )
 }
 

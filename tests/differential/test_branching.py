@@ -10,7 +10,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.runspec.spec import RunSpec
 from streaming_core.state import state_digest
 from tests.differential import branching
-from tests.differential.case import Case
+from tests.differential.case import Case, strategies
 
 EVENTS = 3000
 
@@ -42,9 +42,12 @@ def test_the_loop_agrees(case):
     assert loop.dropped_invalid == case.dropped > 0
 
 
+@pytest.mark.parametrize("executor", ["pooled", "pinned"])
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
 @pytest.mark.parametrize("batch", [1, 7, 256])
-def test_the_engine_agrees(case, batch):
-    case.check(RunSpec(app="branching", executor="pooled", batch=batch))
+def test_the_engine_agrees(case, executor, threads, batch):
+    for fields in strategies(executor):
+        case.check(RunSpec(app="branching", threads=threads, batch=batch, **fields))
 
 
 def test_the_loop_starts_again(case):

@@ -21,6 +21,12 @@ PARAMS = {
     "wc": {"vocabulary": 30, "words": 4, "invalid_ratio": 0.05},
     "fd": {"entities": 20, "window": 3, "threshold_e4": 9300, "invalid_ratio": 0.05},
     "sd": {"devices": 3, "window": 20, "spike_ratio": 0.05, "invalid_ratio": 0.05},
+    "q1": {"items": 30, "threshold": 1, "limit": 9, "events_per_day": 1_000, "invalid_ratio": 0.05},
+    "q2": {"items": 20, "users": 6, "emit_every": 50, "limit": 7, "width": 4, "invalid_ratio": 0.05},
+    "q3": {"items": 40, "users": 6, "limit": 4, "invalid_ratio": 0.05},
+    "q4": {"users": 6, "invalid_ratio": 0.05, "events_per_day": 1_000},
+    "q15": {"items": 60, "stores": 2, "store": 1, "events_per_day": 40, "invalid_ratio": 0.05},
+    "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 1.3, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
     "lr": {},
@@ -105,6 +111,46 @@ TB_ONE = "one answer of its kind for each valid event, none for others"
 TB_TWICE = "nothing is sold twice: no more is taken than there is, and no less than nothing"
 TB_SEES = "an event sees what those before it have taken, and all of them together leave what is taken in the end"
 TB_JUST = "bookings are accepted just when everything was there and within budget, cancellations when as much was taken"
+
+Q1_ORDER = "a list is in order: most frequent first, then by the smaller item, then by the larger, which is another"
+Q1_LISTS = "there is one list for each hour in which a ticket has two items"
+Q1_PAIRS = "a pair is counted once for each ticket of the hour that has both items"
+Q1_HOUR = "the pairs of the last hour are those of its tickets, n(n-1)/2 of each"
+Q1_BASKET = "a basket holds the items of its ticket that are wanted, each once"
+Q2_ORDER = "a list is in order: most frequent first, then by the first item, then by the second, which is another"
+Q2_GROWS = "no count ever shrinks"
+Q2_ENDS = "the last list shows the final counts, and all pairs have been counted"
+Q2_SESSION = "a user's last session ends with the last view, and holds views of the user, each item once"
+Q3_ORDER = "a list is in order: most frequent first, then by the item"
+Q3_CAUSE = "a list is of the purchase that caused it"
+Q3_GROWS = "a list differs from the one before by as many views as are remembered, at most"
+Q3_ENDS = "the last list of an item holds the most frequent of its final counts"
+Q3_VIEWS = "no more views are counted than lie among a user's last clicks before a purchase"
+Q4_ONE = "each output takes one more session of at least one page into account"
+Q4_AVERAGE = "the average is the total by the number, to a tenth, halves rounded up"
+Q4_ENDS = "the last output holds the final sums"
+Q4_MOST = "no more sessions and pages are averaged than users have had"
+Q4_SESSION = "a user's last session ends with the last page, and the only one has all pages"
+Q15_FALLS = "a line does not rise, and its fractions are proper ones"
+Q15_GROWS = "a line of a category takes more days into account than the one before"
+Q15_ENDS = "what a category ends with is the line of its final sums, exactly, if that does not rise"
+Q15_SALES = "the days of a category are some of those there are, and its sales some of those of one store"
+MATRIX_EVENT = "an output is of its event's key, and an event's outputs take turns"
+MATRIX_COUNT = "a key's tuples are counted in order, and no more than there are"
+MATRIX_SUM = "an output after a key's last tuple carries the checksum of its final state"
+MATRIX_COPIES = "a tuple has as many outputs as any other of its operator, or one more, or one less"
+
+
+def lose_all(rows, **same):
+    """Every row like the first one in these columns is lost."""
+    rows[:] = [row for row in rows if any(row[name] != value for name, value in same.items())]
+
+
+def exchange(rows, column, which):
+    """The first two such rows have traded places in one column."""
+    one, other = [row for row in rows if which(row)][:2]
+    one[column], other[column] = other[column], one[column]
+
 
 # (application, invariant that must speak up, what is done to outputs and states)
 WRONG = [
@@ -238,6 +284,66 @@ WRONG = [
         lambda o, s: max(o, key=lambda r: abs(r["value"] - r["average"]) / r["average"]).update(spike=False),
     ),
     ("sd", "a device's final sum is the sum of its window", lambda o, s: s["state_moving_average"][0].update(total=1)),
+    ("q1", Q1_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == 0, a=1_000)),
+    ("q1", Q1_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == 1, n=1_000)),
+    ("q1", Q1_ORDER, lambda o, s: lose(o, lambda r: r["rank"] == 0)),
+    ("q1", Q1_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == -1, n=1)),
+    ("q1", Q1_LISTS, lambda o, s: lose_all(o, window=o[-1]["window"])),
+    ("q1", Q1_LISTS, lambda o, s: set_first(o, lambda r: r["rank"] == 1, seq=399)),
+    ("q1", Q1_PAIRS, lambda o, s: set_first(o, lambda r: r["rank"] == 0, n=9)),
+    ("q1", Q1_PAIRS, lambda o, s: last(o, lambda r: r["rank"] == 1).update(b=31)),
+    ("q1", Q1_HOUR, lambda o, s: max(s["state_count"], key=lambda r: r["window"]).update(n=99)),
+    ("q1", Q1_HOUR, lambda o, s: s["state_rank"][0].update(counts=1)),
+    ("q1", Q1_BASKET, lambda o, s: last(s["state_basket"], lambda r: len(r["items"]) > 2)["items"].pop()),
+    ("q1", Q1_BASKET, lambda o, s: first(s["state_basket"], lambda r: True)["items"].append(31)),
+    ("q2", Q2_ORDER, lambda o, s: lose(o, lambda r: r["rank"] == 2)),
+    ("q2", Q2_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == 2, n=1_000)),
+    ("q2", Q2_ORDER, lambda o, s: exchange(o, "b", lambda r: r["n"] == o[0]["n"] and r["seq"] == o[0]["seq"])),
+    ("q2", Q2_GROWS, lambda o, s: o[-7].update(n=0)),
+    ("q2", Q2_ENDS, lambda o, s: o[-1].update(n=o[-1]["n"] - 1)),
+    ("q2", Q2_ENDS, lambda o, s: last(s["state_count"], lambda r: r["n"] == 1).update(n=2)),
+    ("q2", Q2_ENDS, lambda o, s: lose_all(o, seq=o[-1]["seq"])),
+    ("q2", Q2_SESSION, lambda o, s: s["state_session"][0]["items"].append(21)),
+    ("q2", Q2_SESSION, lambda o, s: s["state_session"][0]["items"].pop()),
+    ("q2", Q2_SESSION, lambda o, s: s["state_session"][1].update(last=0)),
+    ("q2", Q2_SESSION, lambda o, s: lose(s["state_session"])),
+    ("q3", Q3_ORDER, lambda o, s: last(o, lambda r: r["rank"] == 1).update(n=1_000)),
+    ("q3", Q3_ORDER, lambda o, s: lose(o, lambda r: r["seq"] == last(o, lambda x: x["rank"] == 1)["seq"])),
+    ("q3", Q3_CAUSE, lambda o, s: set_first(o, lambda r: True, bought=41)),
+    ("q3", Q3_GROWS, lambda o, s: last(o, lambda r: r["rank"] == 0).update(n=100)),
+    ("q3", Q3_ENDS, lambda o, s: o[-1].update(viewed=41)),
+    ("q3", Q3_ENDS, lambda o, s: lose_all(o, bought=o[-1]["bought"])),
+    ("q3", Q3_ENDS, lambda o, s: s["state_count"][0]["counts"][0].update(value=77)),
+    ("q3", Q3_VIEWS, lambda o, s: s["state_count"][0]["counts"][0].update(value=77)),
+    ("q3", Q3_VIEWS, lambda o, s: s["state_count"][0]["counts"][0].update(key=41)),
+    ("q4", Q4_ONE, lambda o, s: lose(o)),
+    ("q4", Q4_ONE, lambda o, s: o[1].update(total=o[0]["total"])),
+    ("q4", Q4_AVERAGE, lambda o, s: o[-1].update(tenths=o[-1]["tenths"] + 1)),
+    ("q4", Q4_ENDS, lambda o, s: s["state_average"][0].update(total=7)),
+    ("q4", Q4_ENDS, lambda o, s: o.pop()),
+    ("q4", Q4_MOST, lambda o, s: s["state_average"][0].update(total=400)),
+    ("q4", Q4_MOST, lambda o, s: s["state_average"][0].update(n=400)),
+    ("q4", Q4_SESSION, lambda o, s: s["state_session"][0].update(last=0)),
+    ("q4", Q4_SESSION, lambda o, s: set_first(s["state_session"], lambda r: r["session"] > 1, session=1)),
+    ("q4", Q4_SESSION, lambda o, s: s["state_session"][0].update(order=400)),
+    ("q15", Q15_FALLS, lambda o, s: o[0].update(slope=1)),
+    ("q15", Q15_FALLS, lambda o, s: o[0].update(slope_rest=-1)),
+    ("q15", Q15_GROWS, lambda o, s: last(o, lambda r: r["n"] > 2).update(n=2)),
+    ("q15", Q15_ENDS, lambda o, s: o[-1].update(slope_rest=o[-1]["slope_rest"] + 1)),
+    ("q15", Q15_ENDS, lambda o, s: o[-1].update(intercept=o[-1]["intercept"] - 1)),
+    ("q15", Q15_ENDS, lambda o, s: o.pop()),
+    ("q15", Q15_ENDS, lambda o, s: s["state_regression"][2].update(sy=1)),
+    ("q15", Q15_SALES, lambda o, s: s["state_regression"][0].update(lines=400)),
+    ("q15", Q15_SALES, lambda o, s: s["state_regression"][0].update(n=40)),
+    ("matrix", MATRIX_EVENT, lambda o, s: o[0].update(key=3)),
+    ("matrix", MATRIX_EVENT, lambda o, s: lose(o, lambda r: r["seq"] == first(o, lambda x: x["copy"] == 1)["seq"])),
+    ("matrix", MATRIX_COPIES, lambda o, s: lose_all(o, key=o[0]["key"], n=o[0]["n"])),
+    ("matrix", MATRIX_EVENT, lambda o, s: set_first(o, lambda r: r["copy"] == 1, copy=2)),
+    ("matrix", MATRIX_COUNT, lambda o, s: o[0].update(n=400)),
+    ("matrix", MATRIX_COUNT, lambda o, s: o[-1].update(n=1)),
+    ("matrix", MATRIX_SUM, lambda o, s: o[-1].update(checksum=(o[-1]["checksum"] + 1) % (1 << 32))),
+    ("matrix", MATRIX_SUM, lambda o, s: s["state_fold"][1]["words"].__setitem__(0, 5)),
+    ("matrix", MATRIX_COPIES, lambda o, s: o.extend(dict(o[-1], sub=o[-1]["sub"] + k) for k in (1, 2, 3))),
     ("pos_rep", "one output for each valid position report, none for anything else", lambda o, s: lose(o)),
     (
         "pos_rep",

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, Array, Counter, Map, Ring, Set
+from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK
 from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
 
@@ -61,12 +61,38 @@ class Entries(dict):
         return self[key]
 
 
+class Best:
+    """A top-k: sorted anew whenever somebody looks."""
+
+    def __init__(self, capacity):
+        self.capacity, self.scores = capacity, {}
+
+    def offer(self, key, score):
+        self.scores[key] = score
+        self.scores = dict(self.pairs()[: self.capacity])
+
+    def pairs(self):
+        return sorted(self.scores.items(), key=lambda pair: (-pair[1], pair[0]))
+
+    def clear(self):
+        self.scores.clear()
+
+    def __len__(self):
+        return len(self.scores)
+
+    def key_at(self, i):
+        return self.pairs()[i][0]
+
+    def score_at(self, i):
+        return self.pairs()[i][1]
+
+
 class Out:
     def __init__(self):
         self.rows = []
 
     def emit(self, **fields):
-        self.rows.append(fields)
+        self.rows.append({name: list(v) if isinstance(v, list) else v for name, v in fields.items()})
 
     def drop(self):
         raise Dropped
@@ -135,6 +161,8 @@ def fresh(resolved: Resolved):
                 values[slot.name] = Members()
             case Map() | Counter():
                 values[slot.name] = Entries()
+            case TopK():
+                values[slot.name] = Best(slot.count)
             case Scalar():
                 values[slot.name] = 0.0 if slot.type.is_float else False if slot.type.name == "boolean" else 0
             case other:
@@ -156,10 +184,12 @@ class Result:
         tables = {}
         for name, (record, rows) in self.state.items():
             kind = pa.binary() if any(isinstance(key, bytes) for key in rows) else pa.int64()
-            schema = pa.schema([pa.field("key", kind, False), *record.resolve(self.params).arrow()])
+            schema = pa.schema([pa.field("key", kind, None in rows), *record.resolve(self.params).arrow()])
             made = [{"key": key, **vars(rows[key])} for key in sorted(rows)]
             made = [{n: exported(v) for n, v in row.items()} for row in made]
             tables[name] = pa.Table.from_pylist(made, schema)
+            if None in rows:
+                tables[name] = tables[name].drop_columns("key")
         return tables
 
 
@@ -170,6 +200,8 @@ def exported(value):
             return list(value)
         case Entries():
             return [{"key": key, "value": entry} for key, entry in value.items()]
+        case Best():
+            return [{"key": key, "score": score} for key, score in value.pairs()]
     return value
 
 
@@ -184,33 +216,48 @@ def run(app: App, params, events: pa.Table) -> Result:
         for name, values in (table.init(np.arange(size), params) if table.init else {}).items():
             for key, value in enumerate(np.broadcast_to(values, size).tolist()):
                 setattr(tables[table.name][key], name, value)
-    states = {o.name: (o.state, {}) for o in app.operators if o.kind == "partitioned"}
+    states = {o.name: (o.state, {}) for o in app.operators if o.kind in ("partitioned", "stateful")}
+    for operator in app.operators:
+        if operator.kind == "stateful":  # one state for all events, which has no key
+            states[operator.name][1][None] = fresh(operator.state.resolve(params))
 
     def one(operator, row, out):
         if operator.kind == "stateless":
-            operator.functions["map"](row, out)
+            scratch = [fresh(operator.scratch.resolve(params))] if operator.scratch else []
+            operator.functions["map"](row, *scratch, out)
         else:
             record, of_key = states[operator.name]
-            key = getattr(row, operator.key)
+            key = getattr(row, operator.key) if operator.key else None
             if key not in of_key:
                 of_key[key] = fresh(record.resolve(params))
             operator.functions["process"](row, of_key[key], out)
 
-    def through(event):
-        """Rows that leave the pipeline for one event, and how many rows operators called invalid."""
-        made, invalid = {id(app.operators[0]): [event]}, 0
+    def through(events, seq, ends=False):
+        """Rows that leave the pipeline for one event, or at its end, and how many rows operators called invalid."""
+        made, invalid = {id(app.operators[0]): events}, 0
         for operator in app.operators[1:]:
             rows = [row for source in operator.inputs for row in made[id(source)]]
             if operator.kind == "sink":
                 return rows, invalid
-            made[id(operator)] = []
+            emitted = []
             for row in rows:
                 out = Out()
                 try:
                     one(operator, row, out)
                 except Dropped:
                     invalid += 1
-                made[id(operator)] += [SimpleNamespace(**fields) for fields in out.rows]
+                emitted += out.rows
+            for key in sorted(states[operator.name][1]) if ends and "flush" in operator.functions else ():
+                out = Out()
+                operator.functions["flush"](states[operator.name][1][key], out)
+                emitted += out.rows
+            made[id(operator)] = [SimpleNamespace(**{**fields, "seq": seq}) for fields in emitted]
+
+    def put_out(rows, seq):
+        for row in rows:
+            left = {name: value for name, value in vars(row).items() if name != "seq"}
+            outputs.append({"seq": seq, "sub": subs[seq], **left})
+            subs[seq] += 1
 
     with bound(app, params):
         for event in events.to_pylist():
@@ -222,13 +269,13 @@ def run(app: App, params, events: pa.Table) -> Result:
                     txn.apply(row)
                     functions["post"](row, txn, out)
                 else:
-                    emitted, invalid = through(row)
+                    emitted, invalid = through([row], row.seq)
                     dropped += invalid
             except Dropped:
                 dropped += 1
-            for left in [*emitted, *(SimpleNamespace(**fields) for fields in out.rows)]:
-                outputs.append({"seq": row.seq, "sub": subs[row.seq], **vars(left)})
-                subs[row.seq] += 1
+            put_out([*emitted, *(SimpleNamespace(**fields) for fields in out.rows)], row.seq)
+        if app.kind != "transaction":
+            put_out(through([], len(events), ends=True)[0], len(events))
     state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}
     state |= {f"state_{name}": pair for name, pair in states.items()}
     return Result(app, params, outputs, state, dropped)

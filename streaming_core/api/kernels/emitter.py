@@ -8,8 +8,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_model
 
 from streaming_core.api.kernels import ir as code
-from streaming_core.api.kernels.values import TextType, text_type
-from streaming_core.api.record import Resolved, Scalar, Text
+from streaming_core.api.kernels.values import ArrayType, TextType, text_type
+from streaming_core.api.record import Array, Resolved, Scalar, Text
 
 # Offsets in the Emitter (runtime/README.md).
 ROWS, LEN, CAP, GROW, ORIGIN, DROPPED = 0, 8, 16, 24, 32, 40
@@ -39,6 +39,8 @@ def check_values(output: Resolved, values: types.BaseTuple) -> None:
                 ok = code.accepts(slot.type, given)
             case Text():
                 ok = isinstance(given, TextType)
+            case Array(item):
+                ok = isinstance(given, ArrayType) and (given.item, given.count) == (item, slot.count)
             case _:
                 ok = False
         if not ok:
@@ -46,13 +48,15 @@ def check_values(output: Resolved, values: types.BaseTuple) -> None:
 
 
 def convert_values(context, builder, output: Resolved, values: types.BaseTuple, packed) -> list:
-    """Every value in its field's own width; raises before anything is written."""
+    """Every value in its field's own width, of an array its address; raises before anything is written."""
     converted = []
     for i, slot in enumerate(output.event[0].values()):
         value = builder.extract_value(packed, i)
         if isinstance(slot.type, Scalar):
             where = f"{output.name}.{slot.name}"
             converted.append(code.convert(context, builder, value, values.types[i], slot.type, where))
+        elif isinstance(slot.type, Array):
+            converted.append(cgutils.create_struct_proxy(values.types[i])(context, builder, value).address)
         else:
             text = cgutils.create_struct_proxy(text_type)(context, builder, value)
             converted.append((builder.trunc(text.offset, code.I32), builder.trunc(text.length, code.I32)))
@@ -63,7 +67,10 @@ def write_row(builder, output: Resolved, row, seq, converted: list) -> None:
     """Writes header and fields of an output row."""
     code.store(builder, seq, row, 0, code.ROW)
     for slot, value in zip(output.event[0].values(), converted, strict=True):
-        if isinstance(value, tuple):
+        if isinstance(slot.type, Array):
+            # What is emitted lies in an input, a state or scratch, never among the outputs.
+            code.copy(builder, code.at(builder, row, slot.offset), value, slot.size)
+        elif isinstance(value, tuple):
             code.store(builder, value[0], row, slot.offset, code.ROW)
             code.store(builder, value[1], row, slot.offset + 4, code.ROW)
         else:

@@ -191,7 +191,8 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         event, output = operator.input.resolve(params), operator.output.resolve(params)
         functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
         if operator.kind == "stateless":
-            add(operator, "map", shapes.map_kernel, functions["map"], event, output)
+            scratch = operator.scratch and operator.scratch.resolve(params)
+            add(operator, "map", shapes.map_kernel, functions["map"], event, output, scratch)
             continue
         state = operator.state.resolve(params)
         add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)

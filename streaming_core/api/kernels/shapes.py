@@ -21,6 +21,7 @@ from streaming_core.api.kernels.emitter import EmitterType
 from streaming_core.api.kernels.memory import load_half, load_word, store_half, store_word
 from streaming_core.api.kernels.values import RowType
 from streaming_core.api.record import Resolved
+from streaming_core.errors import BadInput
 
 # No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves.
 OPTIONS = {"error_model": "python", "fastmath": False, "boundscheck": False}
@@ -108,11 +109,59 @@ def row_maker(record: Resolved, header: bool, writable: bool, hidden: tuple[type
 # --- dataflow ------------------------------------------------------------------------------------------------------
 
 BATCH_ERROR = 72
+MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
 
 
-def map_kernel(function: Callable, event: Resolved, output: Resolved) -> bytes:
-    """Stateless: `function(row, out)` for every selected input."""
+def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
+    """`area()` -> address on the kernel's stack, and `fresh(address)` -> a row there, all zero."""
+    size = scratch.state[1]
+    if size > MOST_SCRATCH:
+        raise BadInput(f"record {scratch.name}: {size} bytes are too many to work in, {MOST_SCRATCH} the most")
+
+    @intrinsic
+    def area(typingctx):
+        def codegen(context, builder, signature, args):
+            return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(code.I64, size // 8)), code.I64)
+
+        return types.int64(), codegen
+
+    @intrinsic
+    def wipe(typingctx, address):
+        def codegen(context, builder, signature, args):
+            cgutils.memset(builder, builder.inttoptr(args[0], code.PTR), code.i64(size), 0)
+            return context.get_dummy_value()
+
+        return types.none(types.int64), codegen
+
+    make = row_maker(scratch, False, True)
+
+    @compiled
+    def fresh(address):
+        wipe(address)
+        return make(address, 0, 0)
+
+    return area, fresh
+
+
+def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: Resolved | None) -> bytes:
+    """Stateless: `function(row, out)`, or `function(row, scratch, out)`, for every selected input."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+    if scratch is not None:
+        area, fresh = scratch_maker(scratch)
+
+        def map_with_scratch(context):
+            rows, n, selection = load_word(context, 0), load_word(context, 8), load_word(context, 16)
+            text, emitter = load_word(context, 32), load_word(context, 40)
+            address_of_scratch = area()
+            for j in range(n):
+                i = j if selection == 0 else load_half(selection, j * 4)
+                store_word(context, 64, i)
+                address = rows + i * size
+                out = make_out(emitter, load_word(address, 0), i)
+                function(make_row(address, text, 0), fresh(address_of_scratch), out)
+            return 0
+
+        return kernel(map_with_scratch, BATCH_ERROR)
 
     def map_batch(context):
         rows, n, selection = load_word(context, 0), load_word(context, 8), load_word(context, 16)

@@ -80,6 +80,8 @@ pub struct Chain {
     pub outputs: Vec<Origin>,
     /// Positions of the operators with state.
     pub stateful: Vec<usize>,
+    /// Per operator whether somebody takes its rows behind the next operator with state: they have to be kept so long.
+    pub kept: Vec<bool>,
 }
 
 impl Chain {
@@ -107,7 +109,27 @@ impl Chain {
             });
         }
         let stateful = (0..operators.len()).filter(|&i| operators[i].kind != OperatorKind::Stateless).collect();
-        Ok(Self { event: program.event.stride, operators, outputs: program.outputs.clone(), stateful })
+        let mut chain = Self {
+            event: program.event.stride,
+            kept: vec![false; operators.len()],
+            operators,
+            outputs: program.outputs.clone(),
+            stateful,
+        };
+        // An operator's rows are there in the step that it belongs to, or in the one behind it if it has state.
+        let step = |index: usize| chain.stateful.partition_point(|&stateful| stateful < index);
+        let made = |index: usize| step(index) + usize::from(chain.stateful.binary_search(&index).is_ok());
+        let takers = (chain.operators.iter().enumerate()).map(|(index, operator)| (step(index), &operator.inputs));
+        let mut kept = chain.kept.clone();
+        for (at, inputs) in takers.chain([(chain.stateful.len(), &chain.outputs)]) {
+            for origin in inputs {
+                if let Origin::Operator(index) = *origin {
+                    kept[index] |= made(index) < at;
+                }
+            }
+        }
+        chain.kept = kept;
+        Ok(chain)
     }
 
     /// Bytes of the input rows of operator `index`.
@@ -125,18 +147,6 @@ impl Chain {
             Origin::Events => self.event,
             Origin::Operator(index) => self.operators[index].stride,
         }
-    }
-
-    /// Whether each operator takes what the one before it puts out, the first the events, and the sink what the last
-    /// one does.
-    pub fn is_linear(&self) -> bool {
-        let follows = |inputs: &[Origin], index: usize| match (index, inputs) {
-            (0, [Origin::Events]) => true,
-            (index, [Origin::Operator(before)]) => before + 1 == index,
-            _ => false,
-        };
-        let takers = self.operators.iter().map(|operator| &operator.inputs).chain([&self.outputs]);
-        takers.enumerate().all(|(index, inputs)| follows(inputs, index))
     }
 
     /// Whether anybody takes several streams.

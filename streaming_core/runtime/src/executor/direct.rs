@@ -9,7 +9,7 @@ use crate::metrics::{Counters, Stopwatch};
 use crate::program::Origin;
 use crate::sink::Sink;
 use crate::stage::{Chain, Lanes, Rows, Scratch, lane_of};
-use crate::union::union;
+use crate::union::taken;
 
 /// Bytes of rows between two operators that leave room for the rest in a first-level cache.
 const COMFORTABLE: usize = 16 << 10;
@@ -107,7 +107,8 @@ impl Direct {
         let operator = &chain.operators[index];
         let (before, behind) = self.buffers.split_at_mut(index);
         // SAFETY: as the caller says; the buffers stay as they are while the rows are used.
-        let rows = unsafe { taken(&operator.inputs, events, before, &mut self.unions[index]) }?;
+        let rows =
+            unsafe { taken(&operator.inputs, |origin| rows_of(origin, events, before), &mut self.unions[index]) }?;
         let out = &mut behind[0];
         out.clear();
         let outcome = match chain.stateful.binary_search(&index) {
@@ -145,9 +146,15 @@ impl Direct {
         let union = self.unions.last_mut().expect("one more than operators");
         let out = match chain.outputs[..] {
             [Origin::Operator(index)] => &self.buffers[index],
+            [Origin::Events] => {
+                union.clear();
+                // SAFETY: as the caller says.
+                unsafe { union.extend(events.start, events.n, |_| 0) }?;
+                &*union
+            }
             _ => {
                 // SAFETY: as the caller says.
-                unsafe { taken(&chain.outputs, events, &self.buffers, union) }?;
+                unsafe { taken(&chain.outputs, |origin| rows_of(origin, events, &self.buffers), union) }?;
                 &*union
             }
         };
@@ -159,23 +166,12 @@ impl Direct {
     }
 }
 
-/// The rows that `inputs` stand for: of one stream where they lie, of several in `out`.
-///
-/// # Safety
-/// The events are readable, and like the outputs of the operators in `buffers` while the result is used.
-unsafe fn taken(inputs: &[Origin], events: Rows, buffers: &[RowBuffer], out: &mut RowBuffer) -> Result<Rows, RunError> {
-    let stream = |origin: &Origin| match *origin {
+/// Where the rows of one stream lie.
+fn rows_of(origin: Origin, events: Rows, buffers: &[RowBuffer]) -> Rows {
+    match origin {
         Origin::Events => events,
         Origin::Operator(index) => Rows::of(&buffers[index], events.text),
-    };
-    if let [only @ Origin::Operator(_)] | [only @ Origin::Events] = inputs {
-        return Ok(stream(only));
     }
-    out.clear();
-    let streams: Vec<Rows> = inputs.iter().map(stream).collect();
-    // SAFETY: as the caller says; a program's united rows have one stride.
-    unsafe { union(&streams, out) }?;
-    Ok(Rows::of(out, events.text))
 }
 
 /// Runs a stateful operator on rows of all its lanes, in order.

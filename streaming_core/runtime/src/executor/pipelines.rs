@@ -3,14 +3,15 @@
 //! For tests: every executor is held against `Model`.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{Executor, Keys, States, make};
+use super::{Executor, Keys, States};
 use crate::batch::{Block, Text};
 use crate::kernel::{BatchContext, Emitter, RunError};
-use crate::program::{OperatorKind, Options, Program, ProgramKind};
+use crate::program::{OperatorKind, Program, ProgramKind};
 
 /// All rows here: seq, a key (an integer, or a text slice), a value.
 pub type Row = [i64; 3];
@@ -167,21 +168,38 @@ pub struct Pipeline {
     pub text_keys: bool,
 }
 
-pub fn stateless(body: usize, inputs: &[i64]) -> Op {
-    Op { kind: OperatorKind::Stateless, body, flushes: false, inputs: inputs.to_vec() }
+pub fn stateless(body: usize) -> Op {
+    Op { kind: OperatorKind::Stateless, body, flushes: false, inputs: Vec::new() }
 }
 
-pub fn partitioned(body: usize, flushes: bool, inputs: &[i64]) -> Op {
-    Op { kind: OperatorKind::Partitioned, body, flushes, inputs: inputs.to_vec() }
+pub fn partitioned(body: usize, flushes: bool) -> Op {
+    Op { kind: OperatorKind::Partitioned, body, flushes, inputs: Vec::new() }
 }
 
-pub fn stateful(body: usize, flushes: bool, inputs: &[i64]) -> Op {
-    Op { kind: OperatorKind::Stateful, body, flushes, inputs: inputs.to_vec() }
+pub fn stateful(body: usize, flushes: bool) -> Op {
+    Op { kind: OperatorKind::Stateful, body, flushes, inputs: Vec::new() }
+}
+
+impl Op {
+    /// Takes the rows of these; without this, of the operator before it.
+    pub fn of(self, inputs: &[i64]) -> Self {
+        Self { inputs: inputs.to_vec(), ..self }
+    }
 }
 
 impl Pipeline {
-    pub fn new(ops: Vec<Op>, outputs: &[i64], text_keys: bool) -> Self {
+    pub fn new(mut ops: Vec<Op>, outputs: &[i64], text_keys: bool) -> Self {
+        for (index, op) in ops.iter_mut().enumerate() {
+            if op.inputs.is_empty() {
+                op.inputs = vec![index as i64 - 1];
+            }
+        }
         Self { ops, outputs: outputs.to_vec(), text_keys }
+    }
+
+    /// Operators that follow one another.
+    pub fn chain(ops: &[Op], text_keys: bool) -> Self {
+        Self::new(ops.to_vec(), &[ops.len() as i64 - 1], text_keys)
     }
 
     /// The name of operator `index`.
@@ -372,8 +390,7 @@ impl<'a> Model<'a> {
 }
 
 /// A whole run. Nobody may flush when keys are text: there is no text at the end of the stream.
-pub fn run(pipeline: &Pipeline, blocks: &[Events], options: Options) -> Result<Outcomes, RunError> {
-    let mut executor = make(pipeline.program(), options)?;
+pub fn run(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor) -> Result<Outcomes, RunError> {
     let mut outcomes = Outcomes::default();
     let mut take = |executor: &mut dyn Executor| {
         let (rows, subs) = executor.take_outputs();
@@ -384,10 +401,10 @@ pub fn run(pipeline: &Pipeline, blocks: &[Events], options: Options) -> Result<O
     };
     for block in blocks {
         executor.process(&block.block())?;
-        take(&mut *executor);
+        take(executor);
     }
     executor.finish(blocks.iter().map(|block| block.rows.len() as i64).sum())?;
-    take(&mut *executor);
+    take(executor);
     for (index, op) in pipeline.ops.iter().enumerate() {
         if op.kind == OperatorKind::Stateless {
             assert!(executor.states(index).is_err());
@@ -412,10 +429,10 @@ pub fn run(pipeline: &Pipeline, blocks: &[Events], options: Options) -> Result<O
 }
 
 /// Runs the pipeline and holds it against the model: outcomes, or the first failure.
-pub fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
+pub fn check(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor, about: &dyn Debug) {
     let expected = Model::run(pipeline, blocks);
-    let about = format!("{pipeline:?}, {options:?}");
-    let real = run(pipeline, blocks, options);
+    let about = format!("{pipeline:?}, {about:?}");
+    let real = run(pipeline, blocks, executor);
     if let Some((seq, index)) = expected.failed {
         let error = RunError::Kernel { operator: pipeline.name(index), seq, exception: b"why".to_vec() };
         assert_eq!(real.err(), Some(error), "{about}");

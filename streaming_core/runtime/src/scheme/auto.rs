@@ -32,18 +32,19 @@ const MARGIN: f64 = 1.05;
 struct Auto {
     ways: [(&'static str, Box<dyn Scheme>); 2],
     barrier: Barrier,
-    /// Element 0. Written by thread 0 between segments, read by all in them, with a barrier before and after.
+    /// Element 0. Read by all in segments; written between blocks, and by thread 0 between two barriers.
     state: PerThread<State>,
-    threads: usize,
+    /// Element 0. Events and nanoseconds of the segment that ended last, until `state` takes note of them; written by
+    /// thread 0, and like `state`.
+    ended: PerThread<Option<(usize, u64)>>,
 }
 
-// SAFETY: see `state`.
+// SAFETY: see `state` and `ended`.
 unsafe impl Sync for Auto {}
 
 struct State {
-    /// Of the segment: who runs it, its end, and its first ticket.
+    /// Who runs the segment, and the first ticket of a block's second one and those that follow.
     way: usize,
-    end: usize,
     ticket: u64,
     /// Who runs what is no trial.
     faster: usize,
@@ -63,42 +64,55 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
     Ok(Box::new(Auto {
         ways: [("serial", serial::make(program, options)?), ("tstream", tstream::make(program, options)?)],
         barrier: Barrier::new(options.threads),
-        state: PerThread::new(1, || State::new(options.punctuation.min(BATCH))),
-        threads: options.threads,
+        state: PerThread::new(1, || State::new(options.punctuation.min(BATCH), options.threads)),
+        ended: PerThread::new(1, || None),
     }))
 }
 
 impl Scheme for Auto {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
-        let mut begin = run.events.start;
-        while begin < run.events.end {
-            if thread == 0 {
-                // SAFETY: the others wait at the barrier below, or have not yet come to it.
-                let state = unsafe { &mut *self.state.get(0) };
-                state.choose(begin..run.events.end, self.threads);
-                state.ticket = run.delivery.next_ticket();
-                self.ways[state.way].1.rewind();
-            }
-            self.barrier.wait(thread, run.idle, run.stopped)?;
-            // SAFETY: nobody writes it until all have left the segment.
+        let (mut begin, mut ticket) = (run.events.start, run.first_ticket);
+        loop {
+            // SAFETY: nobody writes it as long as somebody is in a segment.
             let state = unsafe { &*self.state.get(0) };
-            let (way, end) = (state.way, state.end);
-            let segment = Run { events: begin..end, first_ticket: state.ticket, ..run.clone() };
+            let (way, end) = (state.way, state.end(begin..run.events.end));
+            let segment = Run { events: begin..end, first_ticket: ticket, ..run.clone() };
             let started = run.clock.now();
             self.ways[way].1.block(thread, &segment)?;
+            if thread == 0 {
+                // SAFETY: as it says.
+                unsafe { *self.ended.get(0) = Some((end - begin, run.clock.now() - started)) };
+            }
+            // Most blocks are one segment, and cost no barrier: whoever is late to such a one finds the state as it was.
+            if end == run.events.end {
+                return Ok(());
+            }
             self.barrier.wait(thread, run.idle, run.stopped)?;
             if thread == 0 {
-                // SAFETY: as above.
-                unsafe { (*self.state.get(0)).note(end - begin, run.clock.now() - started) };
+                self.rewind();
+                // SAFETY: the others wait at the next barrier, or come to it.
+                unsafe { (*self.state.get(0)).ticket = run.delivery.next_ticket() };
             }
-            begin = end;
+            self.barrier.wait(thread, run.idle, run.stopped)?;
+            // SAFETY: as above.
+            (begin, ticket) = (end, unsafe { (*self.state.get(0)).ticket });
         }
-        Ok(())
+    }
+
+    fn rewind(&self) {
+        // SAFETY: no thread is in a segment.
+        let (state, ended) = unsafe { (&mut *self.state.get(0), &mut *self.ended.get(0)) };
+        if let Some((events, nanoseconds)) = ended.take() {
+            state.note(events, nanoseconds);
+        }
+        self.ways[state.way].1.rewind();
     }
 
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         // SAFETY: no thread is in `block`.
-        let events = unsafe { (*self.state.get(0)).events };
+        let (state, ended) = unsafe { (&*self.state.get(0), &*self.ended.get(0)) };
+        let mut events = state.events;
+        events[state.way] += ended.map_or(0, |(events, _)| events as u64);
         self.ways.iter().map(|(name, _)| *name).zip(events).collect()
     }
 
@@ -111,31 +125,26 @@ impl Scheme for Auto {
 
 impl State {
     /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `tstream`.
-    fn new(interval: usize) -> Self {
+    fn new(interval: usize, threads: usize) -> Self {
         let unknown = [f64::INFINITY; 2];
         Self {
             way: 0,
-            end: 0,
             ticket: 0,
             faster: 0,
             last: unknown,
             cost: unknown,
-            parts: PARTS,
-            wait: 0,
+            // Where there is nobody to share the work with, all schemes are the same.
+            parts: if threads == 1 { 0 } else { PARTS },
+            wait: usize::MAX,
             events: [0; 2],
             interval,
         }
     }
 
-    /// Who runs the next of `events`, and how many.
-    fn choose(&mut self, events: Range<usize>, threads: usize) {
-        if threads == 1 {
-            // Nobody to share the work with: then all schemes are the same.
-            (self.way, self.end) = (0, events.end);
-            return;
-        }
+    /// The end of the segment that begins with `events`.
+    fn end(&self, events: Range<usize>) -> usize {
         let n = if self.parts > 0 { PART[self.way] } else { self.wait };
-        self.end = (events.start + n).next_multiple_of(self.interval).min(events.end);
+        (events.start + n.min(events.len())).next_multiple_of(self.interval).min(events.end)
     }
 
     /// So many events were run in so many nanoseconds.
@@ -177,16 +186,16 @@ mod tests {
     /// Runs so many blocks of so many events, at costs per event that depend on the way and the block. Returns the events
     /// of each way, and how much longer it took than the faster way of every block alone.
     fn run(blocks: usize, block: usize, cost: impl Fn(usize, usize) -> u64) -> ([u64; 2], f64) {
-        let (mut state, mut took, mut least) = (State::new(500), 0, 0);
+        let (mut state, mut took, mut least) = (State::new(500, 2), 0, 0);
         for number in 0..blocks {
             let mut begin = 0;
             while begin < block {
-                state.choose(begin..block, 2);
-                assert!(begin < state.end && state.end <= block);
-                let events = state.end - begin;
+                let end = state.end(begin..block);
+                assert!(begin < end && end <= block);
+                let events = end - begin;
                 let nanoseconds = cost(state.way, number) * events as u64;
                 state.note(events, nanoseconds);
-                (took, begin) = (took + nanoseconds, state.end);
+                (took, begin) = (took + nanoseconds, end);
             }
             least += block as u64 * cost(0, number).min(cost(1, number));
         }
@@ -230,12 +239,11 @@ mod tests {
 
     #[test]
     fn a_disturbed_segment_decides_nothing() {
-        let mut state = State::new(500);
+        let mut state = State::new(500, 2);
         for number in 0..200 {
-            state.choose(0..5000, 2);
-            let events = state.end as u64;
+            let events = state.end(0..5000);
             let disturbance = if number % 3 == 0 { 5_000_000 } else { 0 };
-            state.note(state.end, events * [30, 60][state.way] + disturbance);
+            state.note(events, events as u64 * [30, 60][state.way] + disturbance);
             assert_eq!(state.faster, 0, "{number}");
         }
         assert!(state.events[1] > 0);
@@ -243,11 +251,10 @@ mod tests {
 
     #[test]
     fn one_thread_is_never_cut() {
-        let mut state = State::new(500);
-        state.choose(0..1 << 20, 1);
-        assert_eq!((state.way, state.end), (0, 1 << 20));
-        state.note(1 << 20, 1 << 24);
-        state.choose(0..1 << 20, 1);
-        assert_eq!((state.way, state.end), (0, 1 << 20));
+        let mut state = State::new(500, 1);
+        for _ in 0..5 {
+            assert_eq!((state.way, state.end(0..1 << 20)), (0, 1 << 20));
+            state.note(1 << 20, 1 << 24);
+        }
     }
 }

@@ -4,20 +4,22 @@
 //! Cost: two cache lines a look-up (an index word of tag and address, then the entry: key beside state); keys up to
 //! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys.
 
+mod rows;
+
 use std::collections::TryReserveError;
 
 use crate::arena::Arena;
-use crate::batch::Text;
-use crate::digest::{ColumnKind, first_words, select};
+use crate::digest::ColumnKind;
 use crate::kernel::RunError;
-use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
+use crate::key_group::{hash_bytes, hash_i64};
 use crate::program::Key;
+
+pub use rows::KeyedRows;
+use rows::{SHORT, TextKey};
 
 const FIRST_INDEX: usize = 256;
 const FIRST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 1 << 20;
-/// Text keys up to this length stand in their entry.
-const SHORT: usize = 16;
 /// Bytes before the state: an integer key, or a text key's length and two words.
 const INTEGER_HEAD: usize = 8;
 const TEXT_HEAD: usize = 24;
@@ -28,122 +30,6 @@ const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 const CACHED: usize = 1 << 20;
 /// How many look-ups ahead the index, and half as many the entry, is fetched.
 const AHEAD: usize = 16;
-
-/// Rows whose keys are hashed or looked up.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyedRows {
-    rows: *const u8,
-    n: usize,
-    stride: usize,
-    text: Text,
-}
-
-impl KeyedRows {
-    /// # Safety
-    /// `n * stride` bytes at `rows` are readable, and `TEXT_PADDING` bytes behind the text, while this is used; the
-    /// key used with it lies inside of a row.
-    pub unsafe fn new(rows: *const u8, n: usize, stride: usize, text: Text) -> Self {
-        Self { rows, n, stride, text }
-    }
-
-    #[inline(always)]
-    fn field(&self, index: usize, offset: usize) -> *const u8 {
-        // SAFETY: inside of the row, as `new` demands.
-        unsafe { self.rows.add(index * self.stride + offset) }
-    }
-
-    #[inline(always)]
-    fn text(&self, index: usize, offset: usize) -> Option<TextKey> {
-        // SAFETY: a text field is 8 bytes inside of the row.
-        let bytes = unsafe { self.text.field(self.field(index, offset)) }?;
-        // SAFETY: at least 64 bytes can be read behind the block's text.
-        Some(unsafe { TextKey::load(bytes.as_ptr(), bytes.len()) })
-    }
-
-    /// The hash of each row's key, as `key_group` defines it.
-    pub fn hash(&self, key: Key, hashes: &mut [u64]) -> Result<(), RunError> {
-        let hashes = &mut hashes[..self.n];
-        match key.kind {
-            ColumnKind::Text => {
-                for (i, hash) in hashes.iter_mut().enumerate() {
-                    *hash = self.text(i, key.offset).ok_or_else(|| self.outside(i))?.hash();
-                }
-            }
-            ColumnKind::I64 => {
-                for (i, hash) in hashes.iter_mut().enumerate() {
-                    // SAFETY: the key lies inside of the row, as `new` demands.
-                    *hash = hash_i64(unsafe { self.field(i, key.offset).cast::<i64>().read_unaligned() });
-                }
-            }
-            kind => {
-                for (i, hash) in hashes.iter_mut().enumerate() {
-                    // SAFETY: as above.
-                    *hash = hash_i64(unsafe { kind.load(self.field(i, key.offset)) } as i64);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn outside(&self, index: usize) -> RunError {
-        // SAFETY: every row starts with its seq.
-        let seq = unsafe { self.field(index, 0).cast::<i64>().read_unaligned() };
-        RunError::Invalid(format!("a key of event {seq} refers to text outside of its block"))
-    }
-}
-
-/// A text key in registers: its length and its first 16 bytes, zero-padded.
-#[derive(Debug, Clone, Copy)]
-struct TextKey {
-    bytes: *const u8,
-    len: usize,
-    low: u64,
-    high: u64,
-}
-
-impl TextKey {
-    /// # Safety
-    /// `len` and at least 16 bytes at `bytes` are readable while this is used.
-    #[inline(always)]
-    unsafe fn load(bytes: *const u8, len: usize) -> Self {
-        // SAFETY: as the caller says.
-        let (low, high) = unsafe { first_words(bytes, len) };
-        Self { bytes, len, low, high }
-    }
-
-    /// `key_group::hash_bytes` of the key.
-    #[inline(always)]
-    fn hash(&self) -> u64 {
-        if self.len > SHORT {
-            // SAFETY: `len` bytes are there.
-            return hash_bytes(unsafe { std::slice::from_raw_parts(self.bytes, self.len) });
-        }
-        // Both words are always mixed, and the result chosen.
-        let empty = start(self.len);
-        let one = step(empty, self.low);
-        let two = step(one, self.high);
-        finish(select(self.len > 8, two, select(self.len == 0, empty, one)))
-    }
-
-    /// What an entry holds beside the length: the bytes, or the first eight and the address of a copy.
-    #[inline(always)]
-    unsafe fn matches(&self, entry: *const u8) -> bool {
-        let head = entry.cast::<u64>();
-        // SAFETY: the caller gives a text entry; the copy of a long key has `len` bytes.
-        unsafe {
-            if head.read() != self.len as u64 || head.add(1).read() != self.low {
-                return false;
-            }
-            let high = head.add(2).read();
-            if self.len <= SHORT {
-                return high == self.high;
-            }
-            let bytes = |start: *const u8| std::slice::from_raw_parts(start, self.len);
-            bytes(high as usize as *const u8) == bytes(self.bytes)
-        }
-    }
-}
 
 /// States of the keys of one or more key groups. One thread at a time uses it; states may be used by any.
 #[derive(Debug)]
@@ -452,173 +338,4 @@ fn prefetch(address: *const u8) {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-
-    fn key(kind: ColumnKind) -> Key {
-        Key { kind, offset: 8 }
-    }
-
-    /// Rows of seq and one text field, and the text.
-    fn text_rows(keys: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, usize) {
-        let (mut rows, mut text) = (Vec::new(), Vec::new());
-        for (seq, key) in keys.iter().enumerate() {
-            rows.extend((seq as i64).to_le_bytes());
-            rows.extend((text.len() as u32).to_le_bytes());
-            rows.extend((key.len() as u32).to_le_bytes());
-            text.extend(key);
-        }
-        let bytes = text.len();
-        // What stands behind the text must not matter.
-        text.extend([0x5A; 64]);
-        (rows, text, bytes)
-    }
-
-    fn integer_rows(keys: &[i64]) -> Vec<u8> {
-        keys.iter()
-            .enumerate()
-            .flat_map(|(seq, key)| [(seq as i64).to_le_bytes(), key.to_le_bytes()].concat())
-            .collect()
-    }
-
-    /// Counts each row's key, and checks that states stay where they are.
-    fn count(table: &mut KeyedState, rows: &KeyedRows) {
-        let mut hashes = vec![0; rows.n];
-        rows.hash(table.key, &mut hashes).unwrap();
-        let mut states = vec![std::ptr::null_mut(); rows.n];
-        table.locate(rows, &hashes, &mut states).unwrap();
-        let mut again = states.clone();
-        table.locate(rows, &hashes, &mut again).unwrap();
-        assert_eq!(states, again);
-        for state in states {
-            assert_eq!(state as usize % 8, 0);
-            // SAFETY: states of 8 bytes.
-            unsafe { *state.cast::<u64>() += 1 };
-        }
-    }
-
-    impl KeyRef<'_> {
-        fn bytes(&self) -> Vec<u8> {
-            match self {
-                KeyRef::Integer(key) => key.to_le_bytes().to_vec(),
-                KeyRef::Text(key) => key.to_vec(),
-            }
-        }
-    }
-
-    fn counted<'a>(table: &'a KeyedState) -> Vec<(KeyRef<'a>, u64)> {
-        // SAFETY: states of 8 bytes.
-        table.sorted().into_iter().map(|(key, state)| (key, unsafe { *state.cast::<u64>() })).collect()
-    }
-
-    fn check_text(keys: &[Vec<u8>], batch: usize) {
-        let mut table = KeyedState::new(key(ColumnKind::Text), 8);
-        for chunk in keys.chunks(batch) {
-            let (rows, text, bytes) = text_rows(chunk);
-            // SAFETY: rows and text live until the end of the loop's body, with 64 bytes behind the text.
-            count(&mut table, &unsafe {
-                KeyedRows::new(rows.as_ptr(), chunk.len(), 16, Text::new(text.as_ptr(), bytes))
-            });
-        }
-        let mut expected = BTreeMap::new();
-        keys.iter().for_each(|key| *expected.entry(&key[..]).or_insert(0) += 1);
-        let expected: Vec<_> = expected.into_iter().map(|(key, n)| (KeyRef::Text(key), n)).collect();
-        assert_eq!(counted(&table), expected);
-    }
-
-    fn check_integers(keys: &[i64], batch: usize) {
-        let mut table = KeyedState::new(key(ColumnKind::I64), 8);
-        for chunk in keys.chunks(batch) {
-            let rows = integer_rows(chunk);
-            // SAFETY: the rows live until the end of the loop's body.
-            count(&mut table, &unsafe { KeyedRows::new(rows.as_ptr(), chunk.len(), 16, Text::empty()) });
-        }
-        let mut expected = BTreeMap::new();
-        keys.iter().for_each(|&key| *expected.entry(key).or_insert(0) += 1);
-        let expected: Vec<_> = expected.into_iter().map(|(key, n)| (KeyRef::Integer(key), n)).collect();
-        assert_eq!(counted(&table), expected);
-    }
-
-    proptest! {
-        #[test]
-        fn counts_text_like_a_map(
-            keys in proptest::collection::vec(proptest::collection::vec(0_u8..3, 0..40), 0..300), batch in 1_usize..80,
-        ) {
-            check_text(&keys, batch);
-        }
-
-        #[test]
-        fn counts_integers_like_a_map(
-            keys in proptest::collection::vec(prop_oneof![-20_i64..20, any::<i64>()], 0..300), batch in 1_usize..80,
-        ) {
-            check_integers(&keys, batch);
-        }
-
-        #[test]
-        fn text_hashes_are_those_of_the_partitioner(bytes in proptest::collection::vec(any::<u8>(), 0..50)) {
-            let mut padded = bytes.clone();
-            padded.extend([0xC3; 64]);
-            // SAFETY: 64 bytes behind the key.
-            let key = unsafe { TextKey::load(padded.as_ptr(), bytes.len()) };
-            prop_assert_eq!(key.hash(), hash_bytes(&bytes));
-        }
-    }
-
-    #[test]
-    fn large_tables_fetch_ahead_and_stay_right() {
-        let keys: Vec<i64> = (0..400_000).map(|i| (i * 7919) % 150_000 - 75_000).collect();
-        check_integers(&keys, 1000);
-        let keys: Vec<Vec<u8>> =
-            keys.iter().take(200_000).map(|key| format!("key number {key}").into_bytes()).collect();
-        check_text(&keys, 1000);
-    }
-
-    #[test]
-    fn entries_given_away_keep_their_states_and_addresses() {
-        for make in [|key: i64| key.to_string().into_bytes(), |key: i64| format!("a key of some length {key}").into()] {
-            let keys: Vec<Vec<u8>> = (0..1000_i64).map(make).collect();
-            let (rows, text, bytes) = text_rows(&keys);
-            // SAFETY: rows and text live until the end, with 64 bytes behind the text.
-            let rows = unsafe { KeyedRows::new(rows.as_ptr(), 1000, 16, Text::new(text.as_ptr(), bytes)) };
-            let mut old = KeyedState::new(key(ColumnKind::Text), 8);
-            count(&mut old, &rows);
-            let before: BTreeMap<Vec<u8>, usize> = old.sorted().iter().map(|(k, s)| (k.bytes(), *s as usize)).collect();
-            let mut new: Vec<KeyedState> = (0..3).map(|_| KeyedState::new(key(ColumnKind::Text), 8)).collect();
-            old.give_away(|hash| &raw mut new[hash as usize % 3]).unwrap();
-            assert!(old.is_empty() && new.iter().all(|table| table.len() > 200));
-            let after: BTreeMap<Vec<u8>, usize> =
-                new.iter().flat_map(|table| table.sorted()).map(|(k, s)| (k.bytes(), s as usize)).collect();
-            assert_eq!(before, after);
-        }
-    }
-
-    #[test]
-    fn narrow_integers_are_extended() {
-        for (kind, bytes, value) in [
-            (ColumnKind::I8, vec![0xFE], -2),
-            (ColumnKind::U8, vec![0xFE], 254),
-            (ColumnKind::Boolean, vec![1], 1),
-            (ColumnKind::I16, vec![0xFE, 0xFF], -2),
-            (ColumnKind::U32, vec![0xFF; 4], u32::MAX.into()),
-        ] {
-            let mut rows = [0_u8; 16];
-            rows[8..8 + bytes.len()].copy_from_slice(&bytes);
-            let mut table = KeyedState::new(key(kind), 8);
-            // SAFETY: one row of 16 bytes.
-            count(&mut table, &unsafe { KeyedRows::new(rows.as_ptr(), 1, 16, Text::empty()) });
-            assert_eq!(counted(&table), [(KeyRef::Integer(value), 1)]);
-        }
-    }
-
-    #[test]
-    fn keys_outside_of_the_text_are_refused() {
-        let row = [5_i64, 3 | 9 << 32];
-        let text = [0_u8; 128];
-        // SAFETY: one row of 16 bytes, a text of 8 with more than 64 behind.
-        let rows = unsafe { KeyedRows::new(row.as_ptr().cast(), 1, 16, Text::new(text.as_ptr(), 8)) };
-        let error = rows.hash(key(ColumnKind::Text), &mut [0]).unwrap_err();
-        assert!(error.to_string().contains("event 5"), "{error}");
-    }
-}
+mod tests;

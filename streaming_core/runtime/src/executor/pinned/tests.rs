@@ -4,8 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::executor::pipelines::{
-    Events, Model, Pipeline, any_blocks, any_pipeline, check, integers, partitioned, run, some, stateful, stateless,
-    texts,
+    Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
 };
 use crate::idle;
 use crate::sink::SinkKind;
@@ -13,6 +12,11 @@ use crate::sink::SinkKind;
 fn options(threads: usize, batch: usize, channel: &str) -> Options {
     let executor = "pinned".into();
     Options { executor, channel: Some(channel.into()), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
+}
+
+fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
+    let mut executor = Pinned::new(&pipeline.program(), &options).unwrap();
+    crate::executor::pipelines::check(pipeline, blocks, &mut executor, &options);
 }
 
 fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
@@ -28,21 +32,21 @@ fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
 // source -> fan -> count by key -> sink
 #[test]
 fn words_are_counted_by_text() {
-    let ops = vec![stateless(1, &[-1]), partitioned(4, false, &[0])];
+    let ops = vec![stateless(1).of(&[-1]), partitioned(4, false).of(&[0])];
     everywhere(&Pipeline::new(ops, &[1], true), &texts(1500, 300));
 }
 
 // source -> burst by key -> rekey -> burst by key -> sink
 #[test]
 fn rows_of_an_event_part_and_meet_again() {
-    let ops = vec![partitioned(5, true, &[-1]), stateless(3, &[0]), partitioned(5, true, &[1])];
+    let ops = vec![partitioned(5, true).of(&[-1]), stateless(3).of(&[0]), partitioned(5, true).of(&[1])];
     everywhere(&Pipeline::new(ops, &[2], false), &integers(1500, 40));
 }
 
 // source -> fan -> burst, one state -> count by key -> sink
 #[test]
 fn a_single_replica_between_several() {
-    let ops = vec![stateless(1, &[-1]), stateful(5, true, &[0]), partitioned(4, true, &[1])];
+    let ops = vec![stateless(1).of(&[-1]), stateful(5, true).of(&[0]), partitioned(4, true).of(&[1])];
     everywhere(&Pipeline::new(ops, &[2], false), &integers(1000, 40));
 }
 
@@ -51,19 +55,19 @@ fn a_single_replica_between_several() {
 //         +---------+-----------------+
 #[test]
 fn streams_part_and_meet_again() {
-    let ops = vec![stateless(1, &[-1]), stateless(2, &[-1]), partitioned(4, true, &[1, -1, 0])];
+    let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), partitioned(4, true).of(&[1, -1, 0])];
     everywhere(&Pipeline::new(ops, &[2, -1], false), &integers(1000, 40));
 }
 
 #[test]
 fn a_stream_meets_itself() {
-    let ops = vec![stateless(0, &[-1, -1]), partitioned(5, true, &[0, 0])];
+    let ops = vec![stateless(0).of(&[-1, -1]), partitioned(5, true).of(&[0, 0])];
     everywhere(&Pipeline::new(ops, &[1, 1], false), &integers(1000, 40));
 }
 
 #[test]
 fn no_events_and_events_that_vanish() {
-    let ops = || vec![stateless(2, &[-1]), partitioned(4, true, &[0]), stateful(5, true, &[1])];
+    let ops = || vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0]), stateful(5, true).of(&[1])];
     everywhere(&Pipeline::new(ops(), &[2], false), &[Events::integers(0, &[])]);
     everywhere(&Pipeline::new(ops(), &[2], false), &[]);
     let values: Vec<(i64, i64)> =
@@ -78,11 +82,11 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
     values[1795].1 = 4242;
     values[1793].1 = 4242 * 3;
     let blocks = [Events::integers(0, &values)];
-    let late = vec![partitioned(6, false, &[-1]), stateless(2, &[0]), partitioned(6, false, &[1])];
+    let late = vec![partitioned(6, false).of(&[-1]), stateless(2).of(&[0]), partitioned(6, false).of(&[1])];
     everywhere(&Pipeline::new(late, &[2], false), &blocks);
-    let cut = vec![partitioned(6, false, &[-1]), stateless(7, &[0])];
+    let cut = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[0])];
     everywhere(&Pipeline::new(cut, &[1], false), &blocks);
-    let branches = vec![partitioned(6, false, &[-1]), stateless(7, &[-1]), stateful(4, false, &[0, 1])];
+    let branches = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[-1]), stateful(4, false).of(&[0, 1])];
     everywhere(&Pipeline::new(branches, &[2], false), &blocks);
 }
 
@@ -90,10 +94,11 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
 fn text_outside_of_the_block_ends_the_run() {
     let mut events = Events::texts(0, &some(2000, 20));
     events.rows[1500][1] = 1 << 30;
-    for op in [partitioned(4, false, &[-1]), stateless(0, &[-1])] {
+    for op in [partitioned(4, false).of(&[-1]), stateless(0).of(&[-1])] {
         let pipeline = Pipeline::new(vec![op], &[0], true);
         for threads in [1, 2, 3] {
-            let error = run(&pipeline, std::slice::from_ref(&events), options(threads, 16, "scalegate")).unwrap_err();
+            let mut executor = Pinned::new(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
+            let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
             assert!(error.to_string().contains("outside of its block"), "{error}");
         }
     }
@@ -101,7 +106,8 @@ fn text_outside_of_the_block_ends_the_run() {
 
 #[test]
 fn every_idle_strategy_and_the_open_loop() {
-    let ops = vec![stateless(0, &[-1]), partitioned(5, true, &[0]), stateless(2, &[1]), stateful(4, true, &[2])];
+    let ops =
+        vec![stateless(0).of(&[-1]), partitioned(5, true).of(&[0]), stateless(2).of(&[1]), stateful(4, true).of(&[2])];
     let pipeline = Pipeline::new(ops, &[3], false);
     for waiting in [idle::Strategy::Spin, idle::Strategy::Yield, idle::Strategy::Park] {
         for threads in [1, 2, 3] {
@@ -118,7 +124,7 @@ fn every_idle_strategy_and_the_open_loop() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
-    let pipeline = Pipeline::new(vec![stateless(0, &[-1]), stateful(4, false, &[0])], &[1], false);
+    let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), stateful(4, false).of(&[0])], &[1], false);
     let refused = |options: Options| match make(pipeline.program(), options) {
         Err(RunError::Invalid(why)) => why,
         Err(other) => panic!("{other}"),
@@ -153,7 +159,7 @@ fn spoilt(pipeline: &Pipeline, blocks: &[Events], options: &Options, spoil: impl
 #[test]
 fn a_wrong_tie_break_is_noticed() {
     // Rows of an event part by key and meet again; one thread runs everybody, so that what happens is always the same.
-    let ops = vec![stateless(1, &[-1]), stateless(3, &[0]), partitioned(4, false, &[1])];
+    let ops = vec![stateless(1).of(&[-1]), stateless(3).of(&[0]), partitioned(4, false).of(&[1])];
     let (pipeline, blocks) = (Pipeline::new(ops, &[2], false), integers(300, 20));
     let plan = [("source", 2), ("fan_0", 3), ("rekey_1", 2), ("count_2", 3)];
     let plan = plan.iter().map(|&(name, n)| (name.to_string(), vec![0; n])).collect();

@@ -11,7 +11,7 @@ use crate::kernel::RunError;
 use crate::stage::{Chain, Rows, lane_of};
 use crate::sync::{CachePadded, UnsafeCell};
 
-use super::MOST_LANES;
+use super::grouping::MOST_LANES;
 
 /// A batch on its way into a stage.
 #[derive(Debug)]

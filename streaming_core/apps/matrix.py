@@ -1,0 +1,218 @@
+"""Matrix operators: what a tuple costs, how large it is, how large a key's state is and how many tuples come out are
+parameters (Scaling Ordered Stream Processing, sections 7.1 to 7.3; workloads B.6).
+
+    source -> scale (stateless) -> fold (partitioned by key) -> sink
+
+Both multiply a tuple's d x d matrix by a fixed one, as often as they are told to, modulo 2^32. `scale` passes it on,
+`sel` times on average; `fold` works its checksum into one word of the key's state, in such a way that order matters,
+and leaves the checksum of that state, `sel_keyed` times. How long a multiplication takes on a machine is for a
+benchmark to find out, which sets `r` and `r_keyed` accordingly.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from streaming_core.api import App, Array, Param, Profile, i32, i64, record, u32
+from streaming_core.generator import Draws, bell, proportional
+
+app = App(
+    "matrix",
+    reads="Scaling Ordered Stream Processing, section 7",
+    params={
+        "d": Param(4, "rows and columns of a tuple's matrix: a tuple has 16 + 4 d^2 bytes", minimum=1, maximum=100),
+        "r": Param(10, "multiplications of the stateless operator", minimum=0, maximum=1_000_000_000),
+        "r_keyed": Param(10, "multiplications of the partitioned operator", minimum=0, maximum=1_000_000_000),
+        "s": Param(4, "a key's state has s^2 words", minimum=1, maximum=1_000),
+        "sel": Param(1.0, "tuples that leave the stateless operator per tuple", minimum=0.0, maximum=1_000.0),
+        "sel_keyed": Param(1.0, "tuples that leave the partitioned operator per tuple", minimum=0.0, maximum=1_000.0),
+        "keys": Param(1_000, "keys", minimum=1, maximum=1_000_000),
+        "sigma": Param(
+            0.0, "deviation of the keys, which fill -1..1; 0: all are equally likely", minimum=0.0, maximum=1e6
+        ),
+        "invalid_ratio": Param(0.0, "share of tuples of a key that does not exist", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "matrix-skewed": Profile(
+            "the skew experiment: a hundred keys, most tuples of a few", {"keys": 100, "sigma": 0.1}
+        ),
+        "matrix-expand": Profile("fifty tuples leave the stateless operator for each one", {"sel": 50.0}),
+    },
+)
+p = app.params
+MASK = (1 << 32) - 1
+FRACTION = 24  # bits of a selectivity's fraction that decide
+
+
+@record
+class Tuple:
+    ts: i64
+    key: u32
+    m: Array[u32, "d*d"]
+
+
+@record
+class Scratch:
+    x: Array[u32, "d*d"]
+    row: Array[u32, "d"]
+
+
+@record
+class Scaled:
+    key: u32
+    m: Array[u32, "d*d"]
+
+
+@record
+class State:
+    """Of a key: how many tuples have come, the words that they are folded into, and where a tuple is worked on."""
+
+    n: i64
+    words: Array[u32, "s*s"]
+    x: Array[u32, "d*d"]
+    row: Array[u32, "d"]
+
+
+@record
+class Folded:
+    key: u32
+    n: i64
+    copy: i32
+    checksum: u32
+
+
+@app.constant
+def factor(params):
+    """What tuples are multiplied by, row by row."""
+    cells = params["d"] * params["d"]
+    return (Draws(0, "matrix.factor", 0, cells).bits(0) >> np.uint64(32)).view(np.int64)
+
+
+@app.constant
+def copies(params):
+    """Of `sel` and `sel_keyed`: tuples that always leave, and how many of 2^24 events have one more."""
+    found = []
+    for sel in (params["sel"], params["sel_keyed"]):
+        whole = int(sel)
+        found += [whole, round((sel - whole) * (1 << FRACTION))]
+    return np.array(found, np.int64)
+
+
+def mixed(number):
+    """32 bits, well mixed, of a number."""
+    bits = ((number ^ (number >> 32)) & MASK) * 0x9E3779B1 & MASK
+    bits = (bits ^ (bits >> 15)) * 0x85EBCA77 & MASK
+    bits = (bits ^ (bits >> 13)) * 0xC2B2AE3D & MASK
+    return bits ^ (bits >> 16)
+
+
+def chosen(seq, which):
+    """How many tuples leave for an event."""
+    one_more = mixed(2 * seq + which) >> (32 - FRACTION) < copies[2 * which + 1]
+    return copies[2 * which] + (1 if one_more else 0)
+
+
+def multiply(x, row, times):
+    """x = x * factor, `times` times; `row` is a row of the product."""
+    for _turn in range(times):
+        for i in range(p.d):
+            for j in range(p.d):
+                total = 0
+                for k in range(p.d):
+                    total += x[i * p.d + k] * factor[k * p.d + j]
+                row[j] = total & MASK
+            for j in range(p.d):
+                x[i * p.d + j] = row[j]
+
+
+def checksum(words):
+    total = 0
+    for i in range(len(words)):
+        total = (total * 31 + words[i]) & MASK
+    return total
+
+
+def scale(row, scratch, out):
+    if row.key >= p.keys:
+        out.drop()
+    x = scratch.x
+    for i in range(len(x)):
+        x[i] = row.m[i]
+    multiply(x, scratch.row, p.r)
+    for _copy in range(chosen(row.seq, 0)):
+        out.emit(key=row.key, m=x)
+        for i in range(len(x)):
+            x[i] = (x[i] + 1) & MASK
+
+
+def fold(row, state, out):
+    words = state.words
+    x = state.x
+    if state.n == 0:
+        for i in range(len(words)):
+            words[i] = mixed(i)
+    for i in range(len(x)):
+        x[i] = row.m[i]
+    multiply(x, state.row, p.r_keyed)
+    state.n += 1
+    at = state.n % len(words)
+    words[at] = (words[at] * 3 + checksum(x)) & MASK
+    for copy in range(chosen(row.seq, 1)):
+        out.emit(key=row.key, n=state.n, copy=copy, checksum=checksum(words))
+
+
+app.source(Tuple).flat_map(scale, Scaled, scratch=Scratch).key_by("key").process(
+    fold, state=State, output=Folded
+).sink()
+
+
+@app.generates
+def tuples(params, seed, start, stop):
+    """Every tuple is drawn by itself; ts is its number."""
+    draws, cells = Draws(seed, "matrix.tuples", start, stop), params["d"] * params["d"]
+    key = _keys(params["keys"], params["sigma"]).pick(draws.u53(0))
+    key[Draws(seed, "matrix.invalid", start, stop).chance(0, params["invalid_ratio"])] = params["keys"]
+    m = np.stack([draws.bits(1 + i) >> np.uint64(32) for i in range(cells)], axis=1)
+    return {"ts": np.arange(start, stop), "key": key, "m": m.view(np.int64)}
+
+
+@lru_cache(maxsize=4)
+def _keys(keys, sigma):
+    """Normal draws within -1..1, cut into as many equal ranges as there are keys."""
+    if sigma == 0:
+        return proportional(np.ones(keys))
+    fine = 16 if keys <= 10_000 else 1  # places in a range at which the density is taken
+    density = bell(keys * fine, sigma * keys * fine / 2)
+    weights = density[::fine].copy()
+    for i in range(1, fine):
+        weights += density[i::fine]
+    return proportional(weights)
+
+
+app.invariant(
+    "an output is of its event's key, and an event's outputs take turns",
+    """SELECT o.seq, o.sub, o.key, e.key AS of_event, o.n, o.copy FROM (SELECT *,
+    lag(n) OVER of_event AS n_before, lag(copy) OVER of_event AS copy_before
+    FROM outputs WINDOW of_event AS (PARTITION BY seq ORDER BY sub)) o LEFT JOIN events e ON o.seq = e.seq
+    WHERE e.seq IS NULL OR e.key <> o.key
+    OR (o.copy > 0 AND (o.copy <> coalesce(o.copy_before, -1) + 1 OR o.n <> o.n_before))
+    OR (o.copy = 0 AND o.sub > 0 AND o.n <> o.n_before + 1) OR o.copy < 0""",
+)
+app.invariant(
+    "a key's tuples are counted in order, and no more than there are",
+    """SELECT * FROM (SELECT o.*, s.n AS final, lag(o.n) OVER (PARTITION BY o.key ORDER BY o.seq, o.sub) AS before
+    FROM outputs o LEFT JOIN state_fold s ON o.key = s.key) WHERE final IS NULL OR n > final OR n < before OR n < 1""",
+)
+app.invariant(
+    "an output after a key's last tuple carries the checksum of its final state",
+    """SELECT * FROM (SELECT o.key, o.n, o.checksum,
+    aggregate(s.words, CAST(0 AS BIGINT), (c, word) -> (c * 31 + word) % 4294967296) AS expected
+    FROM outputs o JOIN state_fold s ON o.key = s.key AND o.n = s.n) WHERE checksum <> expected""",
+)
+app.invariant(
+    "a tuple has as many outputs as any other of its operator, or one more, or one less",
+    """SELECT * FROM
+    (SELECT CASE WHEN count(*) < (SELECT sum(n) FROM state_fold) THEN 0 ELSE min(copies) END AS fewest,
+        max(copies) AS most FROM (SELECT key, n, count(*) AS copies FROM outputs GROUP BY key, n))
+    WHERE most > fewest + 1""",
+)

@@ -1,0 +1,204 @@
+"""TPCx-BB Q15: the categories of items that a store sells less of, or no more, as time goes by (Scaling Ordered Stream
+Processing, table 1; workloads B.5).
+
+    store_sales -> wanted (stateless) -> of_category (stateless) -> regression (partitioned by category) -> sink
+
+The sales of a category, in cents a day, are points of a line y = slope x + intercept, where x is a day's number within
+the dates looked at; days without sales are no points. When a day is over, which shows at the category's next sale or at
+the end of the stream, the line of least squares through all days so far leaves if it does not rise.
+"""
+
+from streaming_core import bigbench
+from streaming_core.api import App, Param, Profile, i32, i64, record
+
+app = App(
+    "q15",
+    reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 15",
+    params={
+        **bigbench.SALES,
+        "store": Param(10, "the store whose sales count", minimum=1, maximum=100_000),
+        "from_date": Param(2_452_155, "date_sk of the first day that counts", minimum=0, maximum=4_000_000),
+        "span": Param(366, "days that count: 366 are 2001-09-02 to 2002-09-02", minimum=1, maximum=401),
+    },
+    profiles={
+        "q15-kit": Profile(
+            "the kit's times: sales begin on 2001-01-01 and count from 2001-09-02 on",
+            {"mode": "kit", "begin": 2_451_911},
+        ),
+        "q15-ten": Profile("ten categories, as the paper has them", {"categories": 10}),
+    },
+)
+p = app.params
+MOST = 9_999_999  # cents: a decimal(7, 2)
+BITS = 31
+LOW = (1 << BITS) - 1
+
+
+@record
+class Sale:
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    item_sk: i64
+    customer_sk: i64
+    store_sk: i64
+    ticket: i64
+    quantity: i32
+    net_paid: i64
+
+
+@record
+class Paid:
+    date: i64
+    item: i64
+    paid: i64
+
+
+@record
+class Point:
+    category: i64
+    x: i64
+    y: i64
+
+
+@record
+class Sums:
+    """Of the n days up to x. `lines` does not take more than 2^31 - 1 sales: one more is an error, not a wrong sum."""
+
+    category: i64
+    n: i64
+    x: i64
+    lines: i32
+    sx: i64
+    sy: i64
+    sxx: i64
+    sxy: i64
+
+
+@record
+class Line:
+    """The slope is slope + slope_rest / divisor cents a day and so on, exactly; 0 <= rest < divisor."""
+
+    category: i64
+    n: i64
+    slope: i64
+    slope_rest: i64
+    intercept: i64
+    intercept_rest: i64
+    divisor: i64
+
+
+@app.constant
+def category(params):
+    """By item: its category, or -1."""
+    return bigbench.categories(params)
+
+
+def wanted(row, out):
+    if row.item_sk == 0 or row.item_sk > p.items or row.net_paid > MOST:
+        out.drop()
+    known = row.date_sk >= 0 and row.item_sk > 0 and row.net_paid >= 0
+    if known and row.store_sk == p.store and p.from_date <= row.date_sk < p.from_date + p.span:
+        out.emit(date=row.date_sk, item=row.item_sk, paid=row.net_paid)
+
+
+def of_category(row, out):
+    if category[row.item] >= 0:
+        out.emit(category=category[row.item], x=row.date - p.from_date, y=row.paid)
+
+
+def regression(row, state, out):
+    if state.n == 0 or row.x != state.x:
+        evaluate(state, out)
+        state.category = row.category
+        state.n += 1
+        state.x = row.x
+        state.sx += row.x
+        state.sxx += row.x * row.x
+    state.lines += 1
+    state.sy += row.y
+    state.sxy += row.x * row.y
+
+
+# Why nothing overflows. x <= 400 and n <= 401, so sx <= 80 200, sxx <= 21 413 400, and divisor = n sxx - sx^2 is
+# largest for the days 0..400: 401^2 (401^2 - 1) / 12 = 2 154 733 400 < 1.01 * 2^31. There are fewer than 2^31 lines of
+# less than 10^7 cents, so sy < 2.15 * 10^16 and sxy <= 400 sy < 8.59 * 10^18 < 2^63.
+# n sxy does not fit, though; so a sum is cut into high * 2^31 + low, and so is all that is linear in it:
+#     slope * divisor     = n sxy - sx sy       high: < 2^41 + 2^41, low: < 2^40 + 2^48
+#     intercept * divisor = sxx sy - sx sxy     high: < 2^48 + 2^49, low: < 2^56 + 2^48
+# The remainder of `high` is below divisor: (remainder << 31) + low < 2^62.1 + 2^56.1 < 2^63.
+# Quotients: |slope| <= 2 sy. The intercept is the sum of y_i times (sxx - sx x_i) / divisor, which is largest in size
+# for two neighbouring days, and 400 at most: |intercept| <= 400 sy < 2^63.
+def evaluate(state, out):
+    n = state.n
+    divisor = n * state.sxx - state.sx * state.sx
+    if n < 2 or divisor == 0:
+        return
+    sx = state.sx
+    sxx = state.sxx
+    y_high = state.sy >> BITS
+    y_low = state.sy & LOW
+    xy_high = state.sxy >> BITS
+    xy_low = state.sxy & LOW
+    high = n * xy_high - sx * y_high
+    low = n * xy_low - sx * y_low
+    slope = quotient(high, low, divisor)
+    slope_rest = remainder(high, low, divisor)
+    if slope < 0 or (slope == 0 and slope_rest == 0):
+        high = sxx * y_high - sx * xy_high
+        low = sxx * y_low - sx * xy_low
+        out.emit(
+            category=state.category,
+            n=n,
+            slope=slope,
+            slope_rest=slope_rest,
+            intercept=quotient(high, low, divisor),
+            intercept_rest=remainder(high, low, divisor),
+            divisor=divisor,
+        )
+
+
+def quotient(high, low, divisor):
+    """(high * 2^31 + low) // divisor"""
+    return ((high // divisor) << BITS) + (((high % divisor) << BITS) + low) // divisor
+
+
+def remainder(high, low, divisor):
+    """(high * 2^31 + low) % divisor"""
+    return (((high % divisor) << BITS) + low) % divisor
+
+
+points = app.source(Sale).flat_map(wanted, Paid).flat_map(of_category, Point).key_by("category")
+points.process(regression, state=Sums, output=Line, flush=evaluate).sink()
+
+app.generates(bigbench.store_sales)
+
+app.invariant(
+    "a line does not rise, and its fractions are proper ones",
+    """SELECT * FROM outputs WHERE slope > 0 OR (slope = 0 AND slope_rest > 0) OR n < 2 OR divisor < 1
+    OR slope_rest < 0 OR slope_rest >= divisor OR intercept_rest < 0 OR intercept_rest >= divisor""",
+)
+app.invariant(
+    "a line of a category takes more days into account than the one before",
+    """SELECT * FROM (SELECT *, lag(n) OVER (PARTITION BY category ORDER BY seq, sub) AS before FROM outputs)
+    WHERE n <= before""",
+)
+app.invariant(
+    "what a category ends with is the line of its final sums, exactly, if that does not rise",
+    """SELECT * FROM (SELECT s.*, o.category AS falls, o.divisor, o.slope, o.slope_rest, o.intercept, o.intercept_rest,
+        o.n AS days, CAST(s.n AS DECIMAL(38, 0)) * s.sxy - CAST(s.sx AS DECIMAL(38, 0)) * s.sy AS rise,
+        CAST(s.sxx AS DECIMAL(38, 0)) * s.sy - CAST(s.sx AS DECIMAL(38, 0)) * s.sxy AS height
+        FROM state_regression s LEFT JOIN
+        (SELECT * FROM outputs WHERE seq > (SELECT max(seq) FROM events)) o ON s.key = o.category)
+    WHERE key <> category OR (falls IS NULL AND n >= 2 AND rise <= 0) OR (falls IS NOT NULL AND (days <> n
+    OR divisor <> n * sxx - sx * sx OR CAST(slope AS DECIMAL(38, 0)) * divisor + slope_rest <> rise
+    OR CAST(intercept AS DECIMAL(38, 0)) * divisor + intercept_rest <> height))""",
+)
+app.invariant(
+    "the days of a category are some of those there are, and its sales some of those of one store",
+    """SELECT * FROM (SELECT sum(lines) AS lines, sum(sy) AS paid, max(n) AS most FROM state_regression),
+    (SELECT max(lines) AS all_lines, max(paid) AS all_paid FROM
+        (SELECT count(*) AS lines, sum(net_paid) AS paid FROM events WHERE item_sk > 0 GROUP BY store_sk)),
+    (SELECT count(DISTINCT date_sk) AS days FROM events WHERE date_sk >= 0)
+    WHERE lines > all_lines OR paid > all_paid OR most > days""",
+)

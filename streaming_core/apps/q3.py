@@ -1,0 +1,169 @@
+"""TPCx-BB Q3: the products that are viewed last before others are bought (Scaling Ordered Stream Processing, table 1;
+workloads B.3).
+
+    web_clickstreams -> known (stateless) -> buy (partitioned by user) -> count (partitioned by the item bought) -> sink
+
+Of a user's last clicks before a purchase, those count that are recent enough and whose item is of a wanted category.
+Every purchase with such clicks leaves the list of what is viewed most before its item so far.
+"""
+
+from streaming_core import bigbench
+from streaming_core.api import App, Array, Counter, Param, Profile, Ring, TopK, boolean, i32, i64, record
+
+app = App(
+    "q3",
+    reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 3",
+    params={
+        **bigbench.CLICKS,
+        "window": Param(864_000, "seconds before a purchase that count", minimum=0, maximum=1_000_000_000),
+        "last": Param(5, "clicks of a user that are remembered", minimum=1, maximum=1_000),
+        "given": Param(0, "the item whose purchases count; 0: those of all items", minimum=0, maximum=1_000_000),
+        "wanted_categories": Param("2,3", "categories whose views count"),
+        "limit": Param(30, "items in a list", minimum=1, maximum=10_000),
+    },
+    profiles={
+        "q3-kit": Profile(
+            "the kit's item and times, as many users as it has", {"given": 10_001, "mode": "kit", "users": 100_000}
+        ),
+    },
+)
+p = app.params
+
+
+@record
+class Click:
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    sales_sk: i64
+    item_sk: i64
+    web_page_sk: i64
+    user_sk: i64
+
+
+@record
+class View:
+    ts: i64
+    user: i64
+    item: i64
+    bought: boolean
+
+
+@record
+class Recent:
+    items: Ring[i64, "last"]
+    times: Ring[i64, "last"]
+    views: Array[i64, "last"]
+
+
+@record
+class Bought:
+    item: i64
+    size: i32
+    views: Array[i64, "last"]
+
+
+@record
+class Views:
+    counts: Counter[i64]
+    best: TopK["limit"]
+
+
+@record
+class Ranked:
+    bought: i64
+    rank: i32
+    viewed: i64
+    n: i64
+
+
+@app.constant
+def wanted_item(params):
+    """By item: 1 if its category is wanted."""
+    categories = bigbench.chosen(params["wanted_categories"], params["categories"])
+    categories[0] = 0
+    return categories[bigbench.categories(params).clip(0)]
+
+
+def known(row, out):
+    if row.item_sk == 0 or row.item_sk > p.items:
+        out.drop()
+    if row.item_sk > 0 and row.user_sk >= 0:
+        out.emit(ts=row.ts, user=row.user_sk, item=row.item_sk, bought=row.sales_sk >= 0)
+
+
+def buy(row, state, out):
+    items = state.items
+    times = state.times
+    if row.bought and (p.given == 0 or row.item == p.given):
+        size = 0
+        for i in range(len(items)):
+            if times[i] >= row.ts - p.window and wanted_item[items[i]] == 1:
+                state.views[size] = items[i]
+                size += 1
+        if size > 0:
+            out.emit(item=row.item, size=size, views=state.views)
+    # Only now: a purchase does not come before itself, but it is a view to later ones.
+    items.append(row.item)
+    times.append(row.ts)
+
+
+def count(row, state, out):
+    best = state.best
+    for i in range(row.size):
+        n = state.counts.add(row.views[i], 1)
+        # Counts only grow, so an item that is not among the best needs to be looked at again only when it grows.
+        if len(best) < p.limit or n >= best.score_at(p.limit - 1):
+            best.offer(row.views[i], n)
+    for i in range(len(best)):
+        out.emit(bought=row.item, rank=i, viewed=best.key_at(i), n=best.score_at(i))
+
+
+purchases = app.source(Click).flat_map(known, View).key_by("user").process(buy, state=Recent, output=Bought)
+purchases.key_by("item").process(count, state=Views, output=Ranked).sink()
+
+app.generates(bigbench.web_clickstreams)
+
+
+app.invariant(
+    "a list is in order: most frequent first, then by the item",
+    """SELECT * FROM (SELECT *, lag(n) OVER list AS n_before, lag(viewed) OVER list AS v_before,
+    row_number() OVER list AS nth FROM outputs WINDOW list AS (PARTITION BY seq ORDER BY sub))
+    WHERE rank <> sub OR rank <> nth - 1 OR n < 1
+    OR (sub > 0 AND (n > n_before OR (n = n_before AND viewed <= v_before)))""",
+)
+app.invariant(
+    "a list is of the purchase that caused it",
+    """SELECT o.seq, o.bought, e.item_sk, e.sales_sk, e.user_sk FROM outputs o LEFT JOIN events e ON o.seq = e.seq
+    WHERE e.seq IS NULL OR e.item_sk <> o.bought OR e.sales_sk < 0 OR e.user_sk < 0""",
+)
+app.invariant(
+    "a list differs from the one before by as many views as are remembered, at most",
+    """SELECT * FROM (SELECT *, lag(total, 1, 0) OVER (PARTITION BY bought ORDER BY seq) AS before FROM
+    (SELECT bought, seq, sum(n) AS total FROM outputs GROUP BY bought, seq))
+    WHERE total < before OR total > before + (SELECT max(size(items)) FROM state_buy)""",
+)
+app.invariant(
+    "the last list of an item holds the most frequent of its final counts",
+    """SELECT coalesce(o.bought, s.key) AS bought, o.rank, o.viewed, o.n, s.place FROM
+    (SELECT * FROM (SELECT *, max(seq) OVER (PARTITION BY bought) AS newest FROM outputs) WHERE seq = newest) o
+    FULL OUTER JOIN (SELECT key, count.key AS viewed, count.value AS n,
+        row_number() OVER (PARTITION BY key ORDER BY count.value DESC, count.key) - 1 AS place
+        FROM (SELECT key, explode(counts) AS count FROM state_count)) s
+    ON o.bought = s.key AND o.rank = s.place AND o.viewed = s.viewed AND o.n = s.n
+    WHERE s.key IS NULL OR (o.bought IS NULL AND s.place <= (SELECT max(rank) FROM outputs))""",
+)
+app.invariant(
+    "no more views are counted than lie among a user's last clicks before a purchase",
+    """SELECT s.bought, s.viewed, s.n, e.views FROM
+    (SELECT key AS bought, count.key AS viewed, count.value AS n FROM
+        (SELECT key, explode(counts) AS count FROM state_count)) s
+    LEFT JOIN (SELECT b.item_sk AS bought, v.item_sk AS viewed, count(*) AS views FROM
+        (SELECT *, row_number() OVER (PARTITION BY user_sk ORDER BY seq) AS nth FROM events
+            WHERE user_sk >= 0 AND item_sk > 0) b
+        JOIN (SELECT *, row_number() OVER (PARTITION BY user_sk ORDER BY seq) AS nth FROM events
+            WHERE user_sk >= 0 AND item_sk > 0) v
+        ON b.user_sk = v.user_sk AND v.nth < b.nth AND v.nth >= b.nth - (SELECT max(size(items)) FROM state_buy)
+        WHERE b.sales_sk >= 0 GROUP BY b.item_sk, v.item_sk) e
+    ON s.bought = e.bought AND s.viewed = e.viewed WHERE e.views IS NULL OR s.n > e.views""",
+)

@@ -1,0 +1,168 @@
+"""TPCx-BB Q4: how many pages are looked at in sessions that end with an abandoned shopping cart (Scaling Ordered Stream
+Processing, table 1; workloads B.4).
+
+    web_clickstreams -> browsing (stateless) -> session (partitioned by user) -> abandoned (stateless)
+                     -> average (stateful) -> sink
+
+A session ends when its user is silent for longer than `timeout`, which shows at the user's next click, or at the end of
+the stream. Its cart is abandoned if its last dynamic page comes after its last order page. Every abandoned session
+leaves the average so far, in tenths of a page, halves rounded up.
+"""
+
+from streaming_core import bigbench
+from streaming_core.api import App, Param, Profile, i64, record, u8
+
+app = App(
+    "q4",
+    reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 4",
+    params={
+        **bigbench.CLICKS,
+        "timeout": Param(3_600, "seconds of silence that a session survives", minimum=0, maximum=1_000_000_000),
+    },
+    profiles={
+        "q4-kit": Profile(
+            "the kit's times, as many users as it has: most sessions have a click or two",
+            {"mode": "kit", "users": 100_000},
+        ),
+    },
+)
+p = app.params
+DYNAMIC, ORDER = (bigbench.PAGE_TYPES.index(name) for name in ("dynamic", "order"))
+
+
+@record
+class Click:
+    ts: i64
+    date_sk: i64
+    time_sk: i64
+    sales_sk: i64
+    item_sk: i64
+    web_page_sk: i64
+    user_sk: i64
+
+
+@record
+class Page:
+    ts: i64
+    user: i64
+    type: u8
+
+
+@record
+class Visit:
+    """Of a user's open session: its number, how many pages it has, the last one of either type (from 1 on; 0: none)."""
+
+    last: i64
+    session: i64
+    pages: i64
+    order: i64
+    dynamic: i64
+
+
+@record
+class Session:
+    pages: i64
+    order: i64
+    dynamic: i64
+
+
+@record
+class Abandoned:
+    pages: i64
+
+
+@record
+class Sum:
+    n: i64
+    total: i64
+
+
+@record
+class Average:
+    n: i64
+    total: i64
+    tenths: i64
+
+
+@app.constant
+def page_type(params):
+    """By page: its type."""
+    return bigbench.page_types(params)
+
+
+def browsing(row, out):
+    if row.item_sk == 0 or row.item_sk > p.items or row.web_page_sk == 0 or row.web_page_sk > p.pages:
+        out.drop()
+    if row.web_page_sk > 0 and row.user_sk >= 0 and row.sales_sk < 0:
+        out.emit(ts=row.ts, user=row.user_sk, type=page_type[row.web_page_sk])
+
+
+def session(row, state, out):
+    if state.session == 0:
+        state.session = 1
+    elif row.ts - state.last > p.timeout:
+        close(state, out)
+        state.session += 1
+        state.pages = 0
+        state.order = 0
+        state.dynamic = 0
+    state.last = row.ts
+    state.pages += 1
+    if row.type == ORDER:
+        state.order = state.pages
+    if row.type == DYNAMIC:
+        state.dynamic = state.pages
+
+
+def close(state, out):
+    out.emit(pages=state.pages, order=state.order, dynamic=state.dynamic)
+
+
+def abandoned(row, out):
+    if row.dynamic > row.order:
+        out.emit(pages=row.pages)
+
+
+def average(row, state, out):
+    state.n += 1
+    state.total += row.pages
+    # 10 * total / n with halves rounded up, in whole numbers
+    out.emit(n=state.n, total=state.total, tenths=(20 * state.total + state.n) // (2 * state.n))
+
+
+pages = app.source(Click).flat_map(browsing, Page).key_by("user")
+sessions = pages.process(session, state=Visit, output=Session, flush=close)
+sessions.flat_map(abandoned, Abandoned).process(average, state=Sum, output=Average).sink()
+
+app.generates(bigbench.web_clickstreams_by_type)
+
+app.invariant(
+    "each output takes one more session of at least one page into account",
+    """SELECT * FROM (SELECT *, row_number() OVER (ORDER BY seq, sub) AS nth,
+    lag(total, 1, 0) OVER (ORDER BY seq, sub) AS before FROM outputs) WHERE n <> nth OR total <= before""",
+)
+app.invariant(
+    "the average is the total by the number, to a tenth, halves rounded up",
+    "SELECT * FROM outputs WHERE tenths <> floor((20 * total + n) / (2 * n))",
+)
+app.invariant(
+    "the last output holds the final sums",
+    """SELECT s.n, s.total, o.n AS last_n, o.total AS last_total FROM state_average s
+    LEFT JOIN outputs o ON o.n = (SELECT max(n) FROM outputs)
+    WHERE s.n <> coalesce(o.n, 0) OR s.total <> coalesce(o.total, 0)""",
+)
+KEPT = "user_sk >= 0 AND web_page_sk > 0 AND item_sk <> 0 AND sales_sk < 0"
+
+app.invariant(
+    "no more sessions and pages are averaged than users have had",
+    f"""SELECT * FROM state_average, (SELECT sum(session) AS sessions FROM state_session),
+    (SELECT count(*) AS pages FROM events WHERE {KEPT}) WHERE n > sessions OR total > pages""",
+)
+app.invariant(
+    "a user's last session ends with the last page, and the only one has all pages",
+    f"""SELECT s.key, s.session, s.pages, s.last, e.pages AS all_pages, e.last AS newest FROM state_session s
+    FULL OUTER JOIN (SELECT user_sk, count(*) AS pages, max(ts) AS last FROM events WHERE {KEPT} GROUP BY user_sk) e
+    ON s.key = e.user_sk WHERE s.key IS NULL OR e.user_sk IS NULL OR s.last <> e.last OR s.pages > e.pages
+    OR (s.session = 1) <> (s.pages = e.pages) OR s.order > s.pages OR s.dynamic > s.pages
+    OR (s.order = s.dynamic AND s.order > 0)""",
+)

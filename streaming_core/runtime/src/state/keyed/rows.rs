@@ -1,0 +1,128 @@
+//! Rows with a key: how it is read from a row, hashed, and compared.
+//!
+//! Cost: keys up to 16 bytes are loaded and compared as two words.
+
+use crate::batch::Text;
+use crate::digest::{ColumnKind, first_words, select};
+use crate::kernel::RunError;
+use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
+use crate::program::Key;
+
+/// Text keys up to this length stand in their entry.
+pub const SHORT: usize = 16;
+
+/// Rows whose keys are hashed or looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyedRows {
+    rows: *const u8,
+    pub n: usize,
+    stride: usize,
+    text: Text,
+}
+
+impl KeyedRows {
+    /// # Safety
+    /// `n * stride` bytes at `rows` are readable, and `TEXT_PADDING` bytes behind the text, while this is used; the
+    /// key used with it lies inside of a row.
+    pub unsafe fn new(rows: *const u8, n: usize, stride: usize, text: Text) -> Self {
+        Self { rows, n, stride, text }
+    }
+
+    #[inline(always)]
+    pub fn field(&self, index: usize, offset: usize) -> *const u8 {
+        // SAFETY: inside of the row, as `new` demands.
+        unsafe { self.rows.add(index * self.stride + offset) }
+    }
+
+    #[inline(always)]
+    pub fn text(&self, index: usize, offset: usize) -> Option<TextKey> {
+        // SAFETY: a text field is 8 bytes inside of the row.
+        let bytes = unsafe { self.text.field(self.field(index, offset)) }?;
+        // SAFETY: at least 64 bytes can be read behind the block's text.
+        Some(unsafe { TextKey::load(bytes.as_ptr(), bytes.len()) })
+    }
+
+    /// The hash of each row's key, as `key_group` defines it.
+    pub fn hash(&self, key: Key, hashes: &mut [u64]) -> Result<(), RunError> {
+        let hashes = &mut hashes[..self.n];
+        match key.kind {
+            ColumnKind::Text => {
+                for (i, hash) in hashes.iter_mut().enumerate() {
+                    *hash = self.text(i, key.offset).ok_or_else(|| self.outside(i))?.hash();
+                }
+            }
+            ColumnKind::I64 => {
+                for (i, hash) in hashes.iter_mut().enumerate() {
+                    // SAFETY: the key lies inside of the row, as `new` demands.
+                    *hash = hash_i64(unsafe { self.field(i, key.offset).cast::<i64>().read_unaligned() });
+                }
+            }
+            kind => {
+                for (i, hash) in hashes.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *hash = hash_i64(unsafe { kind.load(self.field(i, key.offset)) } as i64);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub fn outside(&self, index: usize) -> RunError {
+        // SAFETY: every row starts with its seq.
+        let seq = unsafe { self.field(index, 0).cast::<i64>().read_unaligned() };
+        RunError::Invalid(format!("a key of event {seq} refers to text outside of its block"))
+    }
+}
+
+/// A text key in registers: its length and its first 16 bytes, zero-padded.
+#[derive(Debug, Clone, Copy)]
+pub struct TextKey {
+    pub bytes: *const u8,
+    pub len: usize,
+    pub low: u64,
+    pub high: u64,
+}
+
+impl TextKey {
+    /// # Safety
+    /// `len` and at least 16 bytes at `bytes` are readable while this is used.
+    #[inline(always)]
+    pub unsafe fn load(bytes: *const u8, len: usize) -> Self {
+        // SAFETY: as the caller says.
+        let (low, high) = unsafe { first_words(bytes, len) };
+        Self { bytes, len, low, high }
+    }
+
+    /// `key_group::hash_bytes` of the key.
+    #[inline(always)]
+    pub fn hash(&self) -> u64 {
+        if self.len > SHORT {
+            // SAFETY: `len` bytes are there.
+            return hash_bytes(unsafe { std::slice::from_raw_parts(self.bytes, self.len) });
+        }
+        // Both words are always mixed, and the result chosen.
+        let empty = start(self.len);
+        let one = step(empty, self.low);
+        let two = step(one, self.high);
+        finish(select(self.len > 8, two, select(self.len == 0, empty, one)))
+    }
+
+    /// What an entry holds beside the length: the bytes, or the first eight and the address of a copy.
+    #[inline(always)]
+    pub unsafe fn matches(&self, entry: *const u8) -> bool {
+        let head = entry.cast::<u64>();
+        // SAFETY: the caller gives a text entry; the copy of a long key has `len` bytes.
+        unsafe {
+            if head.read() != self.len as u64 || head.add(1).read() != self.low {
+                return false;
+            }
+            let high = head.add(2).read();
+            if self.len <= SHORT {
+                return high == self.high;
+            }
+            let bytes = |start: *const u8| std::slice::from_raw_parts(start, self.len);
+            bytes(high as usize as *const u8) == bytes(self.bytes)
+        }
+    }
+}

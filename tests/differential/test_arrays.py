@@ -1,0 +1,139 @@
+"""Arrays that operators emit, and the scratch of stateless ones: kernel, interpreter and compiled loop agree."""
+
+import pyarrow as pa
+import pytest
+
+from streaming_core import workload
+from streaming_core.api import App, Array, Param, Ring, Set, i64, record, text, u8, u32
+from streaming_core.api.kernels import compile_app
+from streaming_core.errors import BadInput
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from tests.differential.kernel import Kernel
+
+
+@record
+class Event:
+    ts: i64
+    given: Array[u32, "size"]  # noqa: F821
+
+
+@record
+class Scratch:
+    made: Array[u32, "size"]  # noqa: F821
+    few: Array[u8, 3]
+    last: Ring[i64, 2]
+    calls: u8
+
+
+@record
+class Output:
+    n: i64
+    made: Array[u32, "size"]  # noqa: F821
+    few: Array[u8, 3]
+    given: Array[u32, "size"]  # noqa: F821
+
+
+@record
+class State:
+    sums: Array[u32, "size"]  # noqa: F821
+    few: Array[u8, 3]
+
+
+def work(row, scratch, out):
+    for i in range(len(row.given)):
+        scratch.made[i] = row.given[i] + scratch.made[i] + 1
+        scratch.last.append(row.given[i])
+    scratch.few[1] += 1
+    out.emit(n=len(scratch.last), made=scratch.made, few=scratch.few, given=row.given)
+    scratch.made[0] = 9
+    scratch.calls += 1
+    out.emit(n=scratch.calls, made=scratch.made, few=scratch.few, given=row.given)
+
+
+def add(row, state, out):
+    out.emit(n=-1, made=state.sums, few=state.few, given=row.given)
+    for i in range(len(row.given)):
+        state.sums[i] = state.sums[i] + row.given[i]
+    state.few[2] += 1
+    out.emit(n=row.ts, made=state.sums, few=state.few, given=row.given)
+
+
+def built(function, scratch=Scratch):
+    app = App("arrays", params={"size": Param(5)})
+    if function is add:
+        app.source(Event).process(add, State, Output).sink()
+    else:
+        app.source(Event).flat_map(function, Output, scratch).sink()
+    app.generates(lambda *args: {})
+    return app, app.bind()
+
+
+@pytest.mark.parametrize("function", [work, add])
+def test_arrays_are_emitted_as_they_are_at_that_moment(function):
+    app, params = built(function)
+    rows = [{"seq": i, "ts": 2 * i, "given": [i, i + 1, 3, 4, 1 << 28]} for i in range(6)]
+    events = pa.Table.from_pylist(rows, workload.schema(app, params))
+    expected = Interpreter(app, params).process(events)
+    assert Kernel(app, params).process(events).equals(expected)
+    assert Loop(app, params).process(events).equals(expected)
+    first, second = expected.slice(2, 2).to_pylist()
+    if function is work:  # scratch is zero again at the second event
+        assert (first["n"], first["made"], first["few"]) == (2, [2, 3, 4, 5, (1 << 28) + 1], [0, 1, 0])
+        assert (second["n"], second["made"]) == (1, [9, 3, 4, 5, (1 << 28) + 1])
+    else:
+        assert (first["made"], first["few"]) == ([0, 1, 3, 4, 1 << 28], [0, 0, 1])
+    assert first["given"] == second["given"] == rows[1]["given"]
+
+
+def shorter(row, scratch, out):
+    out.emit(n=0, made=row.given, few=row.given, given=row.given)
+
+
+def wider(row, scratch, out):
+    out.emit(n=0, made=row.given, few=scratch.few, given=scratch.last)
+
+
+def scalar(row, scratch, out):
+    out.emit(n=0, made=row.given, few=scratch.few, given=row.ts)
+
+
+def whole(row, scratch, out):
+    out.emit(n=row.given, made=row.given, few=scratch.few, given=row.given)
+
+
+@pytest.mark.parametrize("function", [shorter, wider, scalar, whole])
+def test_an_array_goes_where_one_of_its_kind_belongs(function):
+    app, params = built(function)
+    with pytest.raises(BadInput, match=r"operator .* cannot be emitted there"):
+        compile_app(app, params)
+    with pytest.raises(BadInput, match=r"operator .* (cannot be emitted|cannot be stored|is not a number)"):
+        Interpreter(app, params)
+
+
+@record
+class Growing:
+    seen: Set[i64]
+
+
+@record
+class Named:
+    name: text
+
+
+@record
+class Huge:
+    made: Array[i64, 8193]
+
+
+def nothing(row, scratch, out):
+    pass
+
+
+def test_scratch_is_small_and_of_fixed_size():
+    for wrong in (Growing, Named):
+        with pytest.raises(BadInput, match="is no scalar, array or ring, and cannot be worked in"):
+            built(nothing, wrong)
+    app, params = built(nothing, Huge)
+    with pytest.raises(BadInput, match="record Huge: 65544 bytes are too many to work in, 65536 the most"):
+        compile_app(app, params)
