@@ -48,6 +48,7 @@ SMALL = {
     "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 0.8, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
+    "lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
 }
 ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
 LARGE = {
@@ -219,7 +220,7 @@ def test_an_open_loop_source_changes_times_only(cases, name, executor):
 @pytest.mark.parametrize("name", registry.names())
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
     case = cases(name, "large")
-    executor = "transactional" if case.app.kind == "transaction" else "pooled"
+    executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.runs)
     case.check(RunSpec(app=name, executor=executor, threads=2), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])
     assert written.equals(case.outputs)
