@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from streaming_core import checkpoint, workload
 from streaming_core import rows as row_format
+from streaming_core.agreement import states_digest
 from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
@@ -36,7 +37,6 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.report import Latency, RunReport, Sample
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from streaming_core.agreement import states_digest
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again

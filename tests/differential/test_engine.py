@@ -110,7 +110,7 @@ def ways(*executors):
         (name, *way)
         for executor in executors or EXECUTORS
         for name in applications(executor)
-        for way in itertools.product(strategies(executor), (1, 2, 3, 8))
+        for way in itertools.product(strategies(executor, registry.load(name)), (1, 2, 3, 8))
     ]
 
 
@@ -118,7 +118,7 @@ def label(value):
     return "-".join(str(v) for v in value.values()) if isinstance(value, dict) else None
 
 
-@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional"), ids=label)
+@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional", "pinned"), ids=label)
 def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
     kinds = kinds_of(name)
     for number, (punctuation, batch, block) in enumerate(CUTS):
