@@ -16,6 +16,7 @@ UNITS = {
     "p99_us": ("ms", 1e-3, "~g", True),
     "end_to_end_p99_us": ("ms", 1e-3, "~g", True),
     "to_loop": ("over the loop", 1, "~g", False),
+    "cpu_ns": ("CPU ns an event", 1, "~s", False),
     "breakdown": ("ns, all threads", 1, "~s", False),
 }  # column: title, factor, format, whether its scale is logarithmic
 AXES = {
@@ -25,6 +26,9 @@ AXES = {
     "theta": "Zipf exponent",
     "punctuation": "events between punctuations",
     "work_ns": "dummy work of an operation, ns",
+    "instances": "replicas of the operator",
+    "batch": "events in a batch",
+    "placement": None,
     "way": None,
     "pool": "pool: shared ...",
 }

@@ -122,6 +122,8 @@ def predict(row, chain, out):
 
 
 app.source(Line).flat_map(parse, Transaction).key_by("entity").process(predict, state=Chain, output=Signal).sink()
+# Which transactions a score is of hangs on their order.
+app.agrees_unordered("entity")
 
 
 # --- the generator ----------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ def pos_rep(event, out):
 
 
 app.source(Event).flat_map(pos_rep, Report).sink()
+app.agrees_unordered(*Report.fields)
 
 
 app.generates(events("vid", "pos", "speed", "xway", "seg", "type", "lane", "dir"))

@@ -149,6 +149,8 @@ def detect(row, out):
 
 readings = app.source(Line).flat_map(parse, Reading).key_by("device")
 readings.process(moving_average, state=Window, output=Averaged).flat_map(detect, Signal).sink()
+# Which readings an average is of hangs on their order.
+app.agrees_unordered("device", "value")
 
 
 # --- the generator ----------------------------------------------------------------------------------------------------

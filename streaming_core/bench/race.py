@@ -129,8 +129,11 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", *AXES, "stealing", "punctuation")
+            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
+            if spec.plan:
+                row["plan"] = spec.plan
+            row["cpu_ns"] = statistics.median(s.cpu_seconds for s in samples) * 1e9 / self.events
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
             row["rejected"] = samples[0].rejected / self.events
             # Nanoseconds per event and component, summed over threads.

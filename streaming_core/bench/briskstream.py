@@ -1,0 +1,118 @@
+"""The experiments of BriskStream (section 6): its applications pinned, with and without jumbo tuples, and what order
+costs, which it does not keep.
+
+Of its text only what the abstract says was at hand to be quoted as a claim.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from streaming_core.apps import registry
+from streaming_core.bench.race import Row
+from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.runspec.spec import RunSpec
+
+APPS = ("wc", "fd", "sd", "lr")
+BATCHES = (1, 16, 256)
+
+SCALES = Claim(
+    "BriskStream yields much higher throughput and better scalability than existing stream processing systems on "
+    "multicores.",
+    "BriskStream: Scaling Data Stream Processing on Shared-Memory Multicore Architectures, abstract (arXiv:1904.03604)",
+)
+
+
+def _channels(app: str) -> tuple[str, ...]:
+    """`spsc` only where the application says what agrees without order; `merge_sort` is Viper's comparison."""
+    return ("scalegate", "spsc") if registry.load(app).unordered else ("scalegate",)
+
+
+def _pipeline(app: str, threads: int) -> dict[str, list[int]]:
+    """One replica per operator, dealt to the threads from the source on: as many operators on each."""
+    names = ["source", *(operator.name for operator in registry.load(app).operators[1:-1]), "sink"]
+    return {name: [place * threads // len(names)] for place, name in enumerate(names)}
+
+
+def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    threads = max(counts)
+    heats = []
+    for app in APPS:
+        ways = [RunSpec(app=app, executor="pooled", threads=count) for count in counts]
+        for channel in _channels(app):
+            for plan in ({}, _pipeline(app, threads)):
+                ways.append(RunSpec(app=app, executor="pinned", channel=channel, threads=threads, plan=plan))
+        heats.append(Heat(app, {}, ways))
+    notes = [
+        "Placement `replicated`: every operator that may be replicated has a replica on each thread; `pipeline`: every "
+        "operator has one. Pooled workers go where there is work.",
+        "Without order, what is compared is what the application says must agree then.",
+    ]
+    return heats, notes
+
+
+def _order(rows: list[Row]) -> Iterator[str]:
+    """Names placements; what total order costs the best of them."""
+    for row in rows:
+        row["placement"] = "pool" if row.get("executor") != "pinned" else "pipeline" if "plan" in row else "replicated"
+    for app in APPS:
+        best: dict[str, Row] = {}
+        for row in rows:
+            if row["app"] == app and row["result"] == "equal":
+                order = "none" if row.get("channel") == "spsc" else "total"
+                if order not in best or row["to_loop"] > best[order]["to_loop"]:
+                    best[order] = row
+        if len(best) == 2:
+            ratio = statistics.median(
+                b / a for a, b in zip(best["total"]["seconds"], best["none"]["seconds"], strict=True)
+            )
+            total, none = (f"{best[order]['way']}, {best[order]['placement']}" for order in ("total", "none"))
+            yield f"{app}: total order ({total}) has {ratio:.2f} times the throughput of no order ({none})"
+
+
+def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
+    threads = max(counts)
+    heats = []
+    for app in APPS:
+        plan = _pipeline(app, threads)
+        ways = [
+            RunSpec(app=app, executor="pinned", channel=channel, threads=threads, batch=batch, plan=plan)
+            for channel in _channels(app)
+            for batch in BATCHES
+        ]
+        heats.append(Heat(app, {}, ways))
+    return heats, ["A batch of 1 is what the paper calls no jumbo tuples: every event travels by itself."]
+
+
+SUITE = Suite(
+    "briskstream",
+    "BriskStream: pinned replicas, jumbo tuples",
+    (
+        Experiment(
+            "applications",
+            "section 6",
+            "Applications pinned and pooled, in total order and in none",
+            (SCALES,),
+            _applications,
+            (
+                Plot("placement", "to_loop", "over the compiled loop", lines=("way", "threads"), kind="bar"),
+                Plot("placement", "p99_us", "p99 of a batch, us", lines=("way", "threads"), kind="bar", loop=False),
+            ),
+            events=200_000,
+            conclude=_order,
+        ),
+        Experiment(
+            "jumbo_tuples",
+            "section 5.2",
+            "Events in a batch",
+            (),
+            _jumbo,
+            (
+                Plot("batch", "events_per_s", "events per second", log=True, loop=False),
+                Plot("batch", "p99_us", "p99 of a batch, us", log=True, loop=False),
+            ),
+            events=200_000,
+        ),
+    ),
+)
