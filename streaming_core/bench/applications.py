@@ -10,7 +10,7 @@ from streaming_core.bench import host
 from streaming_core.bench.race import Race
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
 
-EVENTS = {"wc": 200_000}  # the others: 1,000,000; a line of wc is ten words
+EVENTS = {"wc": 200_000, "matrix": 200_000}  # the others: 1,000,000; a line of wc is ten words
 
 
 def run(

@@ -9,6 +9,8 @@ from streaming_core.api.kernels import compile_app
 from streaming_core.errors import BadInput
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
+from streaming_core.runspec.spec import RunSpec
+from tests.differential.case import Case
 from tests.differential.kernel import Kernel
 
 
@@ -137,3 +139,59 @@ def test_scratch_is_small_and_of_fixed_size():
     app, params = built(nothing, Huge)
     with pytest.raises(BadInput, match="record Huge: 65544 bytes are too many to work in, 65536 the most"):
         compile_app(app, params)
+
+
+@record
+class Row:
+    counts: Array[u8, 4]
+    last: Array[u32, "size"]  # noqa: F821
+    n: u32
+
+
+@record
+class Seen:
+    counts: Array[u8, 4]
+    last: Array[u32, "size"]  # noqa: F821
+    given: Array[u32, "size"]  # noqa: F821
+
+
+transactional = App("arrays", params={"size": Param(3)})
+rows = transactional.table("rows", Row, 2)
+
+
+def few(row, event):
+    return row.counts[event.ts % 4] < 5
+
+
+def change(row, event):
+    row.counts[event.ts % 4] += 1
+    for i in range(len(event.given)):
+        row.last[i] = row.last[i] + event.given[i]
+
+
+@transactional.transaction(input=Event, output=Seen)
+def touch(event, txn):
+    row = txn.row(rows, event.ts % 2)
+    txn.require(few, row)
+    txn.modify(row, change)
+    txn.read(row)
+
+
+@touch.post
+def answer(event, txn, out):
+    row = txn.result(rows, 0)
+    out.emit(counts=row.counts, last=row.last, given=event.given)
+
+
+transactional.generates(lambda *args: {})
+
+
+@pytest.mark.parametrize("scheme", ["serial", "tstream", "lock"])
+def test_arrays_of_what_was_read_are_emitted(scheme):
+    params = transactional.bind()
+    given = [{"seq": i, "ts": i * i % 7, "given": [i, 1, 2]} for i in range(100)]
+    case = Case(transactional, params, pa.Table.from_pylist(given, workload.schema(transactional, params)))
+    assert case.rejected
+    assert Loop(transactional, params).process(case.events.tables[0]).equals(case.outputs)
+    for threads in (1, 2):
+        case.check(RunSpec(app="arrays", executor="transactional", scheme=scheme, threads=threads, punctuation=9), 30)

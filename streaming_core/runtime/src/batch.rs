@@ -209,9 +209,21 @@ impl RowBuffer {
     ///
     /// # Safety
     /// `row` has `stride` readable bytes outside of this buffer.
+    #[inline]
     pub unsafe fn push(&mut self, row: *const u8, origin: u32) -> Result<(), RunError> {
-        // SAFETY: as the caller says, for one row.
-        unsafe { self.extend(row, 1, |_| origin) }
+        let len = self.len();
+        if len == self.inner.emitter.cap as usize {
+            self.reserve(len.max(1))?;
+        }
+        // SAFETY: there is room for a row (and its origin) behind the last one.
+        unsafe {
+            copy_row(row, self.inner.emitter.rows.add(len * self.inner.stride), self.inner.stride);
+            if self.inner.origins {
+                self.inner.emitter.origin.add(len).write(origin);
+            }
+        }
+        self.inner.emitter.len += 1;
+        Ok(())
     }
 
     /// Appends copies of `n` adjacent rows; `origin(i)` is the origin of the i-th.
@@ -234,6 +246,24 @@ impl RowBuffer {
         }
         self.inner.emitter.len += n as i64;
         Ok(())
+    }
+}
+
+/// Copies one row; rows are mostly a few words.
+///
+/// # Safety
+/// `stride` readable bytes at `from`, as many writable ones at `to`, apart from each other.
+#[inline(always)]
+pub unsafe fn copy_row(from: *const u8, to: *mut u8, stride: usize) {
+    // SAFETY: as the caller says.
+    unsafe {
+        match stride {
+            16 => to.cast::<[u64; 2]>().write_unaligned(from.cast::<[u64; 2]>().read_unaligned()),
+            24 => to.cast::<[u64; 3]>().write_unaligned(from.cast::<[u64; 3]>().read_unaligned()),
+            32 => to.cast::<[u64; 4]>().write_unaligned(from.cast::<[u64; 4]>().read_unaligned()),
+            40 => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read_unaligned()),
+            _ => std::ptr::copy_nonoverlapping(from, to, stride),
+        }
     }
 }
 

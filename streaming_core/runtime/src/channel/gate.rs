@@ -11,6 +11,8 @@
 //! Cost: one comparison per source and run of rows, one copy of a row; none where there is one source, whose batches are
 //! read in place.
 
+use std::ops::Range;
+
 use crate::batch::{RowBuffer, Text};
 use crate::channel::outlet::{Jumbo, Outlet};
 use crate::channel::rank::Rank;
@@ -72,13 +74,18 @@ impl Source {
     }
 
     /// What the next row of `head` is ordered by.
-    fn order(&self, head: &Jumbo) -> (i64, u64, Rank) {
+    #[inline(always)]
+    fn order(&self, head: &Jumbo) -> Order {
         let position = self.position(head);
         // SAFETY: a row of the head.
         (unsafe { head.rows.seq(position) }, self.stream, rank(head, position))
     }
 }
 
+/// What rows are ordered by: event, stream, rank.
+type Order = (i64, u64, Rank);
+
+#[inline(always)]
 fn rank(jumbo: &Jumbo, position: usize) -> Rank {
     jumbo.ranks.get(position).copied().unwrap_or(Rank::ONLY)
 }
@@ -221,48 +228,54 @@ impl Gate {
 
     /// Rows of all sources, as far as they are ready.
     unsafe fn merge(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<(), RunError> {
-        // SAFETY: as the caller says; a head is used until its source releases it, when it is looked up again.
-        let mut heads: Vec<Option<&Jumbo>> =
-            self.sources.iter_mut().map(|source| unsafe { source.head(outlets) }).collect();
+        let Self { sources, ranked, united, .. } = self;
+        // Per source its earliest jumbo tuple, and what the next row of that is ordered by.
+        let mut heads: Vec<Option<(&Jumbo, Order)>> = Vec::with_capacity(sources.len());
+        // What cannot come any more: no row of a source without rows is earlier than this.
+        let mut bound = i64::MAX;
+        for source in sources.iter_mut() {
+            // SAFETY: as the caller says; a head is used until its source releases it, when it is looked up again.
+            heads.push(unsafe { source.head(outlets) }.map(|jumbo| (jumbo, source.order(jumbo))));
+            bound = bound.min(if source.next.is_none() { source.upto } else { i64::MAX });
+        }
         while taken.gathered.len() < MOST {
-            let (mut first, mut second, mut bound) = (None, None, i64::MAX);
-            for (index, (source, head)) in self.sources.iter().zip(&heads).enumerate() {
-                match head {
-                    None => bound = bound.min(source.upto),
-                    Some(head) => {
-                        let order = source.order(head);
-                        if first.is_none_or(|(least, _)| order < least) {
-                            second = first.map(|(least, _)| least);
-                            first = Some((order, index));
-                        } else if second.is_none_or(|least| order < least) {
-                            second = Some(order);
-                        }
-                    }
+            let (mut first, mut second): (Option<(Order, usize)>, Option<Order>) = (None, None);
+            for (index, head) in heads.iter().enumerate() {
+                let Some((_, order)) = *head else { continue };
+                if first.is_none_or(|(least, _)| order < least) {
+                    second = first.map(|(least, _)| least);
+                    first = Some((order, index));
+                } else if second.is_none_or(|least| order < least) {
+                    second = Some(order);
                 }
             }
             let Some((order, index)) = first.filter(|((seq, ..), _)| *seq <= bound) else { break };
-            let (source, head) = (&mut self.sources[index], heads[index].expect("it has an order"));
-            taken.started = taken.started.min(head.started);
-            let n = head.shares[source.reader].len(head.rows.n);
-            let mut next = order;
+            let (source, (jumbo, _)) = (&mut sources[index], heads[index].expect("it has an order"));
+            taken.started = taken.started.min(jumbo.started);
+            // Rows that come before those of every other source, as many as there are.
+            let n = jumbo.shares[source.reader].len(jumbo.rows.n).min(source.at + MOST);
+            let (begin, mut next) = (source.at, order);
             loop {
-                // SAFETY: the row is the reader's.
-                unsafe { append(head, source, next.2, self.ranked, self.united, taken) }?;
                 source.at += 1;
                 if source.at == n {
                     break;
                 }
-                next = source.order(head);
-                if second.is_some_and(|least| least < next) || next.0 > bound || taken.gathered.len() >= MOST {
+                next = source.order(jumbo);
+                if second.is_some_and(|least| least < next) || next.0 > bound {
                     break;
                 }
             }
-            if source.at == n {
-                // SAFETY: as the caller says; the old head is not used any more.
-                heads[index] = unsafe { source.head(outlets) };
-            } else {
+            // SAFETY: the rows are the reader's.
+            unsafe { append(jumbo, source, begin..source.at, *ranked, *united, taken) }?;
+            heads[index] = if source.at < n {
                 source.next = Some(next.0);
-            }
+                Some((jumbo, next))
+            } else {
+                // SAFETY: as the caller says; the old head is not used any more.
+                let head = unsafe { source.head(outlets) }.map(|jumbo| (jumbo, source.order(jumbo)));
+                bound = bound.min(if head.is_none() { source.upto } else { i64::MAX });
+                head
+            };
         }
         taken.rows = Rows::of(&taken.gathered, text);
         Ok(())
@@ -276,11 +289,10 @@ impl Gate {
             // SAFETY: as the caller says.
             let Some(head) = (unsafe { source.head(outlets) }) else { continue };
             taken.started = head.started;
-            while source.at < head.shares[source.reader].len(head.rows.n) {
-                // SAFETY: the row is the reader's.
-                unsafe { append(head, source, Rank::ONLY, false, false, taken) }?;
-                source.at += 1;
-            }
+            let n = head.shares[source.reader].len(head.rows.n);
+            // SAFETY: the rows are the reader's.
+            unsafe { append(head, source, source.at..n, false, false, taken) }?;
+            source.at = n;
             break;
         }
         taken.rows = Rows::of(&taken.gathered, text);
@@ -288,24 +300,39 @@ impl Gate {
     }
 }
 
-/// Appends the next row of `head` to what was taken.
+/// Appends the rows `range` of those of `jumbo` that are the reader's to what was taken.
 unsafe fn append(
-    head: &Jumbo,
+    jumbo: &Jumbo,
     source: &Source,
-    rank: Rank,
+    range: Range<usize>,
     ranked: bool,
     united: bool,
     taken: &mut Taken,
 ) -> Result<(), RunError> {
-    let position = source.position(head);
-    // SAFETY: a row of the head.
-    unsafe { taken.gathered.push(head.rows.start.add(position * head.rows.stride), 0) }?;
-    if let Some(hashes) = source.hashes {
-        taken.hashes.push(head.hashes[hashes][position]);
+    let (share, rows) = (&jumbo.shares[source.reader], jumbo.rows);
+    if share.whole && range.len() > 4 {
+        // SAFETY: rows of the jumbo tuple.
+        unsafe { taken.gathered.extend(rows.slice(range.clone()).start, range.len(), |_| 0) }?;
+        if let Some(hashes) = source.hashes {
+            taken.hashes.extend_from_slice(&jumbo.hashes[hashes][range.clone()]);
+        }
+    } else {
+        for position in range.clone().map(|i| share.position(i)) {
+            // SAFETY: a row of the jumbo tuple.
+            unsafe { taken.gathered.push(rows.start.add(position * rows.stride), 0) }?;
+        }
+        if let Some(hashes) = source.hashes {
+            let hashes = &jumbo.hashes[hashes];
+            taken.hashes.extend(range.clone().map(|i| hashes[share.position(i)]));
+        }
     }
     if ranked {
-        let rank = if united { rank.through(source.stream) } else { Some(rank) };
-        taken.ranks.push(rank.ok_or_else(|| too_long(head, position))?);
+        for i in range {
+            let position = share.position(i);
+            let rank = rank(jumbo, position);
+            let rank = if united { rank.through(source.stream) } else { Some(rank) };
+            taken.ranks.push(rank.ok_or_else(|| too_long(jumbo, position))?);
+        }
     }
     Ok(())
 }

@@ -40,6 +40,8 @@ pub struct Share {
     pub whole: bool,
     /// Their positions, ascending, unless all are.
     pub positions: Vec<u32>,
+    /// While it is filled: how many there are.
+    pub filled: usize,
 }
 
 impl Share {

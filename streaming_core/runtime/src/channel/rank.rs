@@ -49,10 +49,30 @@ impl Rank {
     }
 }
 
-/// Elias' gamma code of `number + 1`, its unary part made of ones, so that greater numbers have greater codes; its bits.
+/// The codes of small numbers.
+const SMALL: [(u64, u32); 64] = {
+    let mut codes = [(0, 0); 64];
+    let mut number = 0;
+    while number < codes.len() {
+        let (code, bits) = gamma(number as u64);
+        codes[number] = (code as u64, bits);
+        number += 1;
+    }
+    codes
+};
+
+/// The code of a number, and its bits.
 #[inline(always)]
 fn code(number: u64) -> (u128, u32) {
-    let number = u128::from(number) + 1;
+    match SMALL.get(number as usize) {
+        Some(&(code, bits)) => (u128::from(code), bits),
+        None => gamma(number),
+    }
+}
+
+/// Elias' gamma code of `number + 1`, its unary part made of ones, so that greater numbers have greater codes; its bits.
+const fn gamma(number: u64) -> (u128, u32) {
+    let number = number as u128 + 1;
     let power = number.ilog2();
     let ones = (1_u128 << power) - 1;
     (ones << (power + 1) | (number - (1 << power)), 2 * power + 1)

@@ -256,8 +256,18 @@ fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &mut Jumbo) 
                     only.whole = true;
                     continue;
                 }
+                // Everybody has room for all rows, and a row is written without asking.
+                for share in &mut *shares {
+                    share.positions.resize(hashes.len(), 0);
+                    share.filled = 0;
+                }
                 for (position, &hash) in hashes.iter().enumerate() {
-                    shares[lane_of(hash, edge.readers)].positions.push(position as u32);
+                    let share = &mut shares[lane_of(hash, edge.readers)];
+                    share.positions[share.filled] = position as u32;
+                    share.filled += 1;
+                }
+                for share in shares {
+                    share.positions.truncate(share.filled);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use std::ptr::null;
 
-use crate::batch::{RowBuffer, Text};
+use crate::batch::{RowBuffer, Text, copy_row};
 use crate::kernel::RunError;
 use crate::stage::{Chain, Rows, lane_of};
 use crate::sync::{CachePadded, UnsafeCell};
@@ -127,24 +127,6 @@ impl Sorted {
         let range = self.starts[index] as usize..self.starts[index + 1] as usize;
         // A stateful operator's rows have no hashes.
         (self.rows.slice(range.clone()), self.hashes.get(range).unwrap_or_default())
-    }
-}
-
-/// Copies one row; rows are mostly a few words.
-///
-/// # Safety
-/// `stride` readable bytes at `from`, as many writable ones at `to`, apart from each other.
-#[inline(always)]
-unsafe fn copy_row(from: *const u8, to: *mut u8, stride: usize) {
-    // SAFETY: as the caller says.
-    unsafe {
-        match stride {
-            16 => to.cast::<[u64; 2]>().write_unaligned(from.cast::<[u64; 2]>().read_unaligned()),
-            24 => to.cast::<[u64; 3]>().write_unaligned(from.cast::<[u64; 3]>().read_unaligned()),
-            32 => to.cast::<[u64; 4]>().write_unaligned(from.cast::<[u64; 4]>().read_unaligned()),
-            40 => to.cast::<[u64; 5]>().write_unaligned(from.cast::<[u64; 5]>().read_unaligned()),
-            _ => std::ptr::copy_nonoverlapping(from, to, stride),
-        }
     }
 }
 
