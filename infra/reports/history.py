@@ -294,9 +294,9 @@ def human_micros(value: float | None) -> str:
 
 
 def _spec_of(row: dict) -> RunSpec:
-    names: Iterable[str] = RunSpec.model_fields.keys() & row.keys() - {"params"}
+    names: Iterable[str] = RunSpec.model_fields.keys() & row.keys()
     values = {name: row[name] for name in names if row[name] is not None}
-    return RunSpec.parse({**values, "params": json.loads(row["params"] or "{}")})
+    return RunSpec.parse(values | {name: json.loads(values.get(name, "{}")) for name in ("params", "plan")})
 
 
 def lines(path: Path, count: int) -> list[str]:

@@ -53,11 +53,16 @@ TOLERANT = Claim(
 Sweep = tuple[list[Heat], list[str]]
 
 
+def _is_numa() -> bool:
+    """Whether there is remote memory: then threads are bound to cores, as in the paper, and memory to their nodes."""
+    return len(engine.topology()["nodes"]) > 1
+
+
 def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[RunSpec]:
     """Every transactional scheme that may run the application, at every thread count."""
     loaded = registry.load(app)
     ways = [
-        RunSpec(app=app, params=params, executor=EXECUTOR, scheme=scheme, threads=count)
+        RunSpec(app=app, params=params, executor=EXECUTOR, scheme=scheme, threads=count, pin=_is_numa())
         for scheme in EXECUTORS[EXECUTOR].axes["scheme"]
         for count in threads
     ]
@@ -70,6 +75,8 @@ def _schemes(counts: list[int]) -> Sweep:
         "no_lock is a bound, not a result; it is refused for tp, whose tables hold sets. On one thread every scheme "
         "executes events one after the other: there is nobody to guard against.",
     ]
+    if not _is_numa():
+        notes.append("This machine has one memory node: no time goes to remote memory.")
     return [Heat(app, {}, schemes(app, {}, counts)) for app in APPS], notes
 
 
@@ -136,6 +143,7 @@ def _pools(counts: list[int]) -> Sweep:
             try:
                 for app in APPS:
                     given = {"scheme": "tstream", "pool": pool, "stealing": stealing, "threads": max(counts)}
+                    given["pin"] = _is_numa()
                     ways[app].append(RunSpec.parse({"app": app, "executor": EXECUTOR} | given))
             except BadInput:
                 missing.append(f"{pool}{' with stealing' * stealing}")

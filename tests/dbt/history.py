@@ -20,7 +20,7 @@ RED = "20250302T020000Z-00000002"
 FASTER = "20250303T020000Z-00000003"
 RUNS = (GREEN, RED, FASTER)
 # What the cells of GREEN lack: they were loaded when the schema was at version 1.
-NEWER = ("stealing", "checkpoint")
+NEWER = ("stealing", "checkpoint", "channel", "plan")
 
 # (app, executor, scheme), each at one and two threads.
 WAYS = (("sl", "transactional", "tstream"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
@@ -84,12 +84,13 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict], without: tu
 def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
     verdict = expected_verdict(run_id, spec)
     key = {"schema_version": SCHEMA_VERSION, "run_id": run_id, "cell": spec.cell}
-    planned = spec.model_dump(include={name for name in RAW["cells"].names if name != "params"})
+    planned = spec.model_dump(include={name for name in RAW["cells"].names if name not in ("params", "plan")})
     cell = (
         key
         | planned
         | {
             "params": "{}",
+            "plan": "{}",
             "strategy": spec.strategy,
             "events": 1000,
             "seed": 1,

@@ -76,6 +76,15 @@ def test_sweeps_cover_what_they_say(counts):
     assert all(heat.params["work"] == 0 for heat in BY_NAME["work"].sweep(counts)[0][::5])
 
 
+def test_threads_are_bound_where_memory_may_be_remote(monkeypatch):
+    for nodes in ([0], [0, 1]):
+        monkeypatch.setattr(engine, "topology", lambda nodes=nodes: {"nodes": nodes, "sockets": 2, "is_mock": False})
+        for name in ("schemes", "pools"):
+            heats, notes = BY_NAME[name].sweep([2])
+            assert {spec.pin for heat in heats for spec in heat.ways} == {len(nodes) > 1}
+            assert ("one memory node" in " ".join(notes)) == (nodes == [0] and name == "schemes")
+
+
 def test_no_pool_is_skipped_silently():
     heats, notes = BY_NAME["pools"].sweep([1, 2])
     said = " ".join(notes)
