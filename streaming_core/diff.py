@@ -121,9 +121,13 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
         report = _report(run_dir)
         found.reason = _incomparable(run_dir, report, manifest)
         if found.reason is None:
-            _outputs(found, run_dir, oracle_dir)
-            _states(found, run_dir, oracle_dir)
-            _samples(found, report, manifest)
+            agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
+            if agrees is None:
+                _outputs(found, run_dir, oracle_dir)
+            else:
+                _unordered(found, run_dir, oracle_dir, agrees["columns"])
+            _states(found, run_dir, oracle_dir, agrees and agrees["states"])
+            _samples(found, report, agrees or manifest, ordered=agrees is None)
             if found.outputs + found.states == 0 and not found.differences:
                 found.reason = "there is nothing to compare: no outputs and no state"
     except BadInput as error:
@@ -154,6 +158,8 @@ def _incomparable(run_dir: Path, report: RunReport, manifest: dict) -> str | Non
         return f"the application changed: code {report.code_digest} of the run, {manifest['code_digest']} of the oracle"
     if report.is_bound:
         return "the run is a reference bound (no_lock), not a result"
+    if report.spec.get("order") == "none" and not manifest.get("unordered"):
+        return "the run kept no order, and the oracle does not know what agrees without"
     if not (run_dir / "outputs").is_dir():
         return "the run kept no outputs: run it with --sink parquet"
     return None
@@ -208,6 +214,30 @@ def _outputs(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
     # Rows are missing, added or out of order: match them by (seq, sub).
     expected, actual = (pa.concat_tables(_slices(paths, columns)) if paths else None for paths in (theirs, ours))
     _matched(found, "outputs", expected, actual, ("seq", "sub"))
+
+
+def _unordered(found: Diff, run_dir: Path, oracle_dir: Path, columns: list[str]) -> None:
+    """Compares these columns as multisets: how often each row is there, on either side."""
+    ours, theirs = (
+        [table for path in _parts(folder / "outputs") for table in [pq.read_table(path, columns=columns)]]
+        for folder in (run_dir, oracle_dir)
+    )
+    if not theirs:
+        raise BadInput(f"oracle result {oracle_dir}: outputs/ is empty")
+    found.outputs = sum(table.num_rows for table in theirs)
+    if ours and _columns(found, "outputs", theirs[0].schema, ours[0].schema, ()) != columns:
+        return
+    rows = pa.concat_tables([*theirs, *ours])
+    sign = np.repeat([1, -1], [found.outputs, rows.num_rows - found.outputs])
+    counted = rows.append_column("", pa.array(sign)).group_by(columns).aggregate([("", "sum")])
+    for kind, side in (("missing", pc.greater), ("extra", pc.less)):
+        wrong = counted.filter(side(counted["_sum"], 0)).sort_by([(name, "ascending") for name in columns])
+        shown = []
+        for position in range(min(wrong.num_rows, SHOWN)):
+            row = _row(wrong, position, tuple(columns))
+            times = {"times": abs(wrong["_sum"][position].as_py())}
+            shown.append(Difference("outputs", kind, row, None, *((times,) if kind == "missing" else (None, times))))
+        found.add(shown, int(np.abs(to_numpy(_whole(wrong["_sum"]))).sum()))
 
 
 def _columns(found: Diff, table: str, expected: pa.Schema, actual: pa.Schema, keys: tuple) -> list[str] | None:
@@ -359,10 +389,10 @@ def _whole(column: Any) -> pa.Array:
 # --- state and passes ------------------------------------------------------------------------------------------------
 
 
-def _states(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
+def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None = None) -> None:
     theirs = {path.stem: path for path in (oracle_dir / "state").glob("*.parquet")}
     ours = {path.stem: path for path in (run_dir / "state").glob("*.parquet")}
-    for name in sorted(theirs.keys() | ours.keys()):
+    for name in sorted(theirs.keys() | ours.keys() if only is None else only):
         table = f"state {name}"
         if name not in theirs or name not in ours:
             words = ("no such table", "a table") if name not in theirs else ("a table", "no file")
@@ -384,14 +414,14 @@ def _states(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
             found.add([Difference(table, "table", {}, None, *rows)], 1)
 
 
-def _samples(found: Diff, report: RunReport, manifest: dict) -> None:
-    """Every measured pass must have had the oracle's outputs, in order; and the state its digest."""
+def _samples(found: Diff, report: RunReport, manifest: dict, ordered: bool) -> None:
+    """Every measured pass must have had the oracle's outputs, in order if there is one; and the state its digest."""
     for sample in report.samples:
         where = {"pass": f"{sample.kind} {sample.repetition}"}
         if sample.digest != manifest["output_digest"]:
             wrong = Difference("passes", "digest", where, "digest", manifest["output_digest"], sample.digest)
             found.add([wrong], 1)
-        if not sample.in_order:
+        if ordered and not sample.in_order:
             found.add([Difference("passes", "digest", where, "order", "in order", "out of order")], 1)
     if report.state_digest != manifest["state_digest"]:
         wrong = Difference("passes", "digest", {}, "state_digest", manifest["state_digest"], report.state_digest)

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from streaming_core import checkpoint, workload
 from streaming_core import rows as row_format
+from streaming_core.agreement import states_digest
 from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
@@ -36,7 +37,6 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.report import Latency, RunReport, Sample
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from streaming_core.state import state_digest
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
@@ -121,6 +121,8 @@ def check(spec: RunSpec, app: App) -> None:
         raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
     if refused(spec, app):
         raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
+    if spec.order == "none" and app.unordered is None:
+        raise BadInput(f"application {app.name} runs in total order only: it does not say what agrees without order")
     kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
     for name, places in spec.plan.items():
         if name not in kinds:
@@ -266,10 +268,10 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
             if not spec.repetitions
             else [*kinds, ("open_loop", "digest", spec.rate)]
         )
-    samples, digest, binding = [], "", None
+    samples, digest, where = [], "", {}
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
-        sample, state, binding = one_pass(
+        sample, state, where = one_pass(
             spec,
             program,
             blocks,
@@ -284,7 +286,7 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
         )
         samples.append(sample)
         if first:
-            digest = state_digest(state)
+            digest = states_digest(program.app, spec.order, state)
     load_after = os.getloadavg()[0]
     return RunReport(
         spec=spec.model_dump(mode="json"),
@@ -300,7 +302,8 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
         compile_seconds=program.compile_seconds,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         topology=topology(),
-        binding=binding,
+        binding=where["binding"],
+        memory=where["memory"],
         resumed=durable.resumed if durable else [],
         host={
             "name": socket.gethostname(),
@@ -324,8 +327,8 @@ def one_pass(
     progress: Progress | None = None,
     export: bool = True,
     durable: checkpoint.Checkpoints | None = None,
-) -> tuple[Sample, dict[str, pa.Table], list[int] | None]:
-    """One pass from fresh state: its sample, the final state by table, the binding of threads to cores.
+) -> tuple[Sample, dict[str, pa.Table], dict]:
+    """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
 
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Raises RunFailed when an operator
@@ -415,7 +418,7 @@ def one_pass(
         rejected=metrics["rejected"],
         chosen=metrics["chosen"],
     )
-    return sample, state, metrics.get("binding")
+    return sample, state, {name: metrics[name] for name in ("binding", "memory")}
 
 
 def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, read: tuple[int, int], cpu) -> None:

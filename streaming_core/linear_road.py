@@ -27,6 +27,7 @@ PERIOD = 30  # seconds between two reports of a vehicle
 FEET = 44  # that 1 mph covers meanwhile
 REPORTS = 4_096  # more than a vehicle can make
 REPORT, BALANCE, EXPENDITURE, TRAVEL = 0, 2, 3, 4  # types of events
+DAYS = 69  # of which there is a history of tolls
 UNUSED = -1
 NEVER = 1 << 30
 MOST = 1 << 23  # vehicles, about: 100 bytes each
@@ -293,17 +294,6 @@ def _requests(traffic: Road, kind: np.ndarray, vehicles: np.ndarray, number: np.
         "tod": only(kind == TRAVEL, 1 + draws.below(3, 24 * 60)),
         "day": only(kind == EXPENDITURE, 1 + draws.below(4, DAYS)),
     }
-
-
-# --- what vehicles paid in the past -----------------------------------------------------------------------------------
-
-DAYS = 69
-
-
-def historical_toll(vid: np.ndarray, day: np.ndarray, xway: np.ndarray) -> np.ndarray:
-    """What a vehicle paid on an expressway on one of the 69 days before, 10..99; 0 for other days (int64 arrays)."""
-    units = (vid * 128 + day) * 256 + xway
-    return np.where((day >= 1) & (day <= DAYS), 10 + Draws(0, "lr.history", units=units).below(0, 90), 0)
 
 
 # --- position reports alone -------------------------------------------------------------------------------------------

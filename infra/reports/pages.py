@@ -313,6 +313,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
             else "",
         ),
         ("cores of the threads", ", ".join(map(str, report["binding"])) if report.get("binding") else ""),
+        ("memory", _short_json({name: value for name, value in (report.get("memory") or {}).items() if value})),
         ("topology", _short_json(report.get("topology"))),
         ("versions", _short_json(host.get("versions"))),
         ("compile time", f"{facts['compile_seconds']:.2f} s" if facts.get("compile_seconds") is not None else ""),

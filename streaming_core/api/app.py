@@ -112,6 +112,15 @@ class Profile:
     params: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Unordered:
+    """What agrees with the sequential meaning when nobody keeps order: `columns` of the outputs, as a multiset, and the
+    final states of the operators `states`."""
+
+    columns: tuple[str, ...]
+    states: tuple[str, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Table:
     """A shared table: rows `0..size-1` of `row`, each initialised by `init(key, params) -> dict | None` (None: zero).
@@ -259,6 +268,7 @@ class App:
         self.operators: list[Operator] = []
         self.constants: list[Constant] = []
         self.invariants: dict[str, str] = {}
+        self.unordered: Unordered | None = None
         self.event: Record | None = None
         self.generator: Callable | None = None
         self.outputs: Record | None = None
@@ -318,6 +328,20 @@ class App:
         field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes."""
         self.generator = fn
         return fn
+
+    def agrees_unordered(self, *columns: str, states: tuple[str, ...] = ()) -> None:
+        """Says what a run without order must still have in common with the oracle: these columns of the outputs, as a
+        multiset, and the final states of these operators. An application that does not say so runs in total order only.
+
+        Raises:
+            BadInput: a column the outputs have not, or an operator without state.
+        """
+        fields = self.outputs.fields if self.outputs else {}
+        stateful = [operator.name for operator in self.operators if operator.state is not None]
+        for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
+            if name not in known:
+                raise BadInput(f"app {self.name}: agrees_unordered: no {name!r}; known: {', '.join(known)}")
+        self.unordered = Unordered(columns, states)
 
     def invariant(self, name: str, sql: str) -> None:
         """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds."""

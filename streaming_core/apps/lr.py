@@ -10,7 +10,7 @@ workloads C.4).
     toll_notification, accident_notification, account_balance, daily_expenditure -> sink
 
 Traffic is kept by segment (of an expressway in a direction) and minute, numbered from 1. A vehicle that enters a
-segment, other than to leave the road, is told its toll: 2 (n - 50)^2 if n > 50 vehicles were in the segment in the minute
+segment, other than to leave the road, is told its toll: 2 (n - 50)^2 if n > 50 vehicles were in it in the minute
 before, at a latest average velocity below `limit`, and if there was no accident then in this segment or the next four.
 It pays when it leaves the segment. Other reports are answered with a toll of -1, and every report also with what its
 segment's number of vehicles and velocity have become: in BriskStream all operators on that way have selectivity one.
@@ -513,8 +513,8 @@ app.invariant(
 app.invariant(
     "a segment has as many vehicles as have reported from it in the minute",
     f"""SELECT o.*, r.vehicles FROM outputs o JOIN (SELECT seq,
-    size(collect_set(vid) OVER (PARTITION BY segment, minute ORDER BY seq)) AS vehicles FROM {REPORTS}) r ON r.seq = o.seq
-    WHERE o.kind = 1 AND o.value <> r.vehicles""",
+    size(collect_set(vid) OVER (PARTITION BY segment, minute ORDER BY seq)) AS vehicles FROM {REPORTS}) r
+    ON r.seq = o.seq WHERE o.kind = 1 AND o.value <> r.vehicles""",
 )
 app.invariant(
     "a toll is by the number of vehicles of the minute before",
@@ -565,7 +565,7 @@ app.invariant(
 )
 app.invariant(
     "an expenditure is what the history says",
-    """SELECT o.*, e.day FROM outputs o JOIN events e ON e.seq = o.seq WHERE o.kind = 5 AND (o.qid <> e.qid OR o.value <>
-    IF(e.day BETWEEN 1 AND 69, 10 + ((CAST(e.vid AS BIGINT) * 128 + e.day) * 256 + e.xway) % 1000003 * 48271
-    % 2147483647 % 90, 0))""",
+    """SELECT o.*, e.day FROM outputs o JOIN events e ON e.seq = o.seq
+    WHERE o.kind = 5 AND (o.qid <> e.qid OR o.value <> IF(e.day BETWEEN 1 AND 69,
+    10 + ((CAST(e.vid AS BIGINT) * 128 + e.day) * 256 + e.xway) % 1000003 * 48271 % 2147483647 % 90, 0))""",
 )

@@ -77,6 +77,9 @@ def count(row, state, out):
 app.source(Sentence).flat_map(split, Word).key_by("word").process(count, state=Count, output=Counted).sink()
 
 
+app.agrees_unordered("word", "n", states=("count",))
+
+
 @app.generates
 def sentences(params, seed, start, stop):
     """Every word is drawn by itself; ts is the number of the sentence."""

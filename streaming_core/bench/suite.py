@@ -19,7 +19,7 @@ from streaming_core.bench.report import VERSION
 from streaming_core.errors import BadInput
 from streaming_core.runspec.spec import RunSpec
 
-SUITES = ("tstream",)  # each a module of this package that defines SUITE
+SUITES = ("tstream", "ordered")  # each a module of this package that defines SUITE
 
 
 @dataclass(frozen=True)

@@ -375,7 +375,7 @@ def diff(
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
-    suite: Annotated[str | None, typer.Option(help="Run the comparisons of a paper instead: tstream.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Run the comparisons of a paper instead: tstream, ordered.")] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
     ] = None,

@@ -23,13 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_core import generator, workload
+from streaming_core.agreement import outputs_digest, states_digest
+from streaming_core.api.app import App
 from streaming_core.apps import registry
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import digest_of
-from streaming_core.state import state_digest
 
 MODES = ("auto", "interpreted", "compiled")
 INTERPRETED = 100_000  # events up to which `auto` interprets all of them
@@ -127,7 +128,7 @@ def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, An
     machine: Any = Interpreter(app, params)
     checked = 0
     blocks: Iterator[pa.Table] = source.blocks(_BLOCK)
-    writer = _Outputs(folder / "outputs", machine.output_schema)
+    writer = _Outputs(folder / "outputs", machine.output_schema, app)
     try:
         if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
             machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
@@ -157,7 +158,14 @@ def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, An
             for name, table in state.items()
         },
         "output_digest": format_digest(*writer.digest),
-        "state_digest": state_digest(state),
+        "state_digest": states_digest(app, "total", state),
+        "unordered": app.unordered
+        and {
+            "columns": app.unordered.columns,
+            "states": app.unordered.states,
+            "output_digest": format_digest(*writer.unordered),
+            "state_digest": states_digest(app, "none", state),
+        },
         "dropped_invalid": machine.dropped_invalid,
         "rejected": machine.rejected,
         "seconds": seconds,
@@ -203,10 +211,10 @@ def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> N
 class _Outputs:
     """Output rows into part files, and their digest."""
 
-    def __init__(self, folder: Path, schema: pa.Schema):
+    def __init__(self, folder: Path, schema: pa.Schema, app: App):
         folder.mkdir(parents=True)
-        self.folder, self.schema, self.parts, self.rows = folder, schema, 0, 0
-        self.digest = (0, 0)
+        self.folder, self.schema, self.app, self.parts, self.rows = folder, schema, app, 0, 0
+        self.digest = self.unordered = (0, 0)
         self.writer = self._open()
 
     def _open(self) -> pq.ParquetWriter:
@@ -220,7 +228,9 @@ class _Outputs:
         if self.rows >= _PART:
             self.writer.close()
             self.writer = self._open()
-        self.digest = add(self.digest, digest_table(table, ("seq", "sub")))
+        self.digest = add(self.digest, outputs_digest(self.app, "total", table))
+        if self.app.unordered is not None:
+            self.unordered = add(self.unordered, outputs_digest(self.app, "none", table))
         self.rows += table.num_rows
         self.writer.write_table(table)
 

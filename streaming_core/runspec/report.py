@@ -67,6 +67,11 @@ class RunReport(BaseModel):
         default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
     )
     binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
+    memory: dict | None = Field(
+        None,
+        description="Of a transactional run: `nodes`, the memory node of each thread, and `tables`, how rows lie on "
+        "them, as it took effect; or `why` nothing is bound. `extra_ns`: what a line of another node takes longer.",
+    )
     host: dict = Field(description="Name, load average before and after, versions.")
 
     @property

@@ -49,12 +49,15 @@ EXECUTORS: dict[str, Executor] = {
                 "reorder": ("non_blocking", "lock"),
             },
         ),
-        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort")}),
+        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort", "spsc")}),
     )
 }
 
 # Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
 BOUNDS = frozenset({"no_lock"})
+
+# Channels that keep no order: compared by what the application says agrees then.
+UNORDERED = frozenset({"spsc"})
 
 # Schemes that evaluate operation chains, and so take them from a pool.
 CHAINED = frozenset({"tstream", "auto"})
@@ -97,7 +100,9 @@ class RunSpec(BaseModel):
         default_factory=dict,
         description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
     )
-    order: Literal["total"] = Field("total", description="Order in which outputs are delivered.")
+    order: Literal["total", "none"] | None = Field(
+        None, description="Order in which outputs are delivered; none with channel spsc, else total."
+    )
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
@@ -122,6 +127,10 @@ class RunSpec(BaseModel):
                 object.__setattr__(self, axis, allowed[0])
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
+        order = "none" if self.channel in UNORDERED else "total"
+        if self.order not in (None, order):
+            raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
+        object.__setattr__(self, "order", order)
         if self.plan and self.executor != "pinned":
             raise ValueError(f"executor {self.executor} has no plan; pinned has")
         for name, places in self.plan.items():

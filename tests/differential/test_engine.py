@@ -26,7 +26,7 @@ from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from tests.differential.case import CUTS, Case, Events, strategies
+from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
 # The smallest key spaces an application allows: the most conflicts.
@@ -48,6 +48,7 @@ SMALL = {
     "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 0.8, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
+    "lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
 }
 ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
 LARGE = {
@@ -103,13 +104,13 @@ def kinds_of(name):
     return [kind for kind in KEYS if name in KEYS[kind]]
 
 
-def ways():
+def ways(*executors):
     """Every application on every choice of strategies that is a result, and thread counts."""
     return [
         (name, *way)
-        for executor in EXECUTORS
+        for executor in executors or EXECUTORS
         for name in applications(executor)
-        for way in itertools.product(strategies(executor), (1, 2, 3, 8))
+        for way in itertools.product(strategies(executor, registry.load(name)), (1, 2, 3, 8))
     ]
 
 
@@ -117,13 +118,37 @@ def label(value):
     return "-".join(str(v) for v in value.values()) if isinstance(value, dict) else None
 
 
-@pytest.mark.parametrize(("name", "strategy", "threads"), ways(), ids=label)
+@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional", "pinned"), ids=label)
 def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
     kinds = kinds_of(name)
     for number, (punctuation, batch, block) in enumerate(CUTS):
         kind = kinds[(number + threads) % len(kinds)]
         spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, **strategy)
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
+
+
+# The pooled executor's strategies are free to combine: every two choices meet here, all of them in the full test below.
+POOLED = {"name": applications("pooled"), **EXECUTORS["pooled"].axes, "threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
+
+
+@pytest.mark.parametrize(("number", "way"), list(enumerate(pairwise(POOLED))), ids=label)
+def test_every_two_choices_of_the_pool_equal_the_interpreter(cases, number, way):
+    name, *_ = way.values()
+    kinds = kinds_of(name)
+    _, _, block = CUTS[number % len(CUTS)]
+    spec = RunSpec(app=name, executor="pooled", **{axis: value for axis, value in way.items() if axis != "name"})
+    for kind in kinds:
+        cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
+
+
+def test_every_two_choices_do_meet():
+    rows = [set(row.items()) for row in pairwise(POOLED)]
+    for a, b in itertools.combinations(POOLED, 2):
+        for pair in itertools.product(POOLED[a], POOLED[b]):
+            assert any({(a, pair[0]), (b, pair[1])} <= row for row in rows), (a, b, pair)
+    # No more than twice as many as the two longest axes need.
+    most, next_most = sorted((len(values) for values in POOLED.values()), reverse=True)[:2]
+    assert most * next_most <= len(rows) <= 2 * most * next_most
 
 
 # Threads that spin keep those that others wait for off the cores when there are other processes, as there are in a
@@ -195,7 +220,7 @@ def test_an_open_loop_source_changes_times_only(cases, name, executor):
 @pytest.mark.parametrize("name", registry.names())
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
     case = cases(name, "large")
-    executor = "transactional" if case.app.kind == "transaction" else "pooled"
+    executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.runs)
     case.check(RunSpec(app=name, executor=executor, threads=2), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])
     assert written.equals(case.outputs)
@@ -339,16 +364,22 @@ def test_an_operator_that_fails_names_itself_the_event_and_the_reason(threads):
 
 
 def test_memory_does_not_grow_with_the_number_of_events(cases):
-    """Ten times the events through the same blocks: what the process holds stays within a few blocks."""
+    """Ten times the events through the same blocks: what the process holds stays within a few blocks, whatever they
+    pass through."""
     import resource
 
     case = cases("fd", "large")
-    spec = RunSpec(app="fd", executor="pooled", threads=2)
     table = case.events.tables[0]
+    axes = EXECUTORS["pooled"].axes
+    specs = [
+        RunSpec(app="fd", executor="pooled", threads=3, queue=queue, reorder=reorder)
+        for queue, reorder in itertools.product(axes["queue"], axes["reorder"])
+    ]
 
     def peak(times):
         repeated = Events([table] * times)
-        engine.one_pass(spec, case.program, engine.Blocks(repeated, case.program, 1000, keep=0))
+        for spec in specs:
+            engine.one_pass(spec, case.program, engine.Blocks(repeated, case.program, 1000, keep=0))
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     small = peak(20)

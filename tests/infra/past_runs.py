@@ -15,6 +15,7 @@ from streaming_core.runspec import Home, RegressionSpec
 from streaming_core.runspec.layout import write_json
 
 KINDS = {"gs": "transaction", "sl": "transaction", "wc": "dataflow"}
+EXECUTORS, SCHEMES = ["transactional", "pooled"], ["tstream", "serial", "no_lock"]
 RUN_IDS = [f"202601{day:02d}T020000Z-0000000{day}" for day in range(1, 6)]
 LAST = RUN_IDS[-1]
 EVENTS = 100_000
@@ -33,7 +34,7 @@ def make(home: Home, nights: int = 5, red: bool = True) -> None:
 
 
 def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict], list[dict]]:
-    regression = RegressionSpec(applications=list(KINDS), schemes=["tstream", "serial", "no_lock"], events=EVENTS)
+    regression = RegressionSpec(applications=list(KINDS), executors=EXECUTORS, schemes=SCHEMES, events=EVENTS)
     specs = regression.cells(KINDS)
     workloads = [{"app": app, "params": {}, "events": EVENTS, "seed": 1, "address": f"{app}-address"} for app in KINDS]
     plan = {

@@ -9,7 +9,7 @@ import pytest
 from jobs.validate_outputs import invariant_query
 from streaming_core import workload
 from streaming_core.apps import registry
-from tests.unit import by_hand
+from tests.unit import by_hand, traffic
 
 PARAMS = {
     "gs": {"n_items": 50, "invalid_ratio": 0.05},
@@ -29,6 +29,7 @@ PARAMS = {
     "matrix": {"d": 2, "s": 2, "r": 1, "keys": 3, "sel": 1.5, "sel_keyed": 1.3, "invalid_ratio": 0.05},
     "pos_rep": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.05},
+    "lr": {},
 }
 EVENTS = 400
 
@@ -91,6 +92,18 @@ TP_GROWS = "a segment's count grows by one at most, and shrinks only where a new
 TP_ENDS = "a segment ends as its last accepted report has left it"
 TP_VEHICLES = "a segment's vehicles are those that have reported from it, each once, since its window began"
 TPK_VEHICLES = "a segment's vehicles are those that have reported from it, each once, and so many are counted"
+LR_ANSWERS = "a report has three answers and one warning at most, a request for money one, nothing else any"
+LR_TOLD = "a vehicle is told a toll just when it is in another segment than it was, and does not leave there"
+LR_TOLL = "a toll follows from the velocity, the number of vehicles and the accident beside it"
+LR_CROWD = "a segment has as many vehicles as have reported from it in the minute"
+LR_COUNT = "a toll is by the number of vehicles of the minute before"
+LR_PACE = "the velocity after a segment's last report of a minute is that of all vehicles in five minutes"
+LR_VELOCITY = "a toll is by the velocity after the minute before"
+LR_WARNED = "who enters a segment is warned of an accident just when one is ahead"
+LR_ACCIDENT = "an accident is where, in the minute before, a vehicle still stood that had another one beside it"
+LR_BALANCE = "a balance is what was paid before it was asked for"
+LR_ACCOUNT = "an account ends with what its vehicle has paid, and with what it still owes"
+LR_HISTORY = "an expenditure is what the history says"
 NEW_FIRST = "a vehicle's first report, and each from elsewhere than the one before, is forwarded"
 NEW_STAYED = "where a vehicle has stayed, just those reports are forwarded that come after the longest silences"
 NEW_LAST = "a vehicle is remembered as it has last reported, if ever"
@@ -354,6 +367,20 @@ WRONG = [
     ("new_seg", NEW_STAYED, lambda o, s: forward_one_more(o)),
     ("new_seg", NEW_LAST, lambda o, s: s["state_new_seg"][3].update(seg=100)),
     ("new_seg", NEW_LAST, lambda o, s: lose(s["state_new_seg"])),
+    ("lr", LR_ANSWERS, lambda o, s: lose(o)),
+    ("lr", LR_ANSWERS, lambda o, s: o.append({**o[-1], "seq": 9_999})),
+    ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] < 0, value=0)),
+    ("lr", LR_TOLD, lambda o, s: set_first(o, lambda r: r["leaves"], leaves=False)),
+    ("lr", LR_TOLL, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, value=0)),
+    ("lr", LR_CROWD, lambda o, s: last(o, lambda r: r["kind"] == 1).update(value=99)),
+    ("lr", LR_COUNT, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, count=52)),
+    ("lr", LR_PACE, lambda o, s: last(o, lambda r: r["kind"] == 2).update(value=50)),
+    ("lr", LR_VELOCITY, lambda o, s: set_first(o, lambda r: r["kind"] == 0 and r["value"] > 0, velocity=1)),
+    ("lr", LR_WARNED, lambda o, s: lose(o, lambda r: r["kind"] == 3)),
+    ("lr", LR_ACCIDENT, lambda o, s: set_first(o, lambda r: r["kind"] == 3, segment=2)),
+    ("lr", LR_BALANCE, lambda o, s: last(o, lambda r: r["kind"] == 4 and r["value"] > 0).update(value=0)),
+    ("lr", LR_ACCOUNT, lambda o, s: set_first(s["state_account_balance"], lambda r: r["balance"] > 0, balance=0)),
+    ("lr", LR_HISTORY, lambda o, s: set_first(o, lambda r: r["kind"] == 5, value=5)),
 ]
 
 
@@ -365,6 +392,9 @@ def right():
 
 def computed(name, params):
     app = registry.load(name)
+    if app.name == "lr":
+        events = traffic.events()
+        return app, events, by_hand.run(app, params, events)
     events = workload.generate_chunk(app, params, EVENTS, 4, 0, EVENTS)
     if name in ("tp", "tpk"):  # whose generator makes reports to be rejected, but none that are invalid
         column = events.column_names.index("seg")

@@ -70,6 +70,10 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     report = json.loads((run / "report.json").read_text())
     assert report["app"] == "sl"
     assert report["samples"][0]["outputs"] == 500
+    # Threads that nobody binds to cores have no memory of their own, whatever the machine.
+    assert report["memory"]["why"]
+    assert report["memory"]["nodes"] is None
+    assert report["samples"][0]["breakdown"]["remote"] == 0.0
     path = sorted((run / "outputs").glob("*.parquet"))[0]
     table = pq.read_table(path)
     values = table.column("dst_acct").to_pylist()
@@ -80,6 +84,32 @@ def test_a_run_equals_its_oracle_and_a_changed_value_is_named(command, workloads
     assert code == 1
     assert "123" in out
     assert "dst_acct" in out
+
+
+def test_without_order_what_the_application_says_has_to_agree(command, workloads, tmp_path):
+    run, oracle = tmp_path / "run", tmp_path / "oracle"
+    given = ("--input", workloads / "wc", "--out")
+    assert command("oracle", "wc", *given, oracle)[0] == 0
+    assert command("run", "wc", *given, run, "--executor", "pinned", "--channel", "spsc", "--threads", 2)[0] == 0
+    code, out, _ = command("diff", run, oracle)
+    assert (code, out.partition(":")[0]) == (0, "equal")
+    # In any order, and whatever the columns say that nobody has spoken of: but every count of every word.
+    path = sorted((run / "outputs").glob("*.parquet"))[0]
+    table = pq.read_table(path)
+    pq.write_table(table.take(pa.array(range(table.num_rows))[::-1]), path)
+    assert command("diff", run, oracle)[0] == 0
+    values = table.column("n").to_pylist()
+    values[5] += 1000
+    place = table.column_names.index("n")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.array(values)), path)
+    code, out, _ = command("diff", run, oracle)
+    assert code == 1
+    assert "2 in outputs" in out
+    word, n = table["word"][5].as_py().decode(), values[5]
+    assert f"word '{word}', n {n}: the row should not be there: times 1" in out
+    assert f"word '{word}', n {n - 1000}: the row is missing, expected times 1" in out
+    given = (*given, tmp_path / "r", "--executor", "pinned", "--channel", "spsc")
+    refused(command("run", "fd", *given), "total order only")
 
 
 def test_json_is_for_machines(command, workloads, tmp_path):
@@ -146,8 +176,13 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--scheme", "tstream"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
         (("wc", "--channel", "scalegate"), ["executor pooled has no channel"]),
-        (("wc", "--executor", "pinned", "--channel", "spsc"), ["unknown channel 'spsc'", "scalegate"]),
+        (("wc", "--executor", "pinned", "--channel", "pipe"), ["unknown channel 'pipe'", "merge_sort, spsc"]),
+        (("wc", "--order", "none"), ["order is total with pooled"]),
+        (("wc", "--executor", "pinned", "--channel", "spsc", "--order", "total"), ["order is none with channel spsc"]),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json cannot be read"]),
+        (("wc", "--heuristic", "cp"), ["unknown heuristic 'cp' of executor pooled", "ct, lp, et, qst"]),
+        (("wc", "--queue", "own"), ["unknown queue 'own' of executor pooled", "hybrid, partitioned, shared"]),
+        (("wc", "--reorder", "none"), ["unknown reorder 'none' of executor pooled", "non_blocking, lock"]),
         (("sl", "--stealing"), ["stealing needs a shared pool"]),
         (("sl", "--pool", "puddle"), ["unknown pool 'puddle'", "shared_everything"]),
         (("sl", "--scheme", "lock", "--pool", "shared_everything"), ["scheme lock has no pool"]),

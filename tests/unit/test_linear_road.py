@@ -235,17 +235,6 @@ def test_invalid_reports_come_from_a_direction_that_is_not_there():
     assert all((events[name] == right[name]).all() for name in ALL if name != "dir")
 
 
-def test_historical_tolls_are_of_69_days():
-    vid, day = np.divmod(np.arange(200 * 72), 72)
-    tolls = linear_road.historical_toll(vid, day - 1, np.zeros(len(vid), np.int64))
-    known = (day - 1 >= 1) & (day - 1 <= DAYS)
-    assert (tolls[~known] == 0).all()
-    assert set(tolls[known].tolist()) == set(range(10, 100))
-    assert abs(tolls[known].mean() - 54.5) < 1
-    other = linear_road.historical_toll(vid, day - 1, np.ones(len(vid), np.int64))
-    assert (tolls != other)[known].mean() > 0.9
-
-
 def test_a_road_that_would_not_fit_is_refused():
     with pytest.raises(BadInput, match=r"xways \* seconds \* veh_per_s must be 8388608 at most, got 250 \* 86400"):
         linear_road.road(full({"xways": 250, "seconds": 86_400}), 1)

@@ -27,7 +27,7 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
         ("tstream", "shared_nothing", False),
     ]
     wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
-    assert [cell.pool for cell in wc] == [None]
+    assert {cell.pool for cell in wc} == {None}
 
 
 def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
@@ -59,7 +59,7 @@ def test_what_cannot_be_is_refused_in_one_line(asked, said):
 def test_every_way_of_a_regression_has_a_strategy_of_its_own():
     pools = ["shared_nothing", "shared_everything", "shared_per_socket"]
     cells = RegressionSpec(applications=["sl", "wc"], threads=[1, 2], pools=pools, stealing=True).cells(KINDS)
-    assert set(Counter((cell.app, cell.strategy, cell.threads) for cell in cells).values()) == {1}
+    assert set(Counter((cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells).values()) == {1}
     assert len({cell.cell for cell in cells}) == len(cells)
 
 

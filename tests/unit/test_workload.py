@@ -40,6 +40,7 @@ VARIANTS = [
     ("pos_rep", {"seconds": 120, "veh_per_s": 1.5, "request_ratio": 0.1, "invalid_ratio": 0.1}),
     ("new_seg", {}),
     ("new_seg", {"xways": 3, "congestion": True, "accidents": False, "no_type4": True, "request_ratio": 1.0}),
+    ("lr", {"seconds": 600, "request_ratio": 0.2}),
 ]
 
 
@@ -88,6 +89,7 @@ GOLDEN = [
     "5000:d39b401839323879",
     "5000:a790c6902aef45cb",
     "5000:8665da182fc1c267",
+    "5000:9c55b5042152d9eb",
 ]
 
 

@@ -40,6 +40,9 @@ class Program:
         self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
         self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
         self.description["columns"] = columns(self.output)
+        if app.unordered is not None:
+            names = [*self.output.event[0]]
+            self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
         kernels, spans = self._cached(cache) if cache else compile_kernels(app, params)
         for entry, span in zip(self.description.get("tables", []), spans, strict=True):
             entry["read"] = span

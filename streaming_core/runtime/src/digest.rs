@@ -158,6 +158,8 @@ fn step(h: u64, word: u64) -> u64 {
 pub struct Hasher {
     stride: usize,
     columns: Vec<Column>,
+    /// Rows are told apart by these columns alone, not by (seq, sub).
+    unordered: bool,
 }
 
 impl Hasher {
@@ -172,7 +174,12 @@ impl Hasher {
                 return Err(RunError::Invalid(format!("column {column:?} lies outside of a row of {stride} bytes")));
             }
         }
-        Ok(Self { stride, columns: columns.to_vec() })
+        Ok(Self { stride, columns: columns.to_vec(), unordered: false })
+    }
+
+    /// A hasher of what has to agree without order: these columns, by number, and nothing else.
+    pub fn unordered(&self, columns: &[usize]) -> Self {
+        Self { columns: columns.iter().map(|&at| self.columns[at]).collect(), unordered: true, ..*self }
     }
 
     pub fn stride(&self) -> usize {
@@ -200,8 +207,10 @@ impl Hasher {
         let mut h = [SEED; N];
         // SAFETY: rows start with their seq, and the columns lie inside of a row.
         unsafe {
-            for (i, (h, sub)) in h.iter_mut().zip(subs).enumerate() {
-                *h = step(step(*h, rows.add(i * self.stride).cast::<u64>().read_unaligned()), sub);
+            if !self.unordered {
+                for (i, (h, sub)) in h.iter_mut().zip(subs).enumerate() {
+                    *h = step(step(*h, rows.add(i * self.stride).cast::<u64>().read_unaligned()), sub);
+                }
             }
             for column in &self.columns {
                 let size = column.kind.bytes();

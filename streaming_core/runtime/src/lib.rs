@@ -11,6 +11,7 @@ pub mod idle;
 pub mod kernel;
 pub mod key_group;
 pub mod metrics;
+pub mod placement;
 pub mod program;
 #[cfg(feature = "pyo3")]
 mod python;

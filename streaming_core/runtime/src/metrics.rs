@@ -159,10 +159,18 @@ pub struct Breakdown {
     /// Asking for locks, seeing whether they are granted, and giving them back; measured in samples, because the clock
     /// costs as much as they do.
     pub lock: u64,
-    /// Accesses to other sockets' memory, where it can be told apart.
+    /// Fetching from other nodes' memory, by an estimate (`placement.rs`).
     pub remote: u64,
     /// The rest: distributing, queueing, delivering, waiting for arrivals.
     pub other: u64,
+}
+
+impl Breakdown {
+    /// Kernels are what fetches from other nodes: takes the estimate out of the time spent in them, which it is part of.
+    pub fn take_out_remote(&mut self) {
+        self.remote = self.remote.min(self.useful);
+        self.useful -= self.remote;
+    }
 }
 
 impl AddAssign for Breakdown {
@@ -242,6 +250,8 @@ pub struct Metrics {
     pub end_to_end: Latencies,
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
+    /// Where memory lies (`Placement::to_json`), of an executor that sees to that.
+    pub memory: Value,
     /// Events by the scheme that ran them, where one chooses between several.
     pub chosen: BTreeMap<String, u64>,
 }
@@ -270,6 +280,7 @@ impl Metrics {
             "dropped": self.counters.dropped,
             "rejected": self.counters.rejected,
             "binding": self.binding,
+            "memory": self.memory,
             "chosen": self.chosen,
         })
     }

@@ -35,6 +35,9 @@ pub struct Program {
     #[serde(default = "partitions")]
     pub partitions: usize,
     pub columns: Vec<Column>,
+    /// The numbers of those columns that have to agree when outputs come in no order; None: nobody has said so.
+    #[serde(default)]
+    pub unordered: Option<Vec<usize>>,
 }
 
 fn partitions() -> usize {
@@ -173,6 +176,17 @@ impl Program {
         Hasher::new(&self.columns, self.output_stride())
     }
 
+    /// The hasher of outputs that come in no order.
+    ///
+    /// # Errors
+    /// `Invalid`: the program does not say what has to agree then.
+    pub fn unordered_hasher(&self) -> Result<Hasher, RunError> {
+        match &self.unordered {
+            Some(columns) => Ok(self.hasher()?.unordered(columns)),
+            None => Err(RunError::Invalid("the application does not say what agrees without order".into())),
+        }
+    }
+
     fn check(&self) -> Result<(), RunError> {
         let invalid = |what: String| Err(RunError::Invalid(format!("program: {what}")));
         if self.event.stride < SEQ_BYTES {
@@ -239,6 +253,9 @@ impl Program {
                     return invalid("the sink takes rows of unknown operators, of several sizes or of nobody".into());
                 }
             }
+        }
+        if self.unordered.iter().flatten().any(|&column| column >= self.columns.len()) {
+            return invalid("a column that there is not has to agree without order".into());
         }
         self.hasher().map(|_| ())
     }

@@ -10,9 +10,11 @@ use _runtime::kernel::{
     kind,
 };
 use _runtime::metrics::Counters;
+use _runtime::placement::Placement;
 use _runtime::program::{Options, Program};
-use _runtime::scheme::{Run, Scheme};
+use _runtime::scheme::{self, Run, Scheme};
 use _runtime::sink::SinkKind;
+use _runtime::topology::Topology;
 use _runtime::transaction::{Batch, Outcome, Planner};
 use proptest::prelude::*;
 use std::panic::AssertUnwindSafe;
@@ -337,6 +339,10 @@ fn options(scheme: &str, threads: usize, punctuation: usize, more: &str) -> Opti
     .unwrap()
 }
 
+fn flat(threads: usize) -> Placement {
+    Placement::flat(threads, "a test")
+}
+
 fn bytes<T: Copy>(values: &[T]) -> &[u8] {
     // SAFETY: plain integers without padding, read as bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
@@ -552,6 +558,34 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
     }
 }
 
+/// Two threads on two made-up nodes: what they fetch from each other is told apart from what they do.
+#[test]
+fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
+    let events = events(6000, 100, 50, 1, 5);
+    let two_nodes = || {
+        let latencies = || Ok(vec![vec![100.0, 110.0], vec![110.0, 100.0]]);
+        Placement::on(&Topology::mock(2, 1), 2, latencies)
+    };
+    let pools = POOLS.map(|pool| ("tstream", pool));
+    for (scheme, pool) in pools.into_iter().chain(["serial", "lock", "mvlk", "pat", "auto"].map(|scheme| (scheme, "")))
+    {
+        let run = |placement| {
+            let options = options(scheme, 2, 500, pool);
+            let mut engine = transactional::make_with(scheme::make, placement, program(100, 50), options).unwrap();
+            process(&mut *engine, [100, 50], &events).unwrap();
+            let metrics = engine.metrics();
+            (metrics.digest, metrics.counters.time, metrics.memory["why"].clone())
+        };
+        let (digest, near, _) = run(flat(2));
+        assert_eq!(near.remote, 0, "{scheme}{pool}");
+        let (same, far, why) = run(two_nodes());
+        assert_eq!(same, digest);
+        // Half of what is handed over, or half of the rows, lie with the other thread.
+        assert!(far.remote > 0 && far.useful > 0, "{scheme}{pool}: {far:?}");
+        assert_eq!(why, "the topology is a mock");
+    }
+}
+
 /// The moment between a failure and its being known is short: of many runs some have others come by in it.
 #[test]
 fn nobody_is_caught_in_a_run_that_fails() {
@@ -690,7 +724,8 @@ fn a_faulty_scheme_is_found_out() {
     let found = |fault| {
         let make_scheme =
             |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> { Ok(Box::new(Faulty(fault))) };
-        let engine = transactional::make_with(make_scheme, program(6, 3), options("tstream", 1, 500, "")).unwrap();
+        let engine =
+            transactional::make_with(make_scheme, flat(1), program(6, 3), options("tstream", 1, 500, "")).unwrap();
         let checked =
             std::panic::catch_unwind(AssertUnwindSafe(|| check_engine(engine, [6, 3], &events, 640, "faulty")));
         checked.err().map(|payload| payload.downcast::<String>().map_or_else(|_| "?".into(), |message| *message))
@@ -814,7 +849,7 @@ mod shuttle {
                 Ok(Box::new(Unordered(AtomicUsize::new(0))))
             };
             let mut engine =
-                transactional::make_with(make_scheme, program(5, 3), options("tstream", 2, 500, "")).unwrap();
+                transactional::make_with(make_scheme, flat(2), program(5, 3), options("tstream", 2, 500, "")).unwrap();
             let (mut a, mut s) = (vec![50_i64; 5], vec![60_i64; 3]);
             engine.load_table(0, bytes(&a)).unwrap();
             engine.load_table(1, bytes(&s)).unwrap();

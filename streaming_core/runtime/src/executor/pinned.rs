@@ -44,10 +44,13 @@ const SLOTS: usize = 8;
 enum Channel {
     ScaleGate,
     MergeSort,
+    /// Nobody: batches are taken as they come, each replica pair having a queue of its own (BriskStream).
+    Spsc,
 }
 
 /// The registry of channels.
-const CHANNELS: &[(&str, Channel)] = &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort)];
+const CHANNELS: &[(&str, Channel)] =
+    &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
 
 /// What the sink delivers to. Used by the sink's task, and between blocks by the executor.
 #[derive(Debug)]
@@ -147,7 +150,11 @@ impl Pinned {
         let plan = Plan::new(program, &options.plan, options.threads)?;
         // SAFETY: whoever hands over a program answers for its addresses.
         let chain = unsafe { Chain::bind(program) }?;
-        let sink = Sink::new(options.sink, program.hasher()?);
+        let hasher = match channel {
+            Channel::Spsc => program.unordered_hasher()?,
+            _ => program.hasher()?,
+        };
+        let sink = Sink::new(options.sink, hasher);
         let team = Team::new(options.threads, options.idle, options.pin)?;
         let delivery = Delivery { sink, processing: Latencies::new(), end_to_end: Latencies::new() };
         let (outlets, tasks) = wire(program, &plan, *channel, options.threads, delivery);
@@ -221,7 +228,8 @@ fn wire(
         taken_edges.push(numbers);
     }
     // Rows are ranked if they, or what becomes of them, meet others of their event somewhere.
-    let meets = |inputs: &[Origin]| inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1;
+    let ordered = channel != Channel::Spsc;
+    let meets = |inputs: &[Origin]| ordered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1;
     let mut ranked = vec![false; operators.len() + 1];
     for taker in (0..takers.len()).rev() {
         let inputs = takers[taker].0;
@@ -289,7 +297,7 @@ fn wire(
                 tasks[place].push(task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride));
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
-            let gate = Gate::new(sources, true, asks, !is_sink);
+            let gate = Gate::new(sources, ordered, asks, !is_sink);
             let new = if is_sink {
                 let delivery = Box::new(delivery.take().expect("there is one sink"));
                 task(Role::Sink(delivery), gate, None, Vec::new(), false, stride)
@@ -432,6 +440,7 @@ impl Executor for Pinned {
             processing: delivery.processing.clone(),
             end_to_end: delivery.end_to_end.clone(),
             binding: self.team.binding(),
+            memory: Default::default(),
             chosen: Default::default(),
         })
     }

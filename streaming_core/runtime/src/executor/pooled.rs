@@ -195,6 +195,7 @@ impl Executor for Pooled {
                 processing: delivery.processing.clone(),
                 end_to_end: delivery.end_to_end.clone(),
                 binding: self.team.binding(),
+                memory: Default::default(),
                 chosen: Default::default(),
             }
         })

@@ -7,6 +7,7 @@ use super::team::Team;
 use crate::batch::Block;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Latencies, Metrics, Standing};
+use crate::placement::Placement;
 use crate::program::{Options, Program};
 use crate::scheme::{self, Delivery, Run, Scheme};
 use crate::sink::Sink;
@@ -19,6 +20,7 @@ struct Transactional {
     transaction: Transaction,
     scheme: Box<dyn Scheme>,
     tables: Tables,
+    placement: Placement,
     delivery: Delivery,
     team: Team,
     clock: Clock,
@@ -31,8 +33,9 @@ struct Transactional {
 
 impl Transactional {
     fn counters(&self) -> Counters {
-        let mut counters = self.before;
-        counters += self.scheme.counters();
+        let (mut counters, mut scheme) = (self.before, self.scheme.counters());
+        scheme.time.take_out_remote();
+        counters += scheme;
         counters += self.team.counters();
         counters
     }
@@ -48,24 +51,31 @@ impl Transactional {
 }
 
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    make_with(scheme::make, program, options)
+    let placement = Placement::probe(&options);
+    make_with(scheme::make, placement, program, options)
 }
 
-/// With a scheme of the caller's own making: tests bring broken ones, to see that they are found out.
+/// With a scheme and a placement of the caller's own making: tests bring broken ones, to see that they are found out, and
+/// made-up ones.
 pub fn make_with(
     make_scheme: impl FnOnce(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>,
+    mut placement: Placement,
     program: Program,
     options: Options,
 ) -> Result<Box<dyn Executor>, RunError> {
     let Some(transaction) = &program.transaction else {
         return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
     };
+    let scheme = make_scheme(&program, &options)?;
+    let tables = Tables::new(&program.tables, options.threads)?;
+    placement.bind(tables.memory(), scheme.homes().as_deref());
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: whoever makes a program answers for its addresses.
         transaction: unsafe { Transaction::new(transaction)? },
-        scheme: make_scheme(&program, &options)?,
-        tables: Tables::new(&program.tables, options.threads)?,
+        scheme,
+        tables,
+        placement,
         delivery: Delivery::new(Sink::new(options.sink, program.hasher()?)),
         team: Team::new(options.threads, options.idle, options.pin)?,
         clock: Clock::default(),
@@ -93,6 +103,7 @@ impl Executor for Transactional {
             offset: self.events,
             transaction: &self.transaction,
             tables: &self.tables,
+            placement: &self.placement,
             delivery: &self.delivery,
             first_ticket: self.delivery.next_ticket(),
             arrivals: self.arrivals,
@@ -128,6 +139,7 @@ impl Executor for Transactional {
             processing: delivered.processing.clone(),
             end_to_end: delivered.end_to_end.clone(),
             binding: self.team.binding(),
+            memory: self.placement.to_json(),
             chosen: self.chosen(),
         }
     }

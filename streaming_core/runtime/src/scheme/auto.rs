@@ -108,6 +108,10 @@ impl Scheme for Auto {
         self.ways[state.way].1.rewind();
     }
 
+    fn homes(&self) -> Option<Vec<usize>> {
+        self.ways[1].1.homes()
+    }
+
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         // SAFETY: no thread is in `block`.
         let (state, ended) = unsafe { (&*self.state.get(0), &*self.ended.get(0)) };

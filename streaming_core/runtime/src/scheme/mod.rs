@@ -24,6 +24,7 @@ use crate::batch::{Block, RowBuffer};
 use crate::idle::Idle;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Counters, Latencies, Running, Stopwatch};
+use crate::placement::Placement;
 use crate::program::{Options, Program};
 use crate::sink::{Prepared, Preparer, Sink};
 use crate::state::table::Tables;
@@ -40,6 +41,7 @@ pub struct Run<'a> {
     pub offset: u64,
     pub transaction: &'a Transaction,
     pub tables: &'a Tables,
+    pub placement: &'a Placement,
     pub delivery: &'a Delivery,
     /// The first delivery of this part has this ticket.
     pub first_ticket: u64,
@@ -79,6 +81,11 @@ pub trait Scheme: Send + Sync {
 
     /// Before each call of `block`; the caller sees to it that no thread is in it.
     fn rewind(&self) {}
+
+    /// Per equal part of every table the thread whose rows these mostly are; None where rows are anybody's.
+    fn homes(&self) -> Option<Vec<usize>> {
+        None
+    }
 
     /// Events that were run in either way, of a scheme that chooses between several.
     fn chosen(&self) -> Vec<(&'static str, u64)> {
@@ -174,6 +181,7 @@ impl Lane {
         self.planner.reset();
         run.transaction.plan(batch, events, &mut self.planner, outcome)?;
         self.counters.dropped += self.planner.take_dropped();
+        self.counters.time.remote += run.placement.rows(self.planner.accesses());
         Ok(())
     }
 
@@ -208,6 +216,7 @@ impl Lane {
         };
         self.counters.dropped += dropped + self.outputs.take_dropped();
         self.counters.rejected += rejected;
+        self.counters.time.remote += run.placement.events(batch.len());
         Ok(())
     }
 

@@ -75,6 +75,19 @@ impl Pools {
         self.pools.iter().map(|pool| pool.shares).sum()
     }
 
+    /// The thread of every share; None if the shares are of all threads' only pool.
+    pub fn homes(&self) -> Option<Vec<usize>> {
+        if matches!(&self.pools[..], [pool] if pool.shares > pool.threads) {
+            return None;
+        }
+        let thread = |pool, rank| self.members.iter().position(|&member| member == (pool, rank));
+        let shares = |(number, pool): (usize, &Pool)| {
+            let threads = pool.threads;
+            (0..pool.shares).map(move |share| thread(number, share % threads))
+        };
+        self.pools.iter().enumerate().flat_map(shares).collect()
+    }
+
     pub fn stealing(&self) -> bool {
         self.stealing
     }
@@ -162,6 +175,13 @@ mod tests {
         assert_eq!(pools.shares(), 10);
         assert_eq!((taken(&pools, 0, 1), taken(&pools, 2, 1)), (vec![0, 2], vec![1, 3]));
         assert_eq!((taken(&pools, 1, 1), taken(&pools, 4, 1)), (vec![4, 7], vec![6, 9]));
+    }
+
+    #[test]
+    fn shares_are_at_home_with_the_threads_they_are_dealt_to() {
+        assert_eq!(Pools::of(&[0, 1, 2], 1, false).homes(), Some(vec![0, 1, 2]));
+        assert_eq!(Pools::of(&[0, 1, 0, 1, 1], 2, true).homes(), Some(vec![0, 2, 0, 2, 1, 3, 4, 1, 3, 4]));
+        assert_eq!(Pools::of(&[0, 0], 2, false).homes(), None, "anybody's");
     }
 
     #[test]

@@ -357,6 +357,7 @@ mod loom_tests {
     use crate::idle::{Idle, Strategy};
     use crate::kernel::{ApplyContext, ExecuteContext, PlaceContext, PlanContext, PostContext};
     use crate::metrics::{Arrivals, Clock};
+    use crate::placement::Placement;
     use crate::scheme::Delivery;
     use crate::sink::{Sink, SinkKind};
     use crate::state::table::Tables;
@@ -384,6 +385,7 @@ mod loom_tests {
         ring: Ring<()>,
         transaction: Transaction,
         tables: Tables,
+        placement: Placement,
         delivery: Delivery,
         idle: Idle,
         stopped: AtomicBool,
@@ -413,6 +415,7 @@ mod loom_tests {
             // SAFETY: the kernels above.
             transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
             tables: Tables::new(&program.tables, 2).unwrap(),
+            placement: Placement::flat(2, "a model"),
             delivery: Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
             idle: Idle::new(Strategy::Yield, 2, 2),
             stopped: AtomicBool::new(false),
@@ -434,6 +437,7 @@ mod loom_tests {
             offset: 0,
             transaction: &world.transaction,
             tables: &world.tables,
+            placement: &world.placement,
             delivery: &world.delivery,
             first_ticket: 0,
             arrivals: Arrivals::new(0.0),

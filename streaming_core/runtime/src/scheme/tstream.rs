@@ -97,8 +97,9 @@ struct Thread {
 struct Share {
     /// Its accesses but for those applied ahead, in event order.
     later: Vec<Access>,
-    /// Outputs of the events executed whole, each row beside its event.
+    /// Outputs of the events executed whole, each row beside its event, and the thread that did.
     executed: RowBuffer,
+    by: usize,
 }
 
 /// What a thread needs to have whole events executed. `plan_*` is written by it in compute mode and read by the others
@@ -156,7 +157,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
             batch: 0,
             round: 0,
         }),
-        shares: PerThread::new(shares, || Share { later: Vec::new(), executed: RowBuffer::new(stride, true) }),
+        shares: PerThread::new(shares, || Share { later: Vec::new(), executed: RowBuffer::new(stride, true), by: 0 }),
         scales: program.tables.iter().map(|table| ranges::scale(table.rows)).collect(),
         outcomes: [Outcome::new(PART), Outcome::new(PART)],
         marks,
@@ -187,6 +188,10 @@ impl Scheme for Tstream {
             ticket += threads as u64;
         }
         Ok(())
+    }
+
+    fn homes(&self) -> Option<Vec<usize>> {
+        self.pools.homes()
     }
 
     fn counters(&self) -> Counters {
@@ -340,7 +345,10 @@ impl Tstream {
             }
             if let Some(share) = taking.next() {
                 // SAFETY: the share is this thread's now.
-                unsafe { (*self.shares.get(share)).executed.clear() };
+                unsafe {
+                    (*self.shares.get(share)).executed.clear();
+                    (*self.shares.get(share)).by = thread;
+                }
                 let mut cursor = Cursor { share, planner: 0, event: 0, access: 0, awaits: 0 };
                 if !self.advance(task, &mut cursor, lane)? {
                     waiting.push(cursor);
@@ -396,6 +404,9 @@ impl Tstream {
                 }
                 cursor.event += 1;
             }
+            let handed = size_of_val(&events[..]) + size_of_val(accesses);
+            lane.counters.time.remote += run.placement.fetch(thread, cursor.planner, handed);
+            lane.counters.time.remote += run.placement.events(events.len());
             (cursor.planner, cursor.event, cursor.access) = (cursor.planner + 1, 0, 0);
         }
         lane.counters.dropped += outputs.take_dropped();
@@ -424,7 +435,7 @@ impl Tstream {
     /// Puts the outputs of a slice's events together in their order, from the shares they were executed in, and examines
     /// them.
     fn gather(&self, task: Task, slice: Range<usize>, lane: &mut Lane, places: &[u32]) -> Result<Prepared, RunError> {
-        let Task { run, batch, outcome, .. } = task;
+        let Task { thread, run, batch, outcome } = task;
         // SAFETY: outputs are only read between this batch's second barrier and the next one's first.
         let outputs = |share: usize| unsafe { &(*self.shares.get(share)).executed };
         let mut cursors: Vec<(usize, &[u32], &RowBuffer)> = (0..self.shares.len())
@@ -434,6 +445,7 @@ impl Tstream {
             })
             .collect();
         lane.outputs.clear();
+        let begin = slice.start;
         for event in slice {
             if places[event] == SPANS {
                 let post = run.transaction.post(batch, event..event + 1, outcome, &mut lane.outputs);
@@ -446,6 +458,12 @@ impl Tstream {
                 unsafe { lane.outputs.push(rows.row(*at), 0)? };
                 *at += 1;
             }
+        }
+        for (share, (at, _, rows)) in cursors.iter().enumerate().filter(|_| !run.placement.is_flat()) {
+            let first = outputs(share).origins().partition_point(|&event| (event as usize) < begin);
+            // SAFETY: as `outputs`.
+            let by = unsafe { (*self.shares.get(share)).by };
+            lane.counters.time.remote += run.placement.fetch(thread, by, (at - first) * rows.stride());
         }
         lane.counters.dropped += lane.outputs.take_dropped();
         run.delivery.preparer.prepare(&lane.outputs, run.block.text)
@@ -518,6 +536,10 @@ impl Tstream {
         // SAFETY: the thread's own arena.
         let arena = unsafe { run.tables.arena(thread) };
         let mut context = outcome.apply_context(batch, run.tables.bases(), arena, true);
+        let fetched = |share: usize| -> u64 {
+            let handed = |planner| size_of_val(self.inbox(planner, share));
+            (0..threads).map(|planner| run.placement.fetch(thread, planner, handed(planner))).sum()
+        };
         // SAFETY: only read between the two barriers.
         let conditions: usize = (0..threads).map(|planner| unsafe { (*self.threads.get(planner)).conditions }).sum();
         if conditions > 0 {
@@ -538,6 +560,7 @@ impl Tstream {
             }
         }
         for share in self.pools.round(thread, *round) {
+            lane.counters.time.remote += fetched(share);
             if conditions > 0 {
                 // SAFETY: the share is this thread's.
                 let later = unsafe { &(*self.shares.get(share)).later };

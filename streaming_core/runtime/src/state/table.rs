@@ -66,6 +66,11 @@ impl Tables {
         self.layouts.iter().map(|table| table.rows)
     }
 
+    /// Layout and memory of each table.
+    pub fn memory(&self) -> impl Iterator<Item = (&program::Table, *mut u8)> {
+        self.layouts.iter().zip(self.bases.iter().copied())
+    }
+
     /// What goes into an apply context.
     pub fn bases(&self) -> *const *mut u8 {
         self.bases.as_ptr()

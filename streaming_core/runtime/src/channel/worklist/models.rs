@@ -1,7 +1,6 @@
 use super::*;
 use crate::channel::in_order::InOrder;
-use crate::channel::reorder::ReorderBuffer;
-use crate::channel::reorder::non_blocking::NonBlocking;
+use crate::channel::reorder::{self, ReorderBuffer, lock, non_blocking};
 use crate::idle::Strategy;
 use crate::sync::{Arc, UnsafeCell, thread};
 
@@ -10,9 +9,9 @@ struct Stage {
     /// Per serial: the lanes that have rows.
     subsets: &'static [u64],
     queue: Box<dyn Worklist>,
-    front: NonBlocking,
+    front: Box<dyn ReorderBuffer>,
     ready: InOrder,
-    back: NonBlocking,
+    back: Box<dyn ReorderBuffer>,
     /// Per slot: the batch. Written by its owner, read by its lanes.
     batch: Vec<UnsafeCell<u64>>,
     /// Per lane: what it saw. Written by its holder.
@@ -45,13 +44,13 @@ impl Run for &Stage {
 }
 
 impl Stage {
-    fn new(queue: &Queue, subsets: &'static [u64], window: usize) -> Self {
+    fn new(queue: &Queue, reorder: reorder::Make, subsets: &'static [u64], window: usize) -> Self {
         Self {
             subsets,
             queue: (queue.make)(Shape { lanes: 2, workers: 2, window, owner: 0 }),
-            front: NonBlocking::new(window),
+            front: reorder(window),
             ready: InOrder::new(window),
-            back: NonBlocking::new(window),
+            back: reorder(window),
             batch: (0..window).map(|_| UnsafeCell::new(0)).collect(),
             seen: (0..2).map(|_| UnsafeCell::new(Vec::new())).collect(),
             idle: Idle::new(Strategy::Yield, 2, 2),
@@ -93,10 +92,14 @@ impl Stage {
 
 /// Every lane sees what is meant for it, once, in order; nothing is left behind.
 fn model(queue: &'static Queue, subsets: &'static [u64], window: usize) {
+    model_with(queue, non_blocking::make, subsets, window);
+}
+
+fn model_with(queue: &'static Queue, reorder: reorder::Make, subsets: &'static [u64], window: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
-        let stage = Arc::new(Stage::new(queue, subsets, window));
+        let stage = Arc::new(Stage::new(queue, reorder, subsets, window));
         let other = {
             let stage = stage.clone();
             thread::spawn(move || stage.work(1))
@@ -107,7 +110,7 @@ fn model(queue: &'static Queue, subsets: &'static [u64], window: usize) {
         stage.work(0);
         other.join().unwrap();
         // Whatever a worker left behind is still there to be taken.
-        for worker in [0, 1, 0, 1] {
+        for worker in [0, 1, 0, 1, 0, 1] {
             stage.work(worker);
             next = stage.source(next);
         }
@@ -163,4 +166,14 @@ fn shared_a_lane_changes_hands_between_batches() {
 #[test]
 fn shared_an_empty_batch_passes() {
     model(&shared::QUEUE, &[0b00, 0b01], 1);
+}
+
+#[test]
+fn a_lane_changes_hands_between_batches_behind_a_lock() {
+    model_with(&hybrid::QUEUE, lock::make, &[0b01, 0b01], 2);
+}
+
+#[test]
+fn a_slot_is_reused_and_an_empty_batch_passes_behind_a_lock() {
+    model_with(&partitioned::QUEUE, lock::make, &[0b10, 0b00, 0b01], 1);
 }

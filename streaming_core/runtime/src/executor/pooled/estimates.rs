@@ -11,7 +11,7 @@ const NEWEST: f64 = 0.125;
 #[derive(Debug)]
 pub struct Estimates {
     /// Per worker and place. Written by that worker, read by others as a hint.
-    workers: Box<[CachePadded<Box<[Estimate]>>]>,
+    workers: Box<[Box<[CachePadded<Estimate>]>]>,
 }
 
 /// Averages over pieces of work, as bits of doubles: 0 until there was one.
@@ -32,7 +32,7 @@ struct Averages {
 
 impl Estimates {
     pub fn new(workers: usize, places: usize) -> Self {
-        let of_worker = || CachePadded::new((0..places).map(|_| Estimate::default()).collect());
+        let of_worker = || (0..places).map(|_| CachePadded::default()).collect();
         Self { workers: (0..workers).map(|_| of_worker()).collect() }
     }
 
@@ -41,7 +41,7 @@ impl Estimates {
         if rows_in == 0 {
             return;
         }
-        let Estimate { nanoseconds: time, rows_in: into, rows_out: out } = &self.workers[worker][place];
+        let Estimate { nanoseconds: time, rows_in: into, rows_out: out } = &*self.workers[worker][place];
         // ORDERING: Relaxed: written by this worker only.
         let is_first = time.load(Ordering::Relaxed) == 0;
         for (mean, value) in [(time, nanoseconds as f64), (into, rows_in as f64), (out, rows_out as f64)] {
