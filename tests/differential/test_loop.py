@@ -65,6 +65,23 @@ def test_an_application(name, params):
     assert {key: value.to_pydict() for key, value in loop.state().items()} == before
 
 
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("q1", {"items": 60, "threshold": 1, "events_per_day": 10_000, "invalid_ratio": 0.1}),
+        ("q2", {"items": 30, "users": 40, "emit_every": 500, "width": 5, "invalid_ratio": 0.1}),
+        ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
+        ("q4", {"users": 30, "invalid_ratio": 0.1}),
+        ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
+        ("matrix", {"d": 3, "s": 2, "r": 2, "keys": 5, "sel": 2.5, "sel_keyed": 0.7, "invalid_ratio": 0.1}),
+    ],
+)
+def test_a_query(name, params):
+    app = registry.load(name)
+    _, loop = agree(app, params, workload.generate_chunk(app, params, 3000, 9, 0, 3000), cuts=(0, 1, 1000))
+    assert loop.digest[0] > 0
+
+
 def test_conditions_that_come_late():
     bank.generates(lambda *args: {})
     r = np.random.default_rng(3)
