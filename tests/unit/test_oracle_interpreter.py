@@ -216,9 +216,13 @@ def test_flushes_come_in_topological_order_with_keys_ascending():
     ]  # fmt: skip
 
 
+def spread_again(row, out):
+    spread(row, out)
+
+
 def test_sub_counts_what_one_event_puts_out():
     app = App("fan")
-    app.source(Number).flat_map(spread, Number).flat_map(spread, Number).sink()
+    app.source(Number).flat_map(spread, Number).flat_map(spread_again, Number).sink()
     rows = generated(app).process(table(n=[3, 4])).to_pylist()
     assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [
         (0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 0), (1, 1, 0), (1, 2, 1), (1, 3, 0), (1, 4, 1), (1, 5, 2),
