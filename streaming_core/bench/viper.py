@@ -84,7 +84,7 @@ SUITE = Suite(
                 Plot(
                     "instances",
                     "end_to_end_p99_us",
-                    "p99 from an event's arrival, at half the peak rate, us",
+                    "p99 from an event's arrival, at half the peak rate",
                     lines=("channel", "injectors"),
                     loop=False,
                 ),
