@@ -25,7 +25,7 @@ from streaming_core.api import (
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.runspec.spec import EXECUTORS, UNORDERED, RunSpec
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
@@ -118,7 +118,7 @@ def label(value):
     return "-".join(str(v) for v in value.values()) if isinstance(value, dict) else None
 
 
-@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional", "pinned"), ids=label)
+@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional"), ids=label)
 def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
     kinds = kinds_of(name)
     for number, (punctuation, batch, block) in enumerate(CUTS):
@@ -127,27 +127,36 @@ def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 
 
-# The pooled executor's strategies are free to combine: every two choices meet here, all of them in the full test below.
-POOLED = {"name": applications("pooled"), **EXECUTORS["pooled"].axes, "threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
+# Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
+CUT = {"threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
+ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes["channel"] if channel not in UNORDERED)
+AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
+CHOICES = {
+    "pooled": {"executor": ("pooled",), "name": applications("pooled"), **EXECUTORS["pooled"].axes, **CUT},
+    "pinned": {"executor": ("pinned",), "name": applications("pinned"), "channel": ORDERED, **CUT},
+    "without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
+}
 
 
-@pytest.mark.parametrize(("number", "way"), list(enumerate(pairwise(POOLED))), ids=label)
-def test_every_two_choices_of_the_pool_equal_the_interpreter(cases, number, way):
-    name, *_ = way.values()
-    kinds = kinds_of(name)
+@pytest.mark.parametrize(
+    ("number", "way"), [pair for axes in CHOICES.values() for pair in enumerate(pairwise(axes))], ids=label
+)
+def test_every_two_choices_equal_the_interpreter(cases, number, way):
+    name = way["name"]
     _, _, block = CUTS[number % len(CUTS)]
-    spec = RunSpec(app=name, executor="pooled", **{axis: value for axis, value in way.items() if axis != "name"})
-    for kind in kinds:
+    spec = RunSpec(app=name, **{axis: value for axis, value in way.items() if axis != "name"})
+    for kind in kinds_of(name):
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 
 
-def test_every_two_choices_do_meet():
-    rows = [set(row.items()) for row in pairwise(POOLED)]
-    for a, b in itertools.combinations(POOLED, 2):
-        for pair in itertools.product(POOLED[a], POOLED[b]):
+@pytest.mark.parametrize("axes", CHOICES.values(), ids=list(CHOICES))
+def test_every_two_choices_do_meet(axes):
+    rows = [set(row.items()) for row in pairwise(axes)]
+    for a, b in itertools.combinations(axes, 2):
+        for pair in itertools.product(axes[a], axes[b]):
             assert any({(a, pair[0]), (b, pair[1])} <= row for row in rows), (a, b, pair)
     # No more than twice as many as the two longest axes need.
-    most, next_most = sorted((len(values) for values in POOLED.values()), reverse=True)[:2]
+    most, next_most = sorted((len(values) for values in axes.values()), reverse=True)[:2]
     assert most * next_most <= len(rows) <= 2 * most * next_most
 
 

@@ -109,7 +109,7 @@ def test_without_order_what_the_application_says_has_to_agree(command, workloads
     assert f"word '{word}', n {n}: the row should not be there: times 1" in out
     assert f"word '{word}', n {n - 1000}: the row is missing, expected times 1" in out
     given = (*given, tmp_path / "r", "--executor", "pinned", "--channel", "spsc")
-    refused(command("run", "fd", *given), "total order only")
+    refused(command("run", "new_seg", *given), "total order only")
 
 
 def test_json_is_for_machines(command, workloads, tmp_path):
