@@ -142,6 +142,7 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
         size: width and height, axes not counted.
     """
     title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
+    logarithmic = logarithmic and plot["kind"] == "line"  # a bar stands on zero
     values = [point | {"y": point["y"] * factor} for point in points]
     y = {
         "field": "y",

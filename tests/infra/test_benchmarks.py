@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.reports import benchmarks, publish
+from infra.reports import benchmarks, charts, publish
 from infra.reports.history import History
 from infra.reports.pages import Pages
 from streaming_core.bench import suite as suites
@@ -194,3 +195,10 @@ def test_make_report_draws_benchmarks_before_the_first_run(home):
     assert report(home).returncode == 0
     assert "About pools" in page.read_text()
     assert report(home, "20990101T000000Z-00000000").returncode == 2
+
+
+def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
+    points = [{"x": x, "y": y, "line": "one"} for x, y in (("a", 1000.0), ("b", 4000.0))]
+    svg = charts.benchmark(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
+    heights = [float(h) for h in re.findall(r'roledescription="bar" d="[^"]*?v([0-9.]+)h', svg)]
+    assert [round(h) for h in heights] == [25, 100]

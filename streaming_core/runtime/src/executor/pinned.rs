@@ -44,7 +44,7 @@ const SLOTS: usize = 8;
 enum Channel {
     ScaleGate,
     MergeSort,
-    /// Nobody: batches are taken as they come, each replica pair having a queue of its own (BriskStream).
+    /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
     Spsc,
 }
 
