@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
-SMALL = ["--applications", "wc", "--threads", "1", "--events", "2000", "--repetitions", "1"]
+SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
 pytestmark = pytest.mark.e2e
 
@@ -142,7 +142,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
 
 
 def test_stopping_a_task_stops_its_process_group(airflow):
-    conf = {"applications": ["wc"], "threads": [2], "events": 2000, "repetitions": 1}
+    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
     run_id, pids = run["dag_run_id"], Path(airflow.environment["ERRING_ENGINE_PIDS"])
     wait_for(lambda: pids.exists() and pids.read_text().strip())
