@@ -5,6 +5,7 @@
 pub mod arena;
 pub mod batch;
 pub mod channel;
+pub mod delivered;
 pub mod digest;
 pub mod executor;
 pub mod idle;

@@ -183,11 +183,10 @@ impl Gate {
         taken.clear();
         // SAFETY: as the caller says.
         unsafe {
-            if self.in_place && self.sources.len() == 1 && self.one(outlets, taken) {
-            } else if self.ordered {
-                self.merge(outlets, text, taken)?;
-            } else {
-                self.any(outlets, text, taken)?;
+            match self.in_place && self.sources.len() == 1 && self.one(outlets, taken) {
+                true => {}
+                false if self.ordered => self.merge(outlets, text, taken)?,
+                false => self.any(outlets, text, taken)?,
             }
         }
         let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);

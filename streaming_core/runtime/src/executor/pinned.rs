@@ -22,12 +22,13 @@ mod task;
 use crate::batch::Block;
 use crate::channel::gate::{Gate, Source, Taken};
 use crate::channel::outlet::{Jumbo, Outlet};
+use crate::delivered::Delivered;
 use crate::executor::direct::Direct;
 use crate::executor::flush::flush;
 use crate::executor::team::{Signals, Team};
 use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
-use crate::metrics::{Arrivals, Clock, Counters, Latencies, Metrics, Running, Stopwatch};
+use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
 use crate::program::{OperatorKind, Options, Origin, Program};
 use crate::sink::Sink;
 use crate::stage::{Chain, Lanes, Scratch};
@@ -51,14 +52,6 @@ enum Channel {
 /// The registry of channels.
 const CHANNELS: &[(&str, Channel)] =
     &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
-
-/// What the sink delivers to. Used by the sink's task, and between blocks by the executor.
-#[derive(Debug)]
-struct Delivery {
-    sink: Sink,
-    processing: Latencies,
-    end_to_end: Latencies,
-}
 
 /// What all threads share.
 #[derive(Debug)]
@@ -89,17 +82,25 @@ struct Job<'a> {
 impl Job<'_> {
     /// Whether the first `upto` events of the block have arrived.
     fn has_arrived(&self, shared: &Shared, upto: usize) -> bool {
-        !shared.arrivals.is_open_loop() || self.clock.now() >= shared.arrivals.at(self.before + upto as u64 - 1)
+        self.arrival(shared, upto - 1).is_none_or(|arrival| self.clock.now() >= arrival)
+    }
+
+    /// When event `index` of the block arrives, if the loop is open.
+    fn arrival(&self, shared: &Shared, index: usize) -> Option<u64> {
+        shared.arrivals.is_open_loop().then(|| shared.arrivals.at(self.before + index as u64))
     }
 }
+
+/// One thread's tasks, upstream first. Used by that thread, and between blocks by the executor.
+type Tasks = CachePadded<UnsafeCell<Vec<Task>>>;
 
 /// The executor; see the module.
 #[derive(Debug)]
 pub struct Pinned {
     team: Team,
     shared: Shared,
-    /// Per thread, upstream first. Used by that thread only.
-    tasks: Vec<CachePadded<UnsafeCell<Vec<Task>>>>,
+    /// Per thread.
+    tasks: Vec<Tasks>,
     /// The thread of the sink, whose last task it is.
     sink: usize,
     /// The way of flushed rows.
@@ -115,7 +116,7 @@ unsafe impl Send for Pinned {}
 
 /// Each thread's tasks, lent to that thread.
 #[derive(Clone, Copy)]
-struct Lent<'a>(&'a [CachePadded<UnsafeCell<Vec<Task>>>]);
+struct Lent<'a>(&'a [Tasks]);
 
 // SAFETY: `with` makes its caller answer for it.
 unsafe impl Sync for Lent<'_> {}
@@ -156,8 +157,7 @@ impl Pinned {
         };
         let sink = Sink::new(options.sink, hasher);
         let team = Team::new(options.threads, options.idle, options.pin)?;
-        let delivery = Delivery { sink, processing: Latencies::new(), end_to_end: Latencies::new() };
-        let (outlets, tasks) = wire(program, &plan, *channel, options.threads, delivery);
+        let (outlets, tasks) = wire(program, &plan, *channel, options.threads, Delivered::new(sink));
         let lanes = chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], plan.operators[at].len()));
         let shared = Shared {
             lanes: lanes.collect(),
@@ -182,16 +182,16 @@ impl Pinned {
             events: 0,
         })
     }
+}
 
-    /// Hands out the sink's delivery, between blocks.
-    fn delivery<R>(&self, work: impl FnOnce(&mut Delivery) -> R) -> R {
-        self.tasks[self.sink].with_mut(|tasks| {
-            // SAFETY: no thread is at work.
-            let task = unsafe { &mut *tasks }.last_mut().expect("the sink is its thread's last task");
-            let Role::Sink(delivery) = &mut task.role else { unreachable!("the sink is its thread's last task") };
-            work(delivery)
-        })
-    }
+/// Hands out what the sink has delivered, between blocks; `sink` is its thread.
+fn delivered<R>(tasks: &[Tasks], sink: usize, work: impl FnOnce(&mut Delivered) -> R) -> R {
+    tasks[sink].with_mut(|tasks| {
+        // SAFETY: no thread is at work.
+        let task = unsafe { &mut *tasks }.last_mut().expect("the sink is its thread's last task");
+        let Role::Sink(delivered) = &mut task.role else { unreachable!("the sink is its thread's last task") };
+        work(delivered)
+    })
 }
 
 /// All tasks by thread, wired by outlets.
@@ -200,7 +200,7 @@ fn wire(
     plan: &Plan,
     channel: Channel,
     threads: usize,
-    delivery: Delivery,
+    delivered: Delivered,
 ) -> (Vec<Outlet>, Vec<Vec<Task>>) {
     let operators = &program.operators;
     let origin_number = |origin: Origin| match origin {
@@ -270,7 +270,7 @@ fn wire(
         let gate = Gate::new(Vec::new(), true, false, false);
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
-    let mut delivery = Some(delivery);
+    let mut delivered = Some(delivered);
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
@@ -299,8 +299,8 @@ fn wire(
             }
             let gate = Gate::new(sources, ordered, asks, !is_sink);
             let new = if is_sink {
-                let delivery = Box::new(delivery.take().expect("there is one sink"));
-                task(Role::Sink(delivery), gate, None, Vec::new(), false, stride)
+                let delivered = Box::new(delivered.take().expect("there is one sink"));
+                task(Role::Sink(delivered), gate, None, Vec::new(), false, stride)
             } else {
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
@@ -311,26 +311,6 @@ fn wire(
         }
     }
     (outlets, tasks)
-}
-
-impl Delivery {
-    /// Delivers what the sink has taken.
-    fn deliver(&mut self, taken: &Taken, shared: &Shared, job: &Job<'_>) -> Result<(), RunError> {
-        let rows = taken.gathered();
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let prepared = self.sink.preparer().prepare(rows, job.block.text)?;
-        self.sink.deliver(rows, &prepared, job.block.text)?;
-        let now = job.clock.now();
-        self.processing.record(now.saturating_sub(taken.started));
-        if shared.arrivals.is_open_loop() {
-            // Events are numbered from the block's first one on.
-            let first = (rows.seq(0) - job.block.seq(0)) as u64;
-            self.end_to_end.record(now.saturating_sub(shared.arrivals.at(job.before + first)));
-        }
-        Ok(())
-    }
 }
 
 impl Shared {
@@ -407,21 +387,17 @@ impl Executor for Pinned {
 
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {
         let clock = self.clock.start();
-        let mut direct = std::mem::replace(&mut self.direct, Direct::new(&self.shared.chain));
-        let mut counters = Counters::default();
-        let outcome = self.delivery(|delivery| {
+        let Self { shared, direct, flushed, .. } = self;
+        let outcome = delivered(&self.tasks, self.sink, |delivered| {
             // SAFETY: the lanes are the chain's; no thread is at work.
-            unsafe {
-                flush(&self.shared.chain, &self.shared.lanes, &mut direct, seq, &mut delivery.sink, &mut counters)
-            }
+            unsafe { flush(&shared.chain, &shared.lanes, direct, seq, &mut delivered.sink, flushed) }
         });
-        self.flushed += counters;
         self.clock.stop(clock);
         outcome
     }
 
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        self.delivery(|delivery| delivery.sink.take())
+        delivered(&self.tasks, self.sink, |delivered| delivered.sink.take())
     }
 
     fn metrics(&self) -> Metrics {
@@ -431,17 +407,12 @@ impl Executor for Pinned {
             // SAFETY: no thread is at work.
             tasks.with(|tasks| unsafe { &*tasks }.iter().for_each(|task| counters += task.counters));
         }
-        self.delivery(|delivery| Metrics {
+        delivered(&self.tasks, self.sink, |delivered| Metrics {
             events: self.events,
             counters,
             seconds: self.clock.seconds(),
-            digest: delivery.sink.digest(),
-            in_order: delivery.sink.in_order(),
-            processing: delivery.processing.clone(),
-            end_to_end: delivery.end_to_end.clone(),
             binding: self.team.binding(),
-            memory: Default::default(),
-            chosen: Default::default(),
+            ..delivered.metrics()
         })
     }
 

@@ -86,9 +86,9 @@ impl Pooled {
 /// With one thread: batch after batch straight through the chain.
 fn alone(pool: &Pool, direct: &mut Direct, job: &Job<'_>) -> Result<(), RunError> {
     pool.workers[0].with_mut(|worker| {
-        pool.delivery.with_mut(|delivery| {
+        pool.delivered.with_mut(|delivered| {
             // SAFETY: there is no other thread.
-            let (worker, delivery) = unsafe { (&mut *worker, &mut *delivery) };
+            let (worker, delivered) = unsafe { (&mut *worker, &mut *delivered) };
             let block = job.block;
             let rows = Rows { start: block.row(0), n: block.n, stride: block.stride, text: block.text };
             let mut start = 0;
@@ -101,10 +101,10 @@ fn alone(pool: &Pool, direct: &mut Direct, job: &Job<'_>) -> Result<(), RunError
                 }
                 let started = job.clock.now();
                 let batch = rows.slice(start..end);
-                let sink = &mut delivery.sink;
+                let sink = &mut delivered.sink;
                 // SAFETY: the rows are the block's events; there is no other thread.
                 unsafe { direct.events(&pool.chain, &pool.lanes, batch, sink, &mut worker.counters) }?;
-                delivery.record(job, &pool.arrivals, started, start);
+                delivered.record(job.clock.now(), started, pool.arrival(job, start));
                 start = end;
             }
             Ok(())
@@ -159,9 +159,9 @@ impl Executor for Pooled {
                 return Ok(());
             }
             pool.workers[0].with_mut(|worker| {
-                pool.delivery.with_mut(|delivery| {
+                pool.delivered.with_mut(|delivered| {
                     // SAFETY: the other threads do nothing.
-                    let (counters, sink) = unsafe { (&mut (*worker).counters, &mut (*delivery).sink) };
+                    let (counters, sink) = unsafe { (&mut (*worker).counters, &mut (*delivered).sink) };
                     let mut direct = lock(&direct);
                     // SAFETY: the lanes are the chain's; the other threads do nothing.
                     unsafe { flush(&pool.chain, &pool.lanes, &mut direct, seq, sink, counters) }
@@ -174,7 +174,7 @@ impl Executor for Pooled {
 
     fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
         // SAFETY: no worker is at work.
-        self.pool.delivery.with_mut(|delivery| unsafe { (*delivery).sink.take() })
+        self.pool.delivered.with_mut(|delivered| unsafe { (*delivered).sink.take() })
     }
 
     fn metrics(&self) -> Metrics {
@@ -183,20 +183,15 @@ impl Executor for Pooled {
             // SAFETY: no worker is at work.
             counters += worker.with(|worker| unsafe { (*worker).counters });
         }
-        self.pool.delivery.with(|delivery| {
+        self.pool.delivered.with(|delivered| {
             // SAFETY: no worker is at work.
-            let delivery = unsafe { &*delivery };
+            let delivered = unsafe { &*delivered };
             Metrics {
                 events: self.events,
                 counters,
                 seconds: self.clock.seconds(),
-                digest: delivery.sink.digest(),
-                in_order: delivery.sink.in_order(),
-                processing: delivery.processing.clone(),
-                end_to_end: delivery.end_to_end.clone(),
                 binding: self.team.binding(),
-                memory: Default::default(),
-                chosen: Default::default(),
+                ..delivered.metrics()
             }
         })
     }

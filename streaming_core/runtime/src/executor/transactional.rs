@@ -134,13 +134,10 @@ impl Executor for Transactional {
             events: self.events,
             counters: self.counters(),
             seconds: self.clock.seconds(),
-            digest: delivered.sink.digest(),
-            in_order: delivered.sink.in_order(),
-            processing: delivered.processing.clone(),
-            end_to_end: delivered.end_to_end.clone(),
             binding: self.team.binding(),
             memory: self.placement.to_json(),
             chosen: self.chosen(),
+            ..delivered.metrics()
         }
     }
 

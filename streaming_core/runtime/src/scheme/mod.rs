@@ -21,9 +21,10 @@ mod turn;
 use std::ops::Range;
 
 use crate::batch::{Block, RowBuffer};
+use crate::delivered::Delivered;
 use crate::idle::Idle;
 use crate::kernel::RunError;
-use crate::metrics::{Arrivals, Counters, Latencies, Running, Stopwatch};
+use crate::metrics::{Arrivals, Counters, Running, Stopwatch};
 use crate::placement::Placement;
 use crate::program::{Options, Program};
 use crate::sink::{Prepared, Preparer, Sink};
@@ -269,14 +270,6 @@ pub struct Delivery {
     delivered: UnsafeCell<Delivered>,
 }
 
-/// What has come out so far.
-#[derive(Debug)]
-pub struct Delivered {
-    pub sink: Sink,
-    pub processing: Latencies,
-    pub end_to_end: Latencies,
-}
-
 // SAFETY: `delivered` is only used by who holds the current ticket, handed on with Release and taken with Acquire.
 unsafe impl Sync for Delivery {}
 // SAFETY: nothing refers to a thread.
@@ -287,7 +280,7 @@ impl Delivery {
         Self {
             preparer: sink.preparer().clone(),
             turn: CachePadded::new(AtomicU64::new(0)),
-            delivered: UnsafeCell::new(Delivered { sink, processing: Latencies::new(), end_to_end: Latencies::new() }),
+            delivered: UnsafeCell::new(Delivered::new(sink)),
         }
     }
 
@@ -324,11 +317,7 @@ impl Delivery {
             let delivered = unsafe { &mut *delivered };
             delivered.sink.deliver(rows, prepared, run.block.text)?;
             if let Some(timing) = timing {
-                let now = run.clock.now();
-                delivered.processing.record(now.saturating_sub(timing.started));
-                if let Some(arrival) = timing.arrival {
-                    delivered.end_to_end.record(now.saturating_sub(arrival));
-                }
+                delivered.record(run.clock.now(), timing.started, timing.arrival);
             }
             Ok(())
         })?;

@@ -3,13 +3,14 @@
 use crate::channel::gate::{Gate, Taken, path_too_long};
 use crate::channel::outlet::Jumbo;
 use crate::channel::rank::Rank;
+use crate::delivered::Delivered;
 use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::Key;
 use crate::stage::{Rows, Scratch, lane_of};
 use crate::sync::Ordering;
 
-use super::{Delivery, Job, Shared};
+use super::{Job, Shared};
 
 /// Where the rows that a task puts out go: to one operator's replicas, or the sink.
 #[derive(Debug, Clone)]
@@ -44,7 +45,7 @@ pub(super) enum Role {
     },
     /// Puts streams into one order for the replica behind it (the extra operators that Viper does without).
     Merge,
-    Sink(Box<Delivery>),
+    Sink(Box<Delivered>),
 }
 
 #[derive(Debug)]
@@ -115,8 +116,8 @@ impl Task {
             return Ok(false);
         }
         self.done = self.taken.last;
-        if let Role::Sink(delivery) = &mut self.role {
-            delivery.deliver(&self.taken, shared, job)?;
+        if let Role::Sink(delivered) = &mut self.role {
+            deliver(delivered, &self.taken, shared, job)?;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
             self.operate(shared, job, clock)?;
@@ -225,6 +226,20 @@ impl Task {
         clock.lap(&mut counters.time.other);
         Ok(())
     }
+}
+
+/// Delivers what the sink has taken.
+fn deliver(delivered: &mut Delivered, taken: &Taken, shared: &Shared, job: &Job<'_>) -> Result<(), RunError> {
+    let rows = taken.gathered();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let prepared = delivered.sink.preparer().prepare(rows, job.block.text)?;
+    delivered.sink.deliver(rows, &prepared, job.block.text)?;
+    // Events are numbered from the block's first one on.
+    let first = (rows.seq(0) - job.block.seq(0)) as usize;
+    delivered.record(job.clock.now(), taken.started, job.arrival(shared, first));
+    Ok(())
 }
 
 /// The ranks of outputs, from those of their inputs (none: each was alone with its event) and their origins.

@@ -5,7 +5,7 @@ use std::ptr::null;
 use crate::batch::{Block, RowBuffer};
 use crate::channel::reorder::ReorderBuffer;
 use crate::channel::worklist::Reach;
-use crate::executor::pooled::delivery::Delivery;
+use crate::delivered::Delivered;
 use crate::executor::pooled::estimates::Estimates;
 use crate::executor::pooled::heuristic::Heuristic;
 use crate::executor::pooled::input::Input;
@@ -15,7 +15,7 @@ use crate::executor::pooled::stage::Stage;
 use crate::executor::pooled::strategies::Strategies;
 use crate::idle::Idle;
 use crate::kernel::RunError;
-use crate::metrics::{Arrivals, Counters, Latencies, Running, Stopwatch};
+use crate::metrics::{Arrivals, Counters, Running, Stopwatch};
 use crate::program::Options;
 use crate::sink::{Prepared, Preparer, Sink};
 use crate::stage::{Chain, Lanes, Scratch};
@@ -60,7 +60,8 @@ pub struct Pool {
     pub source: CachePadded<AtomicU64>,
     /// Reorders what the last step makes.
     pub back: Box<dyn ReorderBuffer>,
-    pub delivery: UnsafeCell<Delivery>,
+    /// Written by whoever delivers; the last reorder buffer lets one worker at a time do that.
+    pub delivered: UnsafeCell<Delivered>,
     pub preparer: Preparer,
     /// Per worker: the place it is at, a hint for others. Written by that worker.
     pub at: Vec<CachePadded<AtomicUsize>>,
@@ -133,7 +134,7 @@ impl Pool {
             source: CachePadded::new(AtomicU64::new(0)),
             back: (strategies.reorder)(window),
             preparer: sink.preparer().clone(),
-            delivery: UnsafeCell::new(Delivery { sink, processing: Latencies::new(), end_to_end: Latencies::new() }),
+            delivered: UnsafeCell::new(Delivered::new(sink)),
             at: (0..threads).map(|_| CachePadded::new(AtomicUsize::new(NOWHERE))).collect(),
             idle: Idle::new(options.idle, threads, Topology::probe().cores.len()),
             failed: AtomicBool::new(false),

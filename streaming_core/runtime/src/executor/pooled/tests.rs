@@ -358,7 +358,7 @@ fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
         }
     });
     // SAFETY: there is no other thread.
-    pool.delivery.with_mut(|delivery| unsafe { ((*delivery).sink.in_order(), (*delivery).sink.take().0) })
+    pool.delivered.with_mut(|delivered| unsafe { ((*delivered).sink.in_order(), (*delivered).sink.take().0) })
 }
 
 #[test]
