@@ -348,6 +348,9 @@ pub fn path_too_long(seq: i64) -> RunError {
     RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
 }
 
+#[cfg(all(test, loom))]
+mod models;
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
