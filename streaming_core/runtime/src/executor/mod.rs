@@ -6,6 +6,8 @@ mod pinned;
 #[cfg(all(test, not(loom)))]
 mod pipelines;
 mod pooled;
+#[cfg(all(test, shuttle))]
+mod schedules;
 pub mod team;
 pub mod transactional;
 

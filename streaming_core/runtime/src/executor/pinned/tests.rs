@@ -1,8 +1,12 @@
 //! Pipelines of native kernels, pinned, against a loop that takes one event at a time.
 
+#[cfg(shuttle)]
+mod schedules;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::digest::Digest;
 use crate::executor::pipelines::{
     Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
 };
@@ -90,6 +94,25 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
     everywhere(&Pipeline::new(branches, &[2], false), &blocks);
 }
 
+/// Runs the pipeline and holds keys and values of its rows, in whatever order, against the model's; their digest.
+fn check_unordered(pipeline: &Pipeline, blocks: &[Events], options: &Options) -> Digest {
+    let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
+    let mut executor = Pinned::new(&program, options).unwrap();
+    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+    executor.finish(blocks.iter().map(|block| block.rows.len() as i64).sum()).unwrap();
+    let values = |rows: &[[i64; 3]]| {
+        let mut values: Vec<_> = rows.iter().map(|row| [row[1], row[2]]).collect();
+        values.sort_unstable();
+        values
+    };
+    let rows = executor.take_outputs().0;
+    // SAFETY: a row of 24 bytes.
+    let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
+    let expected = Model::run(pipeline, blocks).outcomes.rows;
+    assert_eq!(values(&rows.collect::<Vec<_>>()), values(&expected), "{options:?}");
+    executor.metrics().digest
+}
+
 // source -+-> fan --+-> pass -+-> sink
 //         +-> few --+         |
 //         +-------------------+
@@ -98,26 +121,12 @@ fn without_order_every_row_comes_once() {
     let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(0).of(&[1, 0])];
     let pipeline = Pipeline::new(ops, &[2, -1], false);
     let blocks = integers(1000, 40);
-    let values = |rows: Vec<[i64; 3]>| {
-        let mut values: Vec<_> = rows.into_iter().map(|row| [row[1], row[2]]).collect();
-        values.sort_unstable();
-        values
-    };
-    let expected = values(Model::run(&pipeline, &blocks).outcomes.rows);
     let mut digests = Vec::new();
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
             let plan = [("source".to_string(), vec![0, threads - 1])].into();
             let options = Options { plan, ..options(threads, batch, "spsc") };
-            let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
-            let mut executor = Pinned::new(&program, &options).unwrap();
-            blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-            executor.finish(1000).unwrap();
-            digests.push(executor.metrics().digest);
-            let rows = executor.take_outputs().0;
-            // SAFETY: a row of 24 bytes.
-            let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
-            assert_eq!(values(rows.collect()), expected, "{threads} threads, batch {batch}");
+            digests.push(check_unordered(&pipeline, &blocks, &options));
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]));
