@@ -1,6 +1,8 @@
 //! Executors: who runs which stage on which batch. One trait, one file per executor, one registry.
 
 mod direct;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod faults;
 mod flush;
 mod pinned;
 #[cfg(all(test, not(loom)))]

@@ -1,5 +1,7 @@
 //! Pipelines of native kernels, pinned, against a loop that takes one event at a time.
 
+#[cfg(not(shuttle))]
+mod faults;
 #[cfg(shuttle)]
 mod schedules;
 
@@ -185,32 +187,6 @@ fn what_does_not_fit_is_refused() {
         let plan = [(name.to_string(), places)].into();
         assert_eq!(refused(Options { plan, ..options(2, 1, "scalegate") }), why);
     }
-}
-
-/// Outputs of a pipeline in which `spoil` has been at every task, in order.
-fn spoilt(pipeline: &Pipeline, blocks: &[Events], options: &Options, spoil: impl Fn(&mut Task)) -> Vec<u8> {
-    let mut executor = Pinned::new(&pipeline.program(), options).unwrap();
-    for tasks in &mut executor.tasks {
-        // SAFETY: no thread is at work.
-        tasks.with_mut(|tasks| unsafe { &mut *tasks }.iter_mut().for_each(&spoil));
-    }
-    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-    executor.finish(0).unwrap();
-    executor.take_outputs().0
-}
-
-#[test]
-fn a_wrong_tie_break_is_noticed() {
-    // Rows of an event part by key and meet again; one thread runs everybody, so that what happens is always the same.
-    let ops = vec![stateless(1).of(&[-1]), stateless(3).of(&[0]), partitioned(4, false).of(&[1])];
-    let (pipeline, blocks) = (Pipeline::new(ops, &[2], false), integers(300, 20));
-    let plan = [("source", 2), ("fan_0", 3), ("rekey_1", 2), ("count_2", 3)];
-    let plan = plan.iter().map(|&(name, n)| (name.to_string(), vec![0; n])).collect();
-    let options = Options { plan, ..options(1, 7, "scalegate") };
-    let expected: Vec<u8> =
-        Model::run(&pipeline, &blocks).outcomes.rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-    assert!(spoilt(&pipeline, &blocks, &options, |_| ()) == expected);
-    assert!(spoilt(&pipeline, &blocks, &options, |task| task.ranked = false) != expected, "ties broken by replica");
 }
 
 proptest! {
