@@ -34,12 +34,13 @@ MOST = 50  # rows that an operator makes of one
 
 
 class Dataflow(Writer):
-    """One application's source. Odd numbers have text keys, which nothing can be flushed with."""
+    """One application's source: with text keys, which nothing can be flushed with, or without; with operators that have
+    state or, so that all outputs agree when nobody keeps order, without."""
 
-    def __init__(self, number: str, is_text: bool):
+    def __init__(self, number: str, is_text: bool, is_stateless: bool = False):
         super().__init__(number)
         self.r = random.Random(f"dataflow {number}")
-        self.is_text = is_text
+        self.is_text, self.is_stateless = is_text, is_stateless
         self.records: list[str] = []
         self.fans = 0
 
@@ -157,7 +158,7 @@ class Dataflow(Writer):
             taken += [r.choice(streams) for _ in range(r.choice((0, 0, 1, 1, 2)))]
             left -= set(taken)
             united = taken[0] + (f".union({', '.join(taken[1:])})" if taken[1:] else "")
-            match r.randrange(4):
+            match r.randrange(2 if self.is_stateless else 4):
                 case 0 | 1:
                     name, more = self.stateless()
                     made = f"flat_map({name}, Event{more})"
@@ -173,14 +174,17 @@ class Dataflow(Writer):
             left.add(streams[-1])
         ends = sorted(left | {streams[-1]} | ({r.choice(streams)} if r.random() < 0.4 else set()), reverse=True)
         lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
+        if self.is_stateless:
+            columns = "ts stream a b n m x p few" + " word" * self.is_text
+            lines.append(f"app.agrees_unordered(*{columns.split()})")
         head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
         records = "".join(f"\n\n{record}" for record in self.records)
         rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"
         return head + records + "\n\n" + "".join(self.functions) + rest
 
 
-def write(folder: Path, number: str, is_text: bool) -> Path:
+def write(folder: Path, number: str, is_text: bool, is_stateless: bool = False) -> Path:
     """Writes application `number` below `folder`; the file's path."""
-    path = Path(folder) / f"dataflow_{number}.py"
-    path.write_text(Dataflow(number, is_text).source())
+    path = Path(folder) / f"dataflow_{number}_{'stateless' if is_stateless else 'any'}.py"
+    path.write_text(Dataflow(number, is_text, is_stateless).source())
     return path

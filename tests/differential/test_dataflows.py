@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streaming_core import engine
+from streaming_core.agreement import outputs_digest
+from streaming_core.digest import format_digest
 from streaming_core.oracle import compare
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.runspec.spec import UNORDERED, RunSpec
-from tests.differential.case import strategies
+from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
 from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
@@ -22,6 +25,7 @@ from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
 ORDERED = [tuple(s.items()) for e in ("pooled", "pinned") for s in strategies(e) if s.get("channel") not in UNORDERED]
+FREE = [(("executor", "pinned"), ("channel", channel)) for channel in sorted(UNORDERED)]
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,12 @@ class Way:
         return RunSpec(app=app.name, plan=plan, **cut, **chosen)
 
 
-def ways() -> st.SearchStrategy[list[Way]]:
-    """A few ways of executing a dataflow application in total order, of all that are listed."""
+def ways(listed: list[tuple] = ORDERED) -> st.SearchStrategy[list[Way]]:
+    """A few ways of executing a dataflow application, of those that are listed."""
     places = st.lists(st.integers(0, 7), max_size=3).map(tuple)
     way = st.builds(
         Way,
-        st.sampled_from(ORDERED),
+        st.sampled_from(listed),
         st.sampled_from((1, 2, 3, 8)),
         st.sampled_from((1, 7, 256)),
         st.sampled_from((1000, 64, 3)),
@@ -107,9 +111,9 @@ def encode(app) -> Callable[[Stream], pa.Table]:
     return events
 
 
-def subject(folder, number: int, seed: int = SEED) -> Dataflow:
+def subject(folder, number: int, seed: int = SEED, is_stateless: bool = False) -> Dataflow:
     """Application `number` of a seed; those of odd numbers have text keys."""
-    path = write(folder, f"{seed}_{number}", number % 2 == 1)
+    path = write(folder, f"{seed}_{number}", number % 2 == 1, is_stateless)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -141,6 +145,26 @@ def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
 @pytest.mark.parametrize("number", range(6, 46))
 def test_an_application_in_full(tmp_path, number):
     examine_one(tmp_path, number, 150)
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_without_order_the_same_rows_come(tmp_path, number):
+    some, rows = subject(tmp_path, number, is_stateless=True), []
+
+    @given(stream=streams(EVENT, EVENT).filter(lambda stream: not stream.fails), ways=ways(FREE))
+    @examine(60)
+    def agree(stream, ways):
+        events = some.encode(stream)
+        outputs = some.oracle.process(events)
+        rows.append(outputs.num_rows)
+        expected = format_digest(*outputs_digest(some.app, "none", outputs))
+        for way in ways:
+            blocks = engine.Blocks(Events([events]), some.program, way.block)
+            sample, _, _ = engine.one_pass(way.spec(some.app), some.program, blocks)
+            assert sample.digest == expected, way
+
+    agree()
+    assert sum(rows) > 60
 
 
 @pytest.mark.slow
