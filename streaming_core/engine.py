@@ -345,6 +345,7 @@ def one_pass(
         "queue": spec.queue,
         "reorder": spec.reorder,
         "channel": spec.channel,
+        "order": spec.order,
         "plan": spec.plan,
         "threads": spec.threads,
         "punctuation": spec.punctuation,

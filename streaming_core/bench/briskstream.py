@@ -40,6 +40,8 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats = []
     for app in APPS:
         ways = [RunSpec(app=app, executor="pooled", threads=count) for count in counts]
+        orders = ("total", "none") if registry.load(app).unordered else ("total",)
+        ways += [RunSpec(app=app, executor="morsel", order=order, threads=threads) for order in orders]
         for channel in _channels(app):
             for plan in ({}, _pipeline(app, threads)):
                 ways.append(RunSpec(app=app, executor="pinned", channel=channel, threads=threads, plan=plan))
@@ -55,12 +57,13 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
 def _order(rows: list[Row]) -> Iterator[str]:
     """Names placements; what total order costs the best of them."""
     for row in rows:
-        row["placement"] = "pool" if row.get("executor") != "pinned" else "pipeline" if "plan" in row else "replicated"
+        placement = "pipeline" if "plan" in row else "replicated"
+        row["placement"] = placement if row.get("executor") == "pinned" else row.get("executor", "loop")
     for app in APPS:
         best: dict[str, Row] = {}
         for row in rows:
             if row["app"] == app and row["result"] == "equal":
-                order = "none" if row.get("channel") == "spsc" else "total"
+                order = row.get("order", "total")
                 if order not in best or row["to_loop"] > best[order]["to_loop"]:
                     best[order] = row
         if len(best) == 2:

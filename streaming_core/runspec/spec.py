@@ -50,11 +50,15 @@ EXECUTORS: dict[str, Executor] = {
             },
         ),
         Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort", "spsc")}),
+        Executor("morsel", runs=("dataflow",), axes={"order": ("total", "none")}),
     )
 }
 
 # Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
 BOUNDS = frozenset({"no_lock"})
+
+# Executors that others are compared with: run where they are asked for.
+BASELINES = frozenset({"morsel"})
 
 # Channels that keep no order: compared by what the application says agrees then.
 UNORDERED = frozenset({"spsc"})
@@ -101,7 +105,7 @@ class RunSpec(BaseModel):
         description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
     )
     order: Literal["total", "none"] | None = Field(
-        None, description="Order in which outputs are delivered; none with channel spsc, else total."
+        None, description="Order in which outputs are delivered; none with channel spsc, morsel's choice, else total."
     )
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
@@ -128,6 +132,8 @@ class RunSpec(BaseModel):
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
         order = "none" if self.channel in UNORDERED else "total"
+        if "order" in executor.axes:
+            order = self.order or order
         if self.order not in (None, order):
             raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
         object.__setattr__(self, "order", order)
@@ -186,7 +192,11 @@ class RegressionSpec(BaseModel):
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
     )
-    executors: list[str] = Field(default=list(EXECUTORS), min_length=1, description="Executors to run them on.")
+    executors: list[str] = Field(
+        default=[name for name in EXECUTORS if name not in BASELINES],
+        min_length=1,
+        description="Executors to run them on.",
+    )
     schemes: list[str] = Field(
         default=list(EXECUTORS["transactional"].axes["scheme"]),
         description="Transactional schemes; no_lock is a bound, not a result.",

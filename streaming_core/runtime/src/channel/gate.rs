@@ -498,8 +498,9 @@ unsafe fn take<K: Key>(
 ) -> Result<(), RunError> {
     // Batches all of whose rows come before those of every other source, whole.
     while taken.gathered.len() < MOST {
-        // The earliest row there is or may come, and what comes next of another source.
-        let (mut first, mut second): (Option<(K, usize, Option<&Jumbo>)>, Option<K>) = (None, None);
+        // The earliest row there is or may come, whose that is and where; what comes next of another source.
+        let mut first: Option<(K, usize, Option<&Jumbo>)> = None;
+        let mut second: Option<K> = None;
         for (index, source) in sources.iter_mut().enumerate() {
             // SAFETY: as the caller says; a head is used until its source looks for the next one.
             let head = unsafe { source.head(outlets) };
