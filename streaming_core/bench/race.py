@@ -19,7 +19,7 @@ from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.digest import add, format_digest
 from streaming_core.runspec.layout import Home
-from streaming_core.runspec.spec import AXES, RunSpec
+from streaming_core.runspec.spec import AXES, BATCH, RunSpec
 
 SEED = 1
 
@@ -118,7 +118,8 @@ class Race:
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            "way": "loop" if spec is None else spec.strategy,
+            # A batch's size is a column of its own.
+            "way": "loop" if spec is None else spec.model_copy(update={"batch": BATCH}).strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
