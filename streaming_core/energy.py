@@ -1,9 +1,9 @@
 """What a pass spends: processor time, and energy of the processor packages, as Linux's powercap tree counts it (RAPL):
 `intel-rapl:N/energy_uj`.
 
-A package counts what all of the machine takes, whoever runs on it. Counters move about once a millisecond and wrap around
-at `max_energy_range_uj`, which takes minutes: who measures for longer reads in between. Most virtual machines have no such
-tree, and most systems let only root read it: then there is no figure, and `why` says so.
+A package counts what all of it takes, whoever runs on it. Counters move about once a millisecond and wrap around at
+`max_energy_range_uj`, which takes minutes: who measures for longer reads in between. Most virtual machines have no
+such tree, and most systems let only root read it: then there is no figure, and `why` says so.
 
 Source: Linux, Documentation/power/powercap; the tree has the same layout on processors of other makers.
 """

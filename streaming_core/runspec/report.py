@@ -47,12 +47,12 @@ class Sample(BaseModel):
 
     @computed_field(description="Processor time per event, in nanoseconds.")
     @property
-    def cpu_ns(self) -> float | None:  # noqa: D102
+    def cpu_ns(self) -> float | None:
         return self.cpu_seconds * 1e9 / self.events if self.events else None
 
     @computed_field(description="Energy per event, in nanojoules.")
     @property
-    def energy_nj(self) -> float | None:  # noqa: D102
+    def energy_nj(self) -> float | None:
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
