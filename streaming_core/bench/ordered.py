@@ -81,10 +81,11 @@ def _costly(cost: float, **params: Any) -> dict[str, Any]:
 
 
 def _priced(rows: list[Row], costs: tuple[float, ...]) -> None:
-    """Adds `cost_us`, which the rows of `matrix` were made for."""
+    """Adds `cost_us`, which the rows of `matrix` were made for, and names the chart after it."""
     made_for = {rounds(cost): cost for cost in costs}
     for row in rows:
         row["cost_us"] = made_for[row["params"]["r"]]
+        row["chart"] = f"{row['cost_us']:g} us"
 
 
 def _found(rows: list[Row], **having: Any) -> Row | None:
@@ -158,7 +159,7 @@ def _skew(counts: list[int]) -> Sweep:
         heats.append(Heat("matrix", params, [_way("matrix", params, max(counts), **way) for way in _over("queue")]))
     notes = [
         "Normal draws are kept within -1..1, and a hundred equal ranges of it are the keys. They are dealt to "
-        "partitions by their hash: `partitioned` has as many as workers, the others up to four per worker.",
+        "partitions by their hash: partitioned has as many as workers, the others up to four per worker.",
     ]
     return heats, notes
 
@@ -334,7 +335,7 @@ SUITE = Suite(
             "Reorder buffers behind a light operator (matrix)",
             (NON_BLOCKING,),
             _light,
-            _curves("batch", LOOP, BATCH, lines=("reorder", "threads"), by="cost_us"),
+            _curves("batch", LOOP, BATCH, lines=("reorder", "threads"), by="chart"),
             events=200_000,
             conclude=_light_gains,
         ),
@@ -344,7 +345,7 @@ SUITE = Suite(
             "Reorder buffers behind an operator that many tuples leave (matrix)",
             (NON_BLOCKING,),
             _selective,
-            _curves("sel", LOOP, BATCH, lines=("reorder", "batch"), by="cost_us"),
+            _curves("sel", LOOP, BATCH, lines=("reorder", "batch"), by="chart"),
             events=200_000,
             conclude=_selective_gains,
         ),
