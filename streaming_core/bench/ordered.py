@@ -16,6 +16,7 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
 
 APPS = ("wc", "fd", "sd")
+LOADED = (*APPS, "q3")
 QUERIES = ("q1", "q2", "q3", "q4", "q15")
 EXECUTOR = "pooled"
 AXES = EXECUTORS[EXECUTOR].axes
@@ -60,7 +61,6 @@ def _over(axis: str) -> list[dict[str, str]]:
     return [{axis: value} for value in AXES[axis]]
 
 
-@cache
 def rounds(cost: float) -> int:
     """Multiplications that take an operator of `matrix` that many microseconds on this machine."""
     return max(1, round(cost * 1e-6 / _multiplication()))
@@ -69,7 +69,7 @@ def rounds(cost: float) -> int:
 @cache
 def _multiplication() -> float:
     """Seconds of a multiplication on one thread; the fastest pass, because others only ever slow one down."""
-    params = {"r": TRIAL, "r_keyed": 0}
+    params = {"r": TRIAL, "r_keyed": 1}
     race = Race("matrix", params, 200)
     _, row = race.run([_way("matrix", params, 1)], 5)
     return min(row["seconds"]) / race.events / TRIAL
@@ -204,7 +204,7 @@ def _delays(rows: list[Row]) -> Iterator[str]:
 def _light(counts: list[int]) -> Sweep:
     heats = []
     for cost in LIGHT:
-        params = {"r": rounds(cost), "r_keyed": 0}
+        params = {"r": rounds(cost), "r_keyed": 1}
         ways = [
             _way("matrix", params, threads, batch=batch, **way)
             for batch, threads, way in itertools.product(BATCHES, counts, _over("reorder"))
@@ -249,8 +249,7 @@ def _selective_gains(rows: list[Row]) -> Iterator[str]:
 
 
 def _loaded(counts: list[int]) -> Sweep:
-    apps = (*APPS, "q3")
-    return [Heat(app, {}, [_way(app, {}, max(counts), **way) for way in _over("reorder")]) for app in apps], []
+    return [Heat(app, {}, [_way(app, {}, max(counts), **way) for way in _over("reorder")]) for app in LOADED], []
 
 
 def _latencies(rows: list[Row]) -> Iterator[str]:
