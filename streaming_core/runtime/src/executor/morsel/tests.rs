@@ -128,3 +128,20 @@ proptest! {
         check(&pipeline, &blocks, &mut executor, &options);
     }
 }
+
+#[cfg(shuttle)]
+#[test]
+fn shuttle_every_schedule_equals_the_loop() {
+    use crate::executor::schedules::{events, explore};
+    for threads in [2, 3] {
+        for waiting in [idle::Strategy::Yield, idle::Strategy::Park] {
+            explore(200, move |round| {
+                let ops = vec![partitioned(4, true).of(&[-1]), stateless(2).of(&[-1]), stateful(5, true).of(&[1, 0])];
+                let pipeline = Pipeline::new(ops, &[2, 1], false);
+                let options = Options { idle: waiting, ..options(threads, 2, "total") };
+                let mut executor = Morsel::new(&pipeline.program(), &options).unwrap();
+                check(&pipeline, &events(round), &mut executor, &options);
+            });
+        }
+    }
+}
