@@ -22,13 +22,14 @@ SECTIONS = {
     "queues": "Executor pooled",
     "reorders": "Executor pooled",
     "channels": "Executor pinned",
+    "orders": "Executor morsel",
     "seed": "Workload",
     "params": "Workload",
     "repetitions": "Measuring",
     "rate": "Measuring",
 }
 # What a list field offers; where that is all there is, nothing else is taken.
-ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in AXES}}
+ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in (*AXES, "order")}}
 CHOICES = {
     **ALL,
     "applications": registry.names(),

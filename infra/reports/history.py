@@ -303,6 +303,13 @@ def human_micros(value: float | None) -> str:
     return f"{value / 1e3:.3g} ms" if value >= 1e3 else f"{value:.3g} µs"
 
 
+def human_nano(value: float | None, unit: str) -> str:
+    """What one event takes, in thousand-millionths of a second or joule: `84.1 ns`, `2,310 nJ`; a dash for nothing."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
+
+
 def _spec_of(row: dict) -> RunSpec:
     names: Iterable[str] = RunSpec.model_fields.keys() & row.keys()
     values = {name: row[name] for name in names if row[name] is not None}

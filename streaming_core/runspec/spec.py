@@ -51,11 +51,15 @@ EXECUTORS: dict[str, Executor] = {
             },
         ),
         Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort", "spsc")}),
+        Executor("morsel", runs=("dataflow",), axes={"order": ("total", "none")}),
     )
 }
 
 # Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
 BOUNDS = frozenset({"no_lock"})
+
+# Executors that others are compared with: run where they are asked for.
+BASELINES = frozenset({"morsel"})
 
 # Channels that keep no order: compared by what the application says agrees then.
 UNORDERED = frozenset({"spsc"})
@@ -107,7 +111,7 @@ class RunSpec(BaseModel):
         description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
     )
     order: Literal["total", "none"] | None = Field(
-        None, description="Order in which outputs are delivered; none with channel spsc, else total."
+        None, description="Order in which outputs are delivered; none with channel spsc, morsel's choice, else total."
     )
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
@@ -134,6 +138,8 @@ class RunSpec(BaseModel):
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
         order = "none" if self.channel in UNORDERED else "total"
+        if "order" in executor.axes:
+            order = self.order or order
         if self.order not in (None, order):
             raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
         object.__setattr__(self, "order", order)
@@ -203,7 +209,11 @@ class RegressionSpec(BaseModel):
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
     )
-    executors: list[str] = Field(default=list(EXECUTORS), min_length=1, description="Executors to run them on.")
+    executors: list[str] = Field(
+        default=[name for name in EXECUTORS if name not in BASELINES],
+        min_length=1,
+        description="Executors to run them on.",
+    )
     schemes: list[str] = _chosen("scheme", "Transactional schemes; no_lock is a bound, not a result.", None)
     pools: list[str] = _chosen("pool", "Chain pools, of the schemes that take operation chains from one.")
     stealing: bool = Field(False, description="Shared pools both without work stealing and with it.")
@@ -215,6 +225,7 @@ class RegressionSpec(BaseModel):
         "What brings the rows of pinned replicas into one order; spsc keeps none, and is for applications that say "
         "what agrees without.",
     )
+    orders: list[str] = _chosen("order", "Orders in which morsel delivers; none as for spsc.")
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
     batches: list[int] = Field(default=[BATCH], min_length=1, description="Events in a batch.")
     events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
@@ -245,7 +256,7 @@ class RegressionSpec(BaseModel):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator(*(f"{axis}s" for axis in AXES))
+    @field_validator(*(f"{axis}s" for axis in (*AXES, "order")))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         axis = field.field_name.removesuffix("s")

@@ -134,7 +134,9 @@ AGREEING = [name for name in applications("pinned") if registry.load(name).unord
 CHOICES = {
     "pooled": {"executor": ("pooled",), "name": applications("pooled"), **EXECUTORS["pooled"].axes, **CUT},
     "pinned": {"executor": ("pinned",), "name": applications("pinned"), "channel": ORDERED, **CUT},
-    "without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
+    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
+    "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
+    "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},
 }
 
 

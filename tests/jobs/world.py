@@ -178,6 +178,7 @@ class World:
             "processing": latency,
             "breakdown": {"useful": 0.4, "sync": 0.1, "lock": 0.0, "remote": 0.0, "other": 0.0},
             "cpu_seconds": 0.5,
+            "energy_joules": 2.5,
         }
         return {
             "spec": spec,

@@ -297,6 +297,6 @@ def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
     assert code == 0
     assert "COST of wc" in shown
     results = json.loads(out.read_text())["results"]
-    assert [r["result"] for r in results] == ["yardstick"] + 4 * ["equal"]
+    assert [r["result"] for r in results] == ["yardstick"] + 6 * ["equal"]
     refused(command("bench", "wc", "--threads", "two"), "numbers")
     refused(command("bench", "nope"), "unknown application")

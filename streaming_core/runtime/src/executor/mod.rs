@@ -2,6 +2,7 @@
 
 mod direct;
 mod flush;
+mod morsel;
 mod pinned;
 #[cfg(all(test, not(loom)))]
 mod pipelines;
@@ -101,8 +102,12 @@ unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> Resul
 type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
 
 /// The registry: adding an executor touches its file and this table.
-const EXECUTORS: &[(&str, Make)] =
-    &[("pooled", pooled::make), ("pinned", pinned::make), ("transactional", transactional::make)];
+const EXECUTORS: &[(&str, Make)] = &[
+    ("pooled", pooled::make),
+    ("pinned", pinned::make),
+    ("morsel", morsel::make),
+    ("transactional", transactional::make),
+];
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
