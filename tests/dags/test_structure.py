@@ -17,7 +17,7 @@ from dags.lib.form import regression_of, regression_params
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RegressionSpec, matrix
-from streaming_core.runspec.spec import AXES, strategies
+from streaming_core.runspec.spec import REQUESTED, strategies
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = [
@@ -129,6 +129,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("queues", []),
         ("reorders", ["shelf"]),
         ("channels", ["pipe"]),
+        ("orders", ["alphabetical"]),
         ("batches", [0.5]),
         ("batches", []),
         ("stealing", "perhaps"),
@@ -150,7 +151,7 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
 
 def test_the_form_offers_every_strategy_there_is():
     params = regression_params()
-    for axis in AXES:
+    for axis in REQUESTED:
         assert params[f"{axis}s"].schema["items"]["enum"] == strategies(axis)
         assert params[f"{axis}s"].schema["examples"] == strategies(axis)
 
