@@ -388,6 +388,13 @@ impl Gate {
         Self { sources, ordered, manner, in_place, turn: 0, events: Lists::default(), orders: Lists::default() }
     }
 
+    /// Of each event, those of the last stream come first: what the checkers of order must notice.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub fn reverse_streams(&mut self) {
+        let last = self.sources.iter().map(|source| source.stream).max().unwrap_or(0);
+        self.sources.iter_mut().for_each(|source| source.stream = last - source.stream);
+    }
+
     /// A block begins.
     pub fn begin(&mut self) {
         for source in &mut self.sources {
@@ -621,6 +628,9 @@ unsafe fn append(
 pub fn path_too_long(seq: i64) -> RunError {
     RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

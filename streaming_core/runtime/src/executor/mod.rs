@@ -1,12 +1,16 @@
 //! Executors: who runs which stage on which batch. One trait, one file per executor, one registry.
 
 mod direct;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod faults;
 mod flush;
 mod morsel;
 mod pinned;
 #[cfg(all(test, not(loom)))]
 mod pipelines;
 mod pooled;
+#[cfg(all(test, shuttle))]
+mod schedules;
 pub mod team;
 pub mod transactional;
 
