@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from streaming_core import checkpoint, workload
 from streaming_core import rows as row_format
 from streaming_core.agreement import states_digest
-from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
 from streaming_core.columns import from_bytes, to_arrow
@@ -36,7 +35,8 @@ from streaming_core.energy import Meter, Spent
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.report import Latency, RunReport, Sample
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.runspec.spec import RunSpec
+from streaming_core.support import check
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
@@ -110,30 +110,6 @@ class OutputFiles:
         if self.parts == 0:
             self._open()
         self.cut()
-
-
-def check(spec: RunSpec, app: App) -> None:
-    """Raises BadInput unless the application runs that way."""
-    executor = EXECUTORS[spec.executor]
-    if app.kind not in executor.runs:
-        able = [e.name for e in EXECUTORS.values() if app.kind in e.runs]
-        supported = ", ".join(able) or "no executor yet"
-        raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
-    if refused(spec, app):
-        raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
-    if spec.order == "none" and app.unordered is None:
-        raise BadInput(f"application {app.name} runs in total order only: it does not say what agrees without order")
-    kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
-    for name, places in spec.plan.items():
-        if name not in kinds:
-            raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
-        if len(places) > 1 and kinds[name] in ("stateful", "sink"):
-            raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
-
-
-def refused(spec: RunSpec, app: App) -> bool:
-    """Whether the spec is a bound that would not be memory-safe: threads could change a container at the same time."""
-    return spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables)
 
 
 def run(
@@ -354,6 +330,7 @@ def one_pass(
         "queue": spec.queue,
         "reorder": spec.reorder,
         "channel": spec.channel,
+        "order": spec.order,
         "plan": spec.plan,
         "threads": spec.threads,
         "punctuation": spec.punctuation,

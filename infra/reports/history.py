@@ -41,6 +41,11 @@ class Cell:
     facts: dict = field(default_factory=dict)
 
     @property
+    def strategy(self) -> str:
+        """What people compare speeds of: the spec's strategy, and whether it keeps order."""
+        return named(self.spec.strategy, self.spec.order)
+
+    @property
     def label(self) -> str:
         """`sl/tstream/t2`: how people name a cell."""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
@@ -272,6 +277,11 @@ class History:
 def short(build: str | None) -> str:
     """A revision as people write it."""
     return (build or "unknown").removesuffix("-dirty")[:9] + ("+" if (build or "").endswith("-dirty") else "")
+
+
+def named(strategy: str, order: str | None) -> str:
+    """A strategy's name wherever speeds stand side by side: without order is another discipline."""
+    return f"{strategy}, no order" if order == "none" else strategy
 
 
 def human_rate(value: float | None) -> str:

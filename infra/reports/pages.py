@@ -20,7 +20,19 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from infra.reports import benchmarks
-from infra.reports.history import NOTHING, Cell, History, Run, human_micros, human_nano, human_rate, lines, short
+from infra.reports.history import (
+    NOTHING,
+    Cell,
+    History,
+    Run,
+    human_micros,
+    human_nano,
+    human_rate,
+    lines,
+    named,
+    short,
+)
+from streaming_core.runspec.matrix import omissions
 from streaming_core.runspec.spec import AXES
 
 HERE = Path(__file__).parent
@@ -69,14 +81,16 @@ class Pages:
             red=[cell for cell in run.cells if cell.red],
             earlier=list(reversed(earlier)),
             events=regression.get("events"),
+            omissions=omissions(run.plan),
             say=_say,
         )
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         attempt, report, ended = self._attempt(run, cell)
+        aside = ", order aside" if cell.spec.order == "none" else ""
         verdict = {
-            "equal": "equals the oracle",
+            "equal": f"equals the oracle{aside}",
             "different": "differs from the oracle",
             "failed": "failed",
             "not_run": "has no result",
@@ -102,6 +116,8 @@ class Pages:
         """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
         drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
         all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
+        for row in [*all_rows, *all_latencies]:
+            row["strategy"] = named(row["strategy"], row.get("order"))
         ids = sorted({row["run_id"] for row in all_rows})
         if not ids:
             why = (
@@ -133,7 +149,7 @@ class Pages:
             found = p.get((row["cell"], "processing"), {})
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
             row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
-        best = max(rows, key=lambda row: row["median_events_per_s"] or 0)
+        best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
         page = self._render(
@@ -191,7 +207,7 @@ def _groups(run: Run, threads: list[int]) -> list[dict]:
     for app, cells in itertools.groupby(run.cells, key=lambda cell: cell.spec.app):
         table: dict[tuple, dict[int, Cell]] = {}
         for cell in cells:
-            table.setdefault((cell.spec.executor, cell.spec.strategy), {})[cell.spec.threads] = cell
+            table.setdefault((cell.spec.executor, cell.strategy), {})[cell.spec.threads] = cell
         rows = [
             {"executor": executor, "strategy": strategy, "cells": [found.get(count) for count in threads]}
             for (executor, strategy), found in table.items()
@@ -255,6 +271,7 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     for axis in AXES:
         if getattr(spec, axis) is not None:
             options += [f"--{axis}", str(getattr(spec, axis))]
+    options += ["--stealing"] if spec.stealing else []
     options += [
         "--punctuation",
         str(spec.punctuation),
@@ -292,6 +309,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     host = report.get("host", {})
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, f"{spec.threads} threads"])),
+        ("order", "none: compared is what the application says agrees without" if spec.order == "none" else "total"),
         ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
         ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),
         (

@@ -15,8 +15,6 @@ from streaming_core.runspec.spec import RunSpec
 
 APPS = ("wc", "fd", "sd", "lr")
 BATCHES = (1, 16, 256)
-# What pinned replicas are held against.
-UNPINNED = ({"executor": "pooled"},)
 
 SCALES = Claim(
     "BriskStream yields much higher throughput and better scalability than existing stream processing systems on "
@@ -40,7 +38,9 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads = max(counts)
     heats = []
     for app in APPS:
-        ways = [RunSpec(app=app, threads=count, **way) for way in UNPINNED for count in counts]
+        ways = [RunSpec(app=app, executor="pooled", threads=count) for count in counts]
+        orders = ("total", "none") if registry.load(app).unordered else ("total",)
+        ways += [RunSpec(app=app, executor="morsel", order=order, threads=threads) for order in orders]
         for channel in _channels(app):
             for plan in ({}, _pipeline(app, threads)):
                 ways.append(RunSpec(app=app, executor="pinned", channel=channel, threads=threads, plan=plan))

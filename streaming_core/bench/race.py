@@ -20,7 +20,7 @@ from streaming_core.apps import registry
 from streaming_core.digest import add, format_digest
 from streaming_core.energy import Meter, Spent
 from streaming_core.runspec.layout import Home
-from streaming_core.runspec.spec import AXES, RunSpec
+from streaming_core.runspec.spec import AXES, BATCH, RunSpec
 
 SEED = 1
 
@@ -134,7 +134,8 @@ class Race:
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            "way": "loop" if spec is None else spec.strategy,
+            # A batch's size is a column of its own.
+            "way": "loop" if spec is None else spec.model_copy(update={"batch": BATCH}).strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
@@ -145,7 +146,7 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
+            axes = ("executor", *AXES, "order", "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan

@@ -20,6 +20,7 @@ from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.support import refused
 
 APPS = ("gs", "sl", "ob", "tp")
 EXECUTOR = "transactional"
@@ -66,7 +67,7 @@ def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[RunSpe
         for scheme in EXECUTORS[EXECUTOR].axes["scheme"]
         for count in threads
     ]
-    return [spec for spec in ways if not engine.refused(spec, loaded)]
+    return [spec for spec in ways if not refused(spec, loaded)]
 
 
 def _schemes(counts: list[int]) -> Sweep:

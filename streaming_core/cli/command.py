@@ -148,6 +148,12 @@ def describe(name: AppName, as_json: Json = False) -> None:
         },
         "profiles": {k: {"doc": p.doc, "params": p.params} for k, p in loaded.profiles.items()},
         "invariants": loaded.invariants,
+        "unordered": loaded.unordered
+        and {
+            "columns": loaded.unordered.columns,
+            "states": loaded.unordered.states,
+            "invariants": list(loaded.holds("none")),
+        },
     }
     if as_json:
         show(about)
@@ -179,6 +185,9 @@ def describe(name: AppName, as_json: Json = False) -> None:
         console.print(f"[bold]profile {key}[/]  {profile.doc} ({values})", highlight=False)
     for key in loaded.invariants:
         console.print(f"[bold]invariant[/]  {key}", highlight=False)
+    if about["unordered"]:
+        agrees = "; ".join(f"{what}: {', '.join(names)}" for what, names in about["unordered"].items() if names)
+        console.print(f"[bold]agrees without order[/]  {agrees}", highlight=False)
 
 
 @app.command()

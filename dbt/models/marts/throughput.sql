@@ -9,6 +9,7 @@ with measured as (
     params,
     executor,
     strategy,
+    `order`,
     threads,
     events,
     host,
