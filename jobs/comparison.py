@@ -160,13 +160,14 @@ def rows_at(paths: list[Path], positions: list[int], columns: list[str]) -> dict
     return rows
 
 
-def compare(expected: list[Path], actual: list[Path], keys: list[str]) -> dict:
+def compare(expected: list[Path], actual: list[Path], keys: list[str], ordered: bool = True) -> dict:
     """What can be said about two tables without joining them.
 
     Args:
         expected, actual: Parquet files, in order; each non-empty.
         keys: columns by which rows are matched; with `seq` and `sub` delivery in their order is judged too. Empty:
             the first column.
+        ordered: False compares nothing but columns: rows in any order take a join.
 
     Returns:
         JSON-able: `expected_rows`, `actual_rows`; `faults` (phrases: unreadable files, wrong columns); `different`
@@ -179,7 +180,7 @@ def compare(expected: list[Path], actual: list[Path], keys: list[str]) -> dict:
         _count(facts, expected, actual)
         wanted = plain_schema(expected)
         facts["faults"] = schema_differences(wanted, plain_schema(actual))
-        if facts["faults"]:
+        if facts["faults"] or not ordered:
             return facts
         columns = list(wanted)
         if facts["expected_rows"] == facts["actual_rows"]:

@@ -78,7 +78,7 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
     for sample in attempt.report.samples:
         same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
-        row |= {name: getattr(sample, name) for name in ("cpu_seconds", "dropped_invalid", "rejected")}
+        row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", "dropped_invalid", "rejected")}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
         row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
         rows.append(row)

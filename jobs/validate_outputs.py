@@ -6,7 +6,13 @@ Out: warehouse/raw/verdicts (one row per cell and check) and violations (the fir
 
 Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` of delivery; `state:<table>` by key;
 `digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
-that compared nothing has not passed. Cells that are bounds are compared all the same and are `not_comparable`.
+that compared nothing has not passed; a final table that is empty on both sides is no check. Cells that are bounds are
+compared all the same and are `not_comparable`.
+
+Of a cell without order, what its application declares is compared (`App.agrees_unordered`, kept in the oracle's
+manifest): these columns of `outputs` as a multiset, so that a wrong row is one missing and one extra, which event it is
+of being unknown; these tables; `digest` over them. There is no check `order`, and of its invariants those are asked
+that do not hang on order.
 
 Tables whose keys line up are compared file against file, several in one Spark task; only the others are joined. A
 cell that was attempted several times is judged by its first attempt that differs, else by its last: a retry hides
@@ -49,6 +55,7 @@ class Pair:
     check: str  # outputs | state:<table>
     expected: list[Path]
     actual: list[Path]
+    columns: list[str] | None = None  # compared as a multiset of these; None: in order
     facts: dict = field(default_factory=dict)  # comparison.compare's
 
     @property
@@ -75,6 +82,7 @@ class Subject:
     attempt: Attempt
     workload: Path
     oracle: Path
+    wanted: dict  # output_digest and state_digest
     pairs: list[Pair]
 
     @property
@@ -84,12 +92,13 @@ class Subject:
     @property
     def views(self) -> dict[str, Path]:
         """What invariants read: name -> Parquet file, or folder of such."""
-        views = {"events": self.workload / "events"}
-        for pair in self.pairs:
-            if pair.actual:
-                view = pair.check.replace("state:", "state_", 1)
-                views[view] = pair.actual[0].parent if view == "outputs" else pair.actual[0]
-        return views
+        outputs = self.attempt.path / "outputs"
+        tables = {f"state_{path.stem}": path for path in parts(self.attempt.path / "state")}
+        return {"events": self.workload / "events", **({"outputs": outputs} if parts(outputs) else {}), **tables}
+
+    @property
+    def order(self) -> str:
+        return self.cell["spec"]["order"]
 
 
 # --- row by row, file against file -------------------------------------------------------------------------------
@@ -110,7 +119,7 @@ def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
 
 def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
     """One row per pair: its index and the JSON of `comparison.compare`; Spark tasks take several pairs each."""
-    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else []) for p in pairs]
+    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else [], p.columns is None) for p in pairs]
     tasks = tasks_of([sum(path.stat().st_size for path in p.expected + p.actual) for p in pairs])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,21 +134,28 @@ def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
 # --- the join, for pairs whose rows do not line up ---------------------------------------------------------------
 
 
-def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
+def keyed_rows(
+    spark: SparkSession, files: list[Path], pair: int, check: str, side: str, columns: list[str] | None = None
+) -> DataFrame:
     """A table as (pair, side, first, second, key, position, row): what rows are matched by, and all of it as JSON.
 
-    Outputs are matched by (seq, sub). A final table is matched by its first column, which comes first as a number
-    where it is one, so that the first violations are those of the smallest keys.
+    Outputs are matched by (seq, sub), or by what they hold in `columns`, which then is the row. A final table is
+    matched by its first column, which comes first as a number where it is one, so that the first violations are those
+    of the smallest keys.
     """
     frame = spark.read.parquet(*map(str, files))
-    if check == "outputs":
+    row = F.to_json(
+        F.struct(*[F.col(f"`{name}`") for name in sorted(columns or frame.columns)]), {"ignoreNullFields": "false"}
+    )
+    if columns:
+        first, second, key = F.lit(0).cast("long"), F.lit(0).cast("long"), row
+    elif check == "outputs":
         first, second, key = F.col("seq").cast("long"), F.col("sub").cast("long"), F.lit("")
     else:
         column, kind = frame.dtypes[0]
         number = kind in ("tinyint", "smallint", "int", "bigint")
         first = F.col(f"`{column}`").cast("long") if number else F.lit(0).cast("long")
         second, key = F.lit(0).cast("long"), F.lit("") if number else F.to_json(F.struct(F.col(f"`{column}`")))
-    row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
     position = F.struct(F.col("_metadata.file_name").alias("file"), F.col("_metadata.row_index").alias("row"))
     return frame.select(
         F.lit(pair).alias("pair"),
@@ -219,7 +235,7 @@ def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
 def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
     """Index of a pair -> its differing rows, for all `pairs` that need it, in one Spark job."""
     frames = [
-        keyed_rows(spark, files, index, pair.check, side)
+        keyed_rows(spark, files, index, pair.check, side, pair.columns)
         for index, pair in enumerate(pairs)
         if pair.joinable
         for side, files in (("expected", pair.expected), ("actual", pair.actual))
@@ -303,13 +319,13 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
     """(subject, invariant) -> what it found, all in one Spark job; where that fails, one by one.
 
     Evaluated once for all cells whose files equal the oracle's. Of a bound that differs it is not: how its wrong
-    rows come about says nothing about the application.
+    rows come about says nothing about the application. Which outputs a cell without order has, its oracle does not say.
     """
     queries, results = {}, {}
     for index, subject in enumerate(subjects):
         if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
             continue
-        for name, sql in load(subject.cell["spec"]["app"]).invariants.items():
+        for name, sql in load(subject.cell["spec"]["app"]).holds(subject.order).items():
             results[index, name] = Holds()
             if all(pair.actual for pair in subject.pairs):
                 queries[index, name] = invariant_query(sql, name, index, subject.views)
@@ -368,7 +384,8 @@ class Verdicts:
         """`equal` if something was compared and nothing was found, else `different`."""
         found = sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order"))
         if not compared:
-            detail = "; ".join(filter(None, [detail, "nothing was compared"]))
+            line = "nothing was compared" if detail else "nothing was compared: there is no row; take more events"
+            detail = "; ".join(filter(None, [detail, line]))
         self.add(cell, check, "different" if found or detail else "equal", detail, **counts)
 
     def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
@@ -391,15 +408,18 @@ def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
 
 def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
     """Lists the tables to compare; a final table the cell did not write has no files, one too many no expected ones."""
-    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.path / "outputs"))]
+    manifest = json.loads((oracle / "manifest.json").read_text())
+    agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None
+    columns = agrees and agrees["columns"]
+    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.path / "outputs"), columns)]
     wanted = {path.stem: [path] for path in parts(oracle / "state")}
     got = {path.stem: [path] for path in parts(attempt.path / "state")}
-    for table in sorted(wanted.keys() | got.keys()):
+    for table in sorted(wanted.keys() | got.keys()) if agrees is None else agrees["states"]:
         pairs.append(Pair(f"state:{table}", wanted.get(table, []), got.get(table, [])))
     for pair in pairs:
         if not pair.complete:
             pair.facts = one_sided(pair.expected, pair.actual)
-    return Subject(cell, attempt, workload, oracle, pairs)
+    return Subject(cell, attempt, workload, oracle, agrees or manifest, pairs)
 
 
 def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
@@ -470,10 +490,13 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
     for pair in subject.pairs:
         facts, counts, evidence = pair.facts, {}, []
         sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
+        if pair.check != "outputs" and not (any(sizes.values()) or facts["faults"]):
+            continue
         if rows := joined.get(id(pair)):
             counts = {name: int(rows[0][name]) for name in ("missing", "extra", "different")}
             kinds = plain_schema(pair.expected)
-            evidence = [_joined_evidence(row, pair.check, kinds) for row in rows]
+            numbered = pair.check == "outputs" and pair.columns is None
+            evidence = [_joined_evidence(row, numbered, kinds) for row in rows]
         elif facts["different"]:
             counts = {"different": facts["different"]}
             evidence = [{"kind": "different", **row} for row in facts["rows"]]
@@ -483,30 +506,26 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
             counts = {"extra": facts["actual_rows"]}
         result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
         found.append((subject, pair.check, evidence))
-        if pair.check == "outputs":
+        if pair.check == "outputs" and pair.columns is None:
             passes = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.report.samples if not s.in_order]
             line = f"not delivered in order: {', '.join(passes)}" if passes else ""
             moved = facts["out_of_order"]
             result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
             found.append((subject, "order", [{"kind": "out_of_order", **row} for row in facts["misplaced"]]))
-    wrong, line = digest_faults(subject.attempt, _manifest(subject.oracle))
+    wrong, line = digest_faults(subject.attempt, subject.wanted)
     passes = len(subject.attempt.report.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     return found
 
 
-def _joined_evidence(row: dict, check: str, kinds: dict[str, pa.DataType]) -> dict:
+def _joined_evidence(row: dict, numbered: bool, kinds: dict[str, pa.DataType]) -> dict:
     return {
         "kind": row["kind"],
-        "seq": row["first"] if check == "outputs" else None,
-        "sub": row["second"] if check == "outputs" else None,
+        "seq": row["first"] if numbered else None,
+        "sub": row["second"] if numbered else None,
         "expected": spark_row_json(row["expected"], kinds),
         "actual": spark_row_json(row["actual"], kinds),
     }
-
-
-def _manifest(folder: Path) -> dict:
-    return json.loads((folder / "manifest.json").read_text())
 
 
 def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> list[tuple[Subject, str, list[dict]]]:

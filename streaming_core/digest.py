@@ -88,7 +88,8 @@ def _words(column: pa.Array, name: str) -> np.ndarray:
         raise BadInput(f"column {name} has {column.null_count} nulls")
     kind = column.type
     if pa.types.is_fixed_size_list(kind):
-        return _words(column.flatten(), name).reshape(len(column), -1)
+        words = _words(column.flatten(), name)
+        return words.reshape(len(column), kind.list_size * words.shape[1])
     if pa.types.is_struct(kind):
         return np.concatenate([_words(field, name) for field in column.flatten()], axis=1)
     if pa.types.is_boolean(kind):

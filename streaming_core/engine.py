@@ -16,7 +16,6 @@ import platform
 import resource
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -28,15 +27,16 @@ import pyarrow.parquet as pq
 from streaming_core import checkpoint, workload
 from streaming_core import rows as row_format
 from streaming_core.agreement import states_digest
-from streaming_core.api.app import App
 from streaming_core.api.kernels import Program, compile_app, describe_error
 from streaming_core.apps import registry
 from streaming_core.columns import from_bytes, to_arrow
 from streaming_core.digest import format_digest
+from streaming_core.energy import Meter, Spent
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.report import Latency, RunReport, Sample
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.runspec.spec import RunSpec
+from streaming_core.support import check
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
@@ -112,36 +112,13 @@ class OutputFiles:
         self.cut()
 
 
-def check(spec: RunSpec, app: App) -> None:
-    """Raises BadInput unless the application runs that way."""
-    executor = EXECUTORS[spec.executor]
-    if app.kind not in executor.runs:
-        able = [e.name for e in EXECUTORS.values() if app.kind in e.runs]
-        supported = ", ".join(able) or "no executor yet"
-        raise BadInput(f"application {app.name} does not run on {spec.executor}; it supports: {supported}")
-    if refused(spec, app):
-        raise BadInput(f"scheme {spec.scheme} is refused for {app.name}: its tables hold containers")
-    if spec.order == "none" and app.unordered is None:
-        raise BadInput(f"application {app.name} runs in total order only: it does not say what agrees without order")
-    kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
-    for name, places in spec.plan.items():
-        if name not in kinds:
-            raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
-        if len(places) > 1 and kinds[name] in ("stateful", "sink"):
-            raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
-
-
-def refused(spec: RunSpec, app: App) -> bool:
-    """Whether the spec is a bound that would not be memory-safe: threads could change a container at the same time."""
-    return spec.is_bound and any(t.row.resolve(app.bind(spec.params)).has_containers for t in app.tables)
-
-
 def run(
     spec: RunSpec,
     source: Path,
     out: Path | None,
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
+    meter: Meter | None = None,
 ) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
@@ -153,6 +130,7 @@ def run(
             spec's spec.json and nothing else of a run is taken over.
         progress: called with (pass, events done, events in all).
         say: called with a line when the run goes on from somewhere.
+        meter: what energy is read from, if not from this machine's counters.
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
@@ -172,13 +150,15 @@ def run(
     load_before = os.getloadavg()[0]
     program = compile_app(app, params)
     blocks = Blocks(opened, program, block_size(spec))
+    meter = meter or Meter()
     if out is None:
-        return _passes(spec, program, blocks, opened, None, load_before, progress)
+        return _passes(spec, program, blocks, opened, None, load_before, meter, progress)
     try:
         if spec.checkpoint:
-            return _durable_run(spec, program, blocks, opened, out, load_before, progress, say or (lambda line: None))
+            say = say or (lambda line: None)
+            return _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say)
         with atomic_directory(out / ".run") as folder:
-            report = _passes(spec, program, blocks, opened, folder, load_before, progress)
+            report = _passes(spec, program, blocks, opened, folder, load_before, meter, progress)
         for name in ("outputs", "state"):
             if (out / ".run" / name).exists():
                 os.replace(out / ".run" / name, out / name)
@@ -189,7 +169,7 @@ def run(
     return report
 
 
-def _durable_run(spec, program, blocks, opened, out, load_before, progress, say) -> RunReport:
+def _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say) -> RunReport:
     about = {
         "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),
@@ -211,7 +191,7 @@ def _durable_run(spec, program, blocks, opened, out, load_before, progress, say)
         if durable.last is not None:
             say(f"resuming at event {durable.last.events}")
         try:
-            report = _passes(spec, program, blocks, opened, durable.folder, load_before, progress, durable)
+            report = _passes(spec, program, blocks, opened, durable.folder, load_before, meter, progress, durable)
         except BadInput as error:
             raise BadInput(f"{error}; with another workload, take a new folder") from None
         durable.publish()
@@ -259,7 +239,7 @@ def interval(spec: RunSpec) -> int:
     return spec.checkpoint * spec.punctuation
 
 
-def _passes(spec, program, blocks, opened, folder, load_before, progress, durable=None) -> RunReport:
+def _passes(spec, program, blocks, opened, folder, load_before, meter, progress, durable=None) -> RunReport:
     kinds = [("verified", spec.sink, 0.0)]
     kinds += [("peak", "digest", 0.0)] * spec.repetitions
     if spec.rate > 0:
@@ -283,11 +263,13 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
             progress,
             export=first,
             durable=durable if first else None,
+            meter=meter,
         )
         samples.append(sample)
         if first:
             digest = states_digest(program.app, spec.order, state)
     load_after = os.getloadavg()[0]
+    spent = [sample.energy_joules for sample in samples]
     return RunReport(
         spec=spec.model_dump(mode="json"),
         spec_digest=spec.spec_digest,
@@ -301,6 +283,7 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
         state_digest=digest,
         compile_seconds=program.compile_seconds,
         peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        energy_joules=None if None in spent else sum(spent),
         topology=topology(),
         binding=where["binding"],
         memory=where["memory"],
@@ -311,6 +294,7 @@ def _passes(spec, program, blocks, opened, folder, load_before, progress, durabl
             "load_after": load_after,
             "python": platform.python_version(),
             "kernel": platform.release(),
+            **({"energy": meter.why} if meter.why else {}),
         },
     )
 
@@ -327,12 +311,13 @@ def one_pass(
     progress: Progress | None = None,
     export: bool = True,
     durable: checkpoint.Checkpoints | None = None,
+    meter: Meter | None = None,
 ) -> tuple[Sample, dict[str, pa.Table], dict]:
     """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
 
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
-    the checkpoint to go on from, and takes those on the way and the one at the end. Raises RunFailed when an operator
-    fails.
+    the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
+    nothing of energy, nor does it of a pass that was gone on with. Raises RunFailed when an operator fails.
     """
     from streaming_core import _runtime
 
@@ -345,6 +330,7 @@ def one_pass(
         "queue": spec.queue,
         "reorder": spec.reorder,
         "channel": spec.channel,
+        "order": spec.order,
         "plan": spec.plan,
         "threads": spec.threads,
         "punctuation": spec.punctuation,
@@ -365,30 +351,30 @@ def one_pass(
                 engine.load_table(index, row_format.initial_rows(table, record, size, program.params).view(np.uint8))
         if folder is not None and sink == "parquet":
             writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
-        cpu, done, read = (last.cpu_seconds, last.events, last.read) if last else (0.0, 0, (0, 0))
+        done, read = (last.events, last.read) if last else (0, (0, 0))
+        # The energy up to a checkpoint that is gone on from is not known.
+        spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
         text = np.zeros(row_format.TEXT_PADDING, np.uint8)
         stream: Iterable = ((*block, None) for block in blocks)
         if durable is not None:
             stream = blocks.read_on(read, durable.interval)
         for rows, text, read in stream:
-            started = time.process_time()
-            engine.process(rows.view(np.uint8), len(rows), text)
-            cpu += time.process_time() - started
+            with spent.counting():
+                engine.process(rows.view(np.uint8), len(rows), text)
             done += len(rows)
             if writer is not None:
                 _take(engine, program, text, writer)
             if durable is not None and done % durable.interval == 0 and done < blocks.events:
-                _save(engine, durable, writer, read, cpu)
+                _save(engine, durable, writer, read, spent.cpu)
             if progress is not None:
                 progress(kind, done, blocks.events)
-        started = time.process_time()
-        engine.finish(blocks.end)
-        cpu += time.process_time() - started
+        with spent.counting():
+            engine.finish(blocks.end)
         if writer is not None:
             _take(engine, program, text, writer)
             writer.close()
         if durable is not None and (last is None or last.events < done):
-            _save(engine, durable, writer, read, cpu)
+            _save(engine, durable, writer, read, spent.cpu)
         state = final_state(engine, program) if export else {}
         if folder is not None:
             (folder / "state").mkdir()
@@ -413,7 +399,8 @@ def one_pass(
         processing=Latency(**metrics["processing"]),
         end_to_end=Latency(**metrics["end_to_end"]) if rate else None,
         breakdown=metrics["breakdown"],
-        cpu_seconds=cpu,
+        cpu_seconds=spent.cpu,
+        energy_joules=spent.joules,
         dropped_invalid=metrics["dropped"],
         rejected=metrics["rejected"],
         chosen=metrics["chosen"],

@@ -32,6 +32,7 @@ from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import RunSpec
+from streaming_core.support import check
 
 _KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
 
@@ -61,9 +62,9 @@ def record(
     """
     app, params = source.app, source.manifest["params"]
     part = app.upto(operator)
-    engine.check(spec, app)
+    check(spec, app)
     if spec.order != "total":
-        raise BadInput(f"a recording is in total order, and channel {spec.channel} keeps none")
+        raise BadInput(f"a recording is in total order, and {spec.channel or spec.executor} keeps none here")
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
@@ -99,7 +100,7 @@ def _write(
     """The folder and its manifest. `write` puts outputs/ and state/ into a folder and returns the outputs' digest."""
     check_out(out)
     if len(part.operators) == 2:
-        write = _events(source)
+        write = _events(source, len(part.operators[-1].inputs))
     try:
         with atomic_directory(out) as folder:
             digest = write(folder)
@@ -125,15 +126,15 @@ def _write(
     return manifest
 
 
-def _events(source: workload.Workload) -> Callable[[Path], str]:
-    """Writes the events, as what an operator takes that nothing lies in front of."""
+def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
+    """Writes the events, as what an operator takes that nothing lies in front of; so often if it unites them so."""
 
     def write(folder: Path) -> str:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
         files, digest = engine.OutputFiles(folder / "outputs", schema), (0, 0)
         for events in source.blocks(engine.BLOCK):
-            subs = to_arrow(np.zeros(events.num_rows, np.int64))
-            rows = events.add_column(1, schema.field("sub"), subs)
+            rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
+            rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
             files.write(rows)
             digest = add(digest, digest_table(rows, ("seq", "sub")))
         files.close()

@@ -9,24 +9,32 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from streaming_core.apps import registry
-from streaming_core.runspec import EXECUTORS, RegressionSpec
+from streaming_core.runspec import RegressionSpec
+from streaming_core.runspec.spec import AXES, EXECUTORS, strategies
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
-    "pools": "Chain pools",
-    "stealing": "Chain pools",
+    "schemes": "Executor transactional",
+    "pools": "Executor transactional",
+    "stealing": "Executor transactional",
+    "checkpoint": "Executor transactional",
+    "heuristics": "Executor pooled",
+    "queues": "Executor pooled",
+    "reorders": "Executor pooled",
+    "channels": "Executor pinned",
+    "orders": "Executor morsel",
     "seed": "Workload",
     "params": "Workload",
     "repetitions": "Measuring",
     "rate": "Measuring",
 }
-# What a list field offers. A field whose choices are not known beforehand is left out and takes any value.
+# What a list field offers; where that is all there is, nothing else is taken.
+ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in (*AXES, "order")}}
 CHOICES = {
+    **ALL,
     "applications": registry.names(),
-    "executors": list(EXECUTORS),
-    "schemes": list(EXECUTORS["transactional"].axes["scheme"]),
-    "pools": list(EXECUTORS["transactional"].axes["pool"]),
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
+    "batches": [1, 16, 64, 256, 1024, 4096],
 }
 KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
 
@@ -71,7 +79,7 @@ def _param(name: str, schema: dict, default: object) -> Param:
     if schema["type"] == "array":
         kept["items"] = {"type": schema["items"]["type"]}
         kept["examples"] = CHOICES[name]
-        if name in ("executors", "schemes", "pools"):
+        if name in ALL:
             kept["items"]["enum"] = CHOICES[name]
         return Param(default, type="array", **kept)
     if schema["type"] == "object":

@@ -26,7 +26,7 @@ def plan_run(context) -> list[dict]:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
-    from streaming_core.runspec.matrix import plan
+    from streaming_core.runspec.matrix import omissions, plan
 
     dag_run = context["dag_run"]
     run_id = new_run_id(dag_run.run_id, dag_run.run_after.timestamp())
@@ -36,6 +36,8 @@ def plan_run(context) -> list[dict]:
         planned = _planned(run_id, regression) or plan(regression, home(), run_id, dag_run.run_id)
     except BadInput as error:
         raise AirflowFailException(str(error)) from None
+    for line in omissions(planned):
+        print(f"left out: {line}")
     context["ti"].xcom_push("run_id", run_id)
     return [
         {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}

@@ -115,12 +115,9 @@ def _number(name: str, text: str) -> int | float:
 
 def check(conf: dict) -> None:
     """Refuses what plan_matrix would refuse, before anything is started."""
-    from streaming_core.apps import registry
+    from streaming_core.runspec import matrix
 
-    regression = RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")})
-    asked = [name for name in regression.applications if name in registry.names()]
-    for cell in regression.cells(registry.kinds() | {name: registry.load(name).kind for name in asked}):
-        registry.load(cell.app).bind(cell.params)
+    matrix.cells(RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")}))
 
 
 class Progress:

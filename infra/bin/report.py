@@ -24,6 +24,7 @@ from rich.text import Text  # noqa: E402
 from infra.reports.history import History, Run, human_micros, human_rate  # noqa: E402
 from infra.reports.publish import performance  # noqa: E402
 from streaming_core.runspec import Home  # noqa: E402
+from streaming_core.runspec.matrix import omissions  # noqa: E402
 
 STYLES = {"equal": "green", "not_comparable": "dim", "different": "bold red", "failed": "bold red", "not_run": "red"}
 
@@ -35,10 +36,15 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
     if as_json:
         print(json.dumps(as_dict(home, run, stages), indent=1))
         return run.green
-    console.print(cell_table(run))
+    table = cell_table(run)
+    # Whole, even where lines then break: what is cut off cannot be read at all, and a file has no width.
+    console.width = max(console.width, console.measure(table, options=console.options.update(width=1000)).maximum)
+    console.print(table)
     for cell in run.cells:
         if cell.red:
             console.print(Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red"), soft_wrap=True)
+    for line in omissions(run.plan):
+        console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
     if stages:
         said = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
         console.print(
@@ -57,12 +63,12 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 
 
 def cell_table(run: Run) -> Table:
-    """application, executor, scheme, threads, events/s, p99, verdict"""
+    """application, executor, strategy, threads, events/s, p99, verdict"""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for title, justify in (
         ("application", "left"),
         ("executor", "left"),
-        ("scheme", "left"),
+        ("strategy", "left"),
         ("threads", "right"),
         ("events/s", "right"),
         ("p99", "right"),
@@ -78,7 +84,7 @@ def cell_table(run: Run) -> Table:
         table.add_row(
             spec.app,
             spec.executor,
-            spec.strategy,
+            cell.strategy,
             str(spec.threads),
             human_rate(cell.events_per_s),
             human_micros(cell.p99_us),
@@ -100,6 +106,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
                 "application": cell.spec.app,
                 "executor": cell.spec.executor,
                 "strategy": cell.spec.strategy,
+                "order": cell.spec.order,
                 "threads": cell.spec.threads,
                 "events_per_s": cell.events_per_s,
                 "p99_us": cell.p99_us,
@@ -108,6 +115,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
             }
             for cell in run.cells
         ],
+        "left_out": run.plan.get("left_out", []),
         "stages": stages.get("stages", []),
         "seconds": stages.get("seconds"),
         "reports": str(home.reports),

@@ -66,6 +66,8 @@ def label(row: dict[str, Any], plot: dict[str, Any]) -> str:
         found = value(row, name)
         if name == "threads":
             found = f"{found} thread{'s' * (found != 1)}"
+        elif name == "batch":
+            found = f"batches of {found}"
         elif isinstance(found, bool):
             found = name if found else f"no {name}"
         words.append(str(found))

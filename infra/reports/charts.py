@@ -13,10 +13,12 @@ WIDTH, HEIGHT = 250, 170
 PARTS = ("useful", "sync", "lock", "remote", "other")
 UNITS = {
     "events_per_s": ("events/s", 1, "~s", False),
-    "p99_us": ("ms", 1e-3, "~g", True),
-    "end_to_end_p99_us": ("ms", 1e-3, "~g", True),
-    "to_loop": ("over the loop", 1, "~g", False),
+    "p99_us": ("ms", 1e-3, "~r", True),
+    "processing_p99_us": ("ms", 1e-3, "~r", True),
+    "end_to_end_p99_us": ("ms", 1e-3, "~r", True),
+    "to_loop": ("over the loop", 1, "~r", False),
     "cpu_ns": ("CPU ns an event", 1, "~s", False),
+    "energy_nj": ("nJ an event", 1, "~s", False),
     "breakdown": ("ns, all threads", 1, "~s", False),
 }  # column: title, factor, format, whether its scale is logarithmic
 AXES = {
@@ -28,6 +30,12 @@ AXES = {
     "work_ns": "dummy work of an operation, ns",
     "instances": "replicas of the operator",
     "batch": "events in a batch",
+    "sigma": "deviation of the keys",
+    "cost_us": "cost of an operator, us",
+    "sel": "tuples out of one",
+    "load": "share of the peak rate",
+    "heuristic": None,
+    "queue": None,
     "placement": None,
     "way": None,
     "pool": "pool: shared ...",
@@ -174,7 +182,8 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
         return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, "color": colour, **beside}}], size)
     x = {"field": "x", "type": "quantitative", "title": named, "axis": {"tickCount": 5}}
     if plot["log"]:
-        x |= {"scale": {"type": "log"}, "axis": {"format": "~s", "values": [10.0**n for n in range(8)]}}
+        shape = "~s" if min(point["x"] for point in points) >= 1 else "~r"
+        x |= {"scale": {"type": "log"}, "axis": {"format": shape, "values": [10.0**n for n in range(-3, 8)]}}
     if plot["x"] == "threads":
         x |= {"type": "ordinal", "axis": {"labelAngle": 0}}
     solid, dashed = ([v for v in values if v["dashed"] == flag] for flag in (False, True))

@@ -41,6 +41,11 @@ class Cell:
     facts: dict = field(default_factory=dict)
 
     @property
+    def strategy(self) -> str:
+        """What people compare speeds of: the spec's strategy, and whether it keeps order."""
+        return named(self.spec.strategy, self.spec.order)
+
+    @property
     def label(self) -> str:
         """`sl/tstream/t2`: how people name a cell."""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
@@ -274,6 +279,11 @@ def short(build: str | None) -> str:
     return (build or "unknown").removesuffix("-dirty")[:9] + ("+" if (build or "").endswith("-dirty") else "")
 
 
+def named(strategy: str, order: str | None) -> str:
+    """A strategy's name wherever speeds stand side by side: without order is another discipline."""
+    return f"{strategy}, no order" if order == "none" else strategy
+
+
 def human_rate(value: float | None) -> str:
     """`1.24 M`, `84.1 k`, `312`; a dash for nothing."""
     if value is None:
@@ -291,6 +301,13 @@ def human_micros(value: float | None) -> str:
     if value >= 1e6:
         return f"{value / 1e6:.3g} s"
     return f"{value / 1e3:.3g} ms" if value >= 1e3 else f"{value:.3g} µs"
+
+
+def human_nano(value: float | None, unit: str) -> str:
+    """What one event takes, in thousand-millionths of a second or joule: `84.1 ns`, `2,310 nJ`; a dash for nothing."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
 
 
 def _spec_of(row: dict) -> RunSpec:

@@ -20,13 +20,25 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from infra.reports import benchmarks
-from infra.reports.history import NOTHING, Cell, History, Run, human_micros, human_rate, lines, short
+from infra.reports.history import (
+    NOTHING,
+    Cell,
+    History,
+    Run,
+    human_micros,
+    human_nano,
+    human_rate,
+    lines,
+    named,
+    short,
+)
+from streaming_core.runspec.matrix import omissions
 from streaming_core.runspec.spec import AXES
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
-NARROW, BROAD = (170, 140), (400, 170)  # charts of a benchmark: four, or two, in a row
+FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
 
@@ -43,7 +55,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals.update(rate=human_rate, micros=human_micros, short=short, mark=MARKS)
+        self._env.globals.update(rate=human_rate, micros=human_micros, nano=human_nano, short=short, mark=MARKS)
 
     def index(self) -> str:
         """Overview of the latest run; before the first one a page that says so."""
@@ -69,14 +81,16 @@ class Pages:
             red=[cell for cell in run.cells if cell.red],
             earlier=list(reversed(earlier)),
             events=regression.get("events"),
+            omissions=omissions(run.plan),
             say=_say,
         )
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         attempt, report, ended = self._attempt(run, cell)
+        aside = ", order aside" if cell.spec.order == "none" else ""
         verdict = {
-            "equal": "equals the oracle",
+            "equal": f"equals the oracle{aside}",
             "different": "differs from the oracle",
             "failed": "failed",
             "not_run": "has no result",
@@ -90,6 +104,7 @@ class Pages:
             cell=cell,
             headline=f"{cell.label} {verdict}",
             evidence=list(_evidence(cell)),
+            passes=list(_per_event(cell.samples)),
             words=lines(attempt.with_name(f"{attempt.name}.stderr.log"), 12)
             if attempt and cell.verdict == "failed"
             else [],
@@ -101,6 +116,8 @@ class Pages:
         """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
         drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
         all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
+        for row in [*all_rows, *all_latencies]:
+            row["strategy"] = named(row["strategy"], row.get("order"))
         ids = sorted({row["run_id"] for row in all_rows})
         if not ids:
             why = (
@@ -116,6 +133,7 @@ class Pages:
                 strategies=[],
                 sections=[],
                 rows=[],
+                energy=False,
                 suites=suites,
                 said=benchmarks.RESULTS,
             )
@@ -130,7 +148,8 @@ class Pages:
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
-        best = max(rows, key=lambda row: row["median_events_per_s"] or 0)
+            row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
+        best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
         page = self._render(
@@ -145,6 +164,7 @@ class Pages:
             strategies=strategies,
             sections=sections,
             rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
+            energy=any(row["energy_nj"] is not None for row in rows),
             suites=suites,
             said=benchmarks.RESULTS,
         )
@@ -187,7 +207,7 @@ def _groups(run: Run, threads: list[int]) -> list[dict]:
     for app, cells in itertools.groupby(run.cells, key=lambda cell: cell.spec.app):
         table: dict[tuple, dict[int, Cell]] = {}
         for cell in cells:
-            table.setdefault((cell.spec.executor, cell.spec.strategy), {})[cell.spec.threads] = cell
+            table.setdefault((cell.spec.executor, cell.strategy), {})[cell.spec.threads] = cell
         rows = [
             {"executor": executor, "strategy": strategy, "cells": [found.get(count) for count in threads]}
             for (executor, strategy), found in table.items()
@@ -251,6 +271,7 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     for axis in AXES:
         if getattr(spec, axis) is not None:
             options += [f"--{axis}", str(getattr(spec, axis))]
+    options += ["--stealing"] if spec.stealing else []
     options += [
         "--punctuation",
         str(spec.punctuation),
@@ -288,6 +309,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     host = report.get("host", {})
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, f"{spec.threads} threads"])),
+        ("order", "none: compared is what the application says agrees without" if spec.order == "none" else "total"),
         ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
         ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),
         (
@@ -318,11 +340,22 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
         ("versions", _short_json(host.get("versions"))),
         ("compile time", f"{facts['compile_seconds']:.2f} s" if facts.get("compile_seconds") is not None else ""),
         ("peak memory", f"{facts['peak_memory_bytes'] / 2**20:,.0f} MiB" if facts.get("peak_memory_bytes") else ""),
-        ("energy", f"{facts['energy_joules']:.1f} J" if facts.get("energy_joules") is not None else ""),
+        (
+            "energy",
+            f"{facts['energy_joules']:.1f} J" if facts.get("energy_joules") is not None else host.get("energy", ""),
+        ),
     ]
     for name, value in pairs:
         if value not in (None, ""):
             yield name, value
+
+
+def _per_event(samples: list[dict]) -> Iterator[dict]:
+    """Measured passes with what an event took: nanoseconds of processor time, nanojoules."""
+    for row in samples:
+        spent = {"cpu_ns": row.get("cpu_seconds"), "energy_nj": row.get("energy_joules")}
+        known = {name: total for name, total in spent.items() if total is not None and row["events"]}
+        yield row | dict.fromkeys(spent) | {name: total * 1e9 / row["events"] for name, total in known.items()}
 
 
 def _short_json(value: object) -> str:
@@ -386,25 +419,26 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
         for experiment in suite["experiments"]:
             labels: set[str] = set()
             groups = []
-            for group in benchmarks.charts(experiment):
+            for group in filter(None, benchmarks.charts(experiment)):  # nobody can draw what could not be measured
                 if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two charts that are alone share a row
                     groups.append([])
                 for chart in group:
                     href = f"charts/bench-{_slug(suite['name'])}-{_slug(experiment['name'])}-{len(svgs)}.svg"
                     points = benchmarks.points(chart)
-                    size = NARROW if len(group) > 2 else BROAD
+                    size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
                     svgs[href] = charts.benchmark(points, chart["plot"], colours, size)
                     groups[-1].append({"title": chart["title"], "href": href})
                     labels |= {point["line"] for point in points if "line" in point}
             rows = experiment["rows"]
             columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
-            shown = {"p99_us": None, "end_to_end_p99_us": None}
+            shown = dict.fromkeys(("p99_us", "end_to_end_p99_us", "cpu_ns", "energy_nj"))
             experiment |= {
                 "groups": groups,
                 "legend": [{"label": label, "colour": colours[label]} for label in colours if label in labels],
                 "wrong": sum(row["result"] == "different" for row in rows),
                 "columns": columns,
                 "open_loop": any("end_to_end_p99_us" in row for row in rows),
+                "energy": any(row.get("energy_nj") is not None for row in rows),
                 "lines": [
                     shown | row | {"named": [_cell(benchmarks.value(row, name)) for name in columns]} for row in rows
                 ],

@@ -269,6 +269,7 @@ class App:
         self.operators: list[Operator] = []
         self.constants: list[Constant] = []
         self.invariants: dict[str, str] = {}
+        self._by_order: set[str] = set()  # invariants that hang on order
         self.unordered: Unordered | None = None
         self.event: Record | None = None
         self.generator: Callable | None = None
@@ -335,8 +336,10 @@ class App:
         multiset, and the final states of these operators. An application that does not say so runs in total order only.
 
         Raises:
-            BadInput: a column the outputs have not, or an operator without state.
+            BadInput: no column, one the outputs have not, or an operator without state.
         """
+        if not columns:
+            raise BadInput(f"app {self.name}: agrees_unordered: name a column at least")
         fields = self.outputs.fields if self.outputs else {}
         stateful = [operator.name for operator in self.operators if operator.state is not None]
         for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
@@ -344,9 +347,16 @@ class App:
                 raise BadInput(f"app {self.name}: agrees_unordered: no {name!r}; known: {', '.join(known)}")
         self.unordered = Unordered(columns, states)
 
-    def invariant(self, name: str, sql: str) -> None:
-        """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds."""
+    def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
+        """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds.
+
+        A run without order is as if its events had come in another one: outputs keep the `seq` of their event, but
+        the n-th event by `seq` need not be the n-th that took effect, and `sub` says nothing. An invariant that would
+        not hold then is `by_order`, and is asked of runs in total order only.
+        """
         self.invariants[name] = sql
+        if by_order:
+            self._by_order.add(name)
 
     def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None) -> Stream:
         for role, function in functions.items():
@@ -367,6 +377,10 @@ class App:
         self.operators.append(Operator("sink", name, stream._operators, None))
 
     # --- what others ask ---------------------------------------------------------------------------------------
+
+    def holds(self, order: str) -> dict[str, str]:
+        """The invariants that must hold of a run in this order (`total`, `none`), by name."""
+        return {name: sql for name, sql in self.invariants.items() if order == "total" or name not in self._by_order}
 
     @property
     def kind(self) -> str:

@@ -223,6 +223,7 @@ app.invariant(
     "no score before an entity's window is full",
     """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY entity ORDER BY seq) AS nth FROM outputs)
     WHERE nth < (SELECT max(size(recent)) FROM state_predict) AND (score <> 0 OR outlier)""",
+    by_order=True,
 )
 app.invariant("a score lies between 0 and 1", "SELECT * FROM outputs WHERE score < 0 OR score > 4294967296")
 app.invariant(

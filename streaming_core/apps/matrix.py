@@ -6,7 +6,7 @@ parameters (Scaling Ordered Stream Processing, sections 7.1 to 7.3; workloads B.
 Both multiply a tuple's d x d matrix by a fixed one, as often as they are told to, modulo 2^32. `scale` passes it on,
 `sel` times on average; `fold` works its checksum into one word of the key's state, in such a way that order matters,
 and leaves the checksum of that state, `sel_keyed` times. How long a multiplication takes on a machine is for a
-benchmark to find out, which sets `r` and `r_keyed` accordingly.
+benchmark to find out, which sets `r` and `r_keyed` accordingly (bench/ordered.py).
 """
 
 from functools import lru_cache
@@ -26,9 +26,12 @@ app = App(
         "s": Param(4, "a key's state has s^2 words", minimum=1, maximum=1_000),
         "sel": Param(1.0, "tuples that leave the stateless operator per tuple", minimum=0.0, maximum=1_000.0),
         "sel_keyed": Param(1.0, "tuples that leave the partitioned operator per tuple", minimum=0.0, maximum=1_000.0),
-        "keys": Param(1_000, "keys", minimum=1, maximum=1_000_000),
+        "keys": Param(1_000, "keys, each a partition that has a state", minimum=1, maximum=1_000_000),
         "sigma": Param(
-            0.0, "deviation of the keys, which fill -1..1; 0: all are equally likely", minimum=0.0, maximum=1e6
+            0.0,
+            "deviation of normal draws within -1..1, whose equal ranges are the keys; 0: all are equally likely",
+            minimum=0.0,
+            maximum=1e6,
         ),
         "invalid_ratio": Param(0.0, "share of tuples of a key that does not exist", minimum=0.0, maximum=1.0),
     },

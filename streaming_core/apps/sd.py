@@ -257,6 +257,7 @@ app.invariant(
     """SELECT * FROM (SELECT *, min(value) OVER so_far AS least, max(value) OVER so_far AS greatest FROM outputs
     WINDOW so_far AS (PARTITION BY device ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
     WHERE average < least OR average > greatest""",
+    by_order=True,
 )
 app.invariant(
     "every spike is relatively further from its average than anything else",

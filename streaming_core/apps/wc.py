@@ -126,6 +126,7 @@ app.invariant(
     "the n-th sighting of a word is counted n",
     """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY word ORDER BY seq, sub) AS expected FROM outputs)
     WHERE n <> expected""",
+    by_order=True,
 )
 app.invariant(
     "a sentence gives one output per word",

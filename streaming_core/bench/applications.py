@@ -9,6 +9,7 @@ from streaming_core.apps import registry
 from streaming_core.bench import host
 from streaming_core.bench.race import Race
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.support import refused
 
 EVENTS = {"wc": 200_000, "matrix": 200_000}  # the others: 1,000,000; a line of wc is ten words
 
@@ -35,7 +36,7 @@ def run(
                     ways += [RunSpec(app=app.name, executor=executor.name, scheme=scheme, threads=c) for c in counts]
         rounds = iter(range(repetitions + 1))
         results += Race(app.name, {}, events or EVENTS.get(app.name, 1_000_000)).run(
-            [spec for spec in ways if not engine.refused(spec, app)],
+            [spec for spec in ways if not refused(spec, app)],
             repetitions,
             tick=lambda name=app.name, rounds=rounds: progress and progress(f"bench {name}", next(rounds), repetitions),
         )

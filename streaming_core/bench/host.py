@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_core import engine
+from streaming_core.energy import Meter
 from streaming_core.errors import BadInput
 from streaming_core.runspec.spec import MAX_THREADS
 
@@ -38,6 +39,7 @@ def facts(repetitions: int) -> dict[str, Any]:
             "machine": platform.machine(),
             "cpu": _cpu(),
             "load": os.getloadavg()[0],
+            "energy": Meter().why or "of all processor packages, for whomever",
         },
         "topology": engine.topology(),
         "repetitions": repetitions,

@@ -1,22 +1,36 @@
 """The experiments of Scaling Ordered Stream Processing (Prasaad, Ramalingam, Kaushik): strategies of a pool of workers.
 
-Of its text only the abstract was at hand to be quoted as a claim.
+Of its text only the abstract was at hand to be quoted as a claim. Operators of a given cost are those of `matrix`: how
+many multiplications make a microsecond is measured at the start, and what came out stands in the rows, as `r`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
-from streaming_core.bench.race import Row
+from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
 
 APPS = ("wc", "fd", "sd")
+LOADED = (*APPS, "q3")
+QUERIES = ("q1", "q2", "q3", "q4", "q15")
 EXECUTOR = "pooled"
 AXES = EXECUTORS[EXECUTOR].axes
-ABSTRACT = "Scaling Ordered Stream Processing on Shared-Memory Multicores, abstract (arXiv:1803.11328)"
+DEFAULT = {axis: values[0] for axis, values in AXES.items()}
+SIGMAS = (1.0, 0.3, 0.1, 0.03, 0.01)
+COSTS = (10, 100, 1_000, 10_000)  # microseconds of an operator
+LIGHT = (0.1, 1, 10)
+HEAVY = (1, 100)  # with a selectivity
+SELECTIVITIES = (1, 5, 10, 50)
+BATCHES = (1, 8, 256)
+LOADS = (0.25, 0.5, 0.75, 0.9)
+TRIAL = 5_000  # multiplications of a trial
 
+ABSTRACT = "Scaling Ordered Stream Processing on Shared-Memory Multicores, abstract (arXiv:1803.11328)"
 PIPELINE = Claim(
     "Heuristics that make as much use of pipeline parallelism as possible do better than those that look for data "
     "parallelism.",
@@ -25,34 +39,239 @@ PIPELINE = Claim(
 NON_BLOCKING = Claim(
     "A non-blocking structure puts the outputs of concurrent workers in order at low latency.", ABSTRACT
 )
+CORES = Claim(
+    "With heuristic ct, query 1 scales to 16 cores, 15 to 12, and 2, 3 and 4 to 8.",
+    "Scaling Ordered Stream Processing on Shared-Memory Multicores, section 7",
+)
 IMBALANCE = Claim(
     "The proposed way of running partitioned stateful operators copes with imbalance between partitions, and mostly "
     "avoids delays due to ordering.",
     ABSTRACT,
 )
 
+Sweep = tuple[list[Heat], list[str]]
 
-def _strategies(counts: list[int]) -> tuple[list[Heat], list[str]]:
+
+def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
+    return RunSpec(app=app, params=params, executor=EXECUTOR, threads=threads, **how)
+
+
+def _over(axis: str) -> list[dict[str, str]]:
+    """Every strategy of an axis, the others at their defaults."""
+    return [{axis: value} for value in AXES[axis]]
+
+
+def rounds(cost: float) -> int:
+    """Multiplications that take an operator of `matrix` that many microseconds on this machine."""
+    return max(1, round(cost * 1e-6 / _multiplication()))
+
+
+@cache
+def _multiplication() -> float:
+    """Seconds of a multiplication on one thread; the fastest pass, because others only ever slow one down."""
+    params = {"r": TRIAL, "r_keyed": 1}
+    race = Race("matrix", params, 200)
+    _, row = race.run([_way("matrix", params, 1)], 5)
+    return min(row["seconds"]) / race.events / TRIAL
+
+
+def _costly(cost: float, **params: Any) -> dict[str, Any]:
+    """Both operators of `matrix` at a cost."""
+    return {"r": rounds(cost), "r_keyed": rounds(cost)} | params
+
+
+def _priced(rows: list[Row], costs: tuple[float, ...]) -> None:
+    """Adds `cost_us`, which the rows of `matrix` were made for, and names the chart after it."""
+    made_for = {rounds(cost): cost for cost in costs}
+    for row in rows:
+        row["cost_us"] = made_for[row["params"]["r"]]
+        row["chart"] = f"{row['cost_us']:g} us"
+
+
+def _found(rows: list[Row], **having: Any) -> Row | None:
+    """The right row that has these values, if there is one."""
+    right = (row for row in rows if row["result"] == "equal")
+    return next((row for row in right if all(_value(row, name) == value for name, value in having.items())), None)
+
+
+def _value(row: Row, name: str) -> Any:
+    return row.get(name, row["params"].get(name))
+
+
+def _against(rows: list[Row], axis: str, **having: Any) -> str:
+    """`hybrid has 1.20 times the throughput of partitioned, 1.10 times that of shared`; empty without both."""
+    first = _found(rows, **{axis: DEFAULT[axis]}, **having)
+    others = [_found(rows, **{axis: value}, **having) for value in AXES[axis][1:]]
+    said = [f"{faster(first, other):.2f} times that of {other[axis]}" for other in others if first and other]
+    return f"{first[axis]} has {', '.join(said).replace('that', 'the throughput', 1)}" if said else ""
+
+
+def _strategies(counts: list[int]) -> Sweep:
     chosen = [dict(zip(AXES, choice, strict=True)) for choice in itertools.product(*AXES.values())]
-    heats = [
-        Heat(app, {}, [RunSpec(app=app, executor=EXECUTOR, threads=max(counts), **way) for way in chosen])
-        for app in APPS
-    ]
-    return heats, []
+    return [Heat(app, {}, [_way(app, {}, max(counts), **way) for way in chosen]) for app in APPS], []
 
 
 def _spread(rows: list[Row]) -> Iterator[str]:
     """The best choice of each application, and the default beside it."""
     for app in APPS:
         ways = [row for row in rows if row["app"] == app and row["result"] == "equal"]
-        if not ways:
-            continue
-        best = max(ways, key=lambda row: row["to_loop"])
-        [default] = [row for row in ways if all(row[axis] == values[0] for axis, values in AXES.items())]
-        named = ", ".join(best[axis] for axis in AXES)
-        yield f"{app}: {named} reaches {best['to_loop']:.2f} times the loop, the default {default['to_loop']:.2f}"
+        if default := _found(ways, **DEFAULT):
+            best = max(ways, key=lambda row: row["to_loop"])
+            named = ", ".join(best[axis] for axis in AXES)
+            yield f"{app}: {named} reaches {best['to_loop']:.2f} times the loop, the default {default['to_loop']:.2f}"
 
 
+def _queries(counts: list[int]) -> Sweep:
+    threads = sorted({1, max(counts)})
+    heats = [Heat(q, {}, [_way(q, {}, t, **way) for way in _over("heuristic") for t in threads]) for q in QUERIES]
+    return heats, []
+
+
+def _scale(rows: list[Row]) -> Iterator[str]:
+    """The best heuristic of each query, the default beside it, and what threads gain."""
+    most = max(row["threads"] for row in rows)
+    for app in QUERIES:
+        ways = [row for row in rows if row["app"] == app and row["threads"] == most and row["result"] == "equal"]
+        default, one = (_found(rows, app=app, threads=t, heuristic=DEFAULT["heuristic"]) for t in (most, 1))
+        if default and one:
+            best = max(ways, key=lambda row: row["to_loop"])
+            threads = f"{most} thread{'s' * (most > 1)}"
+            yield (
+                f"{app}: on {threads} {best['heuristic']} reaches {best['to_loop']:.2f} times the loop, "
+                f"{default['heuristic']} {default['to_loop']:.2f}: {faster(default, one):.2f} times its one thread"
+            )
+
+
+def _queues(counts: list[int]) -> Sweep:
+    return [Heat(q, {}, [_way(q, {}, max(counts), **way) for way in _over("queue")]) for q in QUERIES], []
+
+
+def _queue_gains(rows: list[Row]) -> Iterator[str]:
+    for app in QUERIES:
+        if said := _against(rows, "queue", app=app):
+            yield f"{app}: {said}"
+
+
+def _skew(counts: list[int]) -> Sweep:
+    heats = []
+    for sigma in SIGMAS:
+        params = {"r": 1, "r_keyed": rounds(1), "keys": 100, "sigma": sigma}
+        heats.append(Heat("matrix", params, [_way("matrix", params, max(counts), **way) for way in _over("queue")]))
+    notes = [
+        "Normal draws are kept within -1..1, and a hundred equal ranges of it are the keys. They are dealt to "
+        "partitions by their hash: partitioned has as many as workers, the others up to four per worker.",
+    ]
+    return heats, notes
+
+
+def _hottest(race: Race) -> dict[str, Any]:
+    """The share of the tuples that the most frequent key has."""
+    keys: dict[int, int] = {}
+    for table in race.source.blocks(race.events):
+        for found in table["key"].value_counts().to_pylist():
+            keys[found["values"]] = keys.get(found["values"], 0) + found["counts"]
+    return {"hottest": max(keys.values()) / race.events}
+
+
+def _skew_gains(rows: list[Row]) -> Iterator[str]:
+    for sigma in SIGMAS:
+        if said := _against(rows, "queue", sigma=sigma):
+            hottest = next(row["hottest"] for row in rows if row["params"]["sigma"] == sigma)
+            yield f"sigma {sigma:g}, where the hottest key has {hottest:.1%} of the tuples: {said}"
+
+
+def _costs(counts: list[int]) -> Sweep:
+    heats = []
+    for cost in COSTS:
+        params = _costly(cost)
+        ways = [_way("matrix", params, max(counts), batch=1, **way) for way in _over("queue")]
+        heats.append(Heat("matrix", params, ways, share=max(10 / cost, 0.004)))
+    return heats, ["Both operators have that cost, keys are uniform, and a batch is one tuple."]
+
+
+def _delays(rows: list[Row]) -> Iterator[str]:
+    """How much longer than its two operators a tuple takes."""
+    _priced(rows, COSTS)
+    for cost in COSTS:
+        if row := _found(rows, cost_us=cost, queue=DEFAULT["queue"]):
+            end_to_end, processing = (row[name] / 2 / cost for name in ("end_to_end_p99_us", "processing_p99_us"))
+            yield (
+                f"operators of {cost:,} us, {row['queue']}: at half the peak rate the p99 is {end_to_end:.1f} times "
+                f"the cost of both, {processing:.1f} times if counted from the start of processing"
+            )
+
+
+def _light(counts: list[int]) -> Sweep:
+    heats = []
+    for cost in LIGHT:
+        params = {"r": rounds(cost), "r_keyed": 1}
+        ways = [
+            _way("matrix", params, threads, batch=batch, **way)
+            for batch, threads, way in itertools.product(BATCHES, counts, _over("reorder"))
+        ]
+        heats.append(Heat("matrix", params, ways, share=min(1.0, 1 / cost)))
+    return heats, ["That is the cost of the operator without state; the other one only counts and folds."]
+
+
+def _buffers(rows: list[Row], where: str, **having: Any) -> str:
+    """`non_blocking has 1.1, 1.2 times the throughput of lock at batch 1, 8`: over all values of `where`."""
+    first, second = AXES["reorder"]
+    found = {}
+    for value in dict.fromkeys(_value(row, where) for row in rows if row["way"] != "loop"):
+        ways = [_found(rows, reorder=name, **{where: value}, **having) for name in (first, second)]
+        if all(ways):
+            found[f"{value:g}"] = f"{faster(*ways):.2f}"
+    return f"{first} has {', '.join(found.values())} times the throughput of {second} at {where} {', '.join(found)}"
+
+
+def _light_gains(rows: list[Row]) -> Iterator[str]:
+    _priced(rows, LIGHT)
+    most = max(row["threads"] for row in rows)
+    for cost in LIGHT:
+        yield f"{cost:g} us: {_buffers(rows, 'batch', cost_us=cost, threads=most)}"
+
+
+def _selective(counts: list[int]) -> Sweep:
+    heats = []
+    for cost, sel in itertools.product(HEAVY, SELECTIVITIES):
+        params = _costly(cost, sel=float(sel))
+        ways = [
+            _way("matrix", params, max(counts), batch=batch, **way) for batch in BATCHES[:2] for way in _over("reorder")
+        ]
+        heats.append(Heat("matrix", params, ways, share=2 / cost / (1 + sel)))
+    return heats, ["As many tuples leave the operator without state for each one; the partitioned one costs the same."]
+
+
+def _selective_gains(rows: list[Row]) -> Iterator[str]:
+    _priced(rows, HEAVY)
+    for cost, batch in itertools.product(HEAVY, BATCHES[:2]):
+        yield f"{cost} us, batches of {batch}: {_buffers(rows, 'sel', cost_us=cost, batch=batch)}"
+
+
+def _loaded(counts: list[int]) -> Sweep:
+    return [Heat(app, {}, [_way(app, {}, max(counts), **way) for way in _over("reorder")]) for app in LOADED], []
+
+
+def _latencies(rows: list[Row]) -> Iterator[str]:
+    for app in dict.fromkeys(row["app"] for row in rows):
+        ways = [_found(rows, app=app, load=load, reorder=DEFAULT["reorder"]) for load in LOADS]
+        if all(ways):
+            said = ", ".join(f"{way['end_to_end_p99_us'] / 1000:.3g} ms at {way['load']:g}" for way in ways)
+            yield f"{app}: the end-to-end p99 is {said} of the peak rate"
+
+
+def _curves(x: str, *columns: tuple[str, str], lines: tuple[str, ...], by: str = "app") -> tuple[Plot, ...]:
+    log = x not in ("load", "sel")
+    return tuple(Plot(x, y, title, by, lines, log=log, loop=False) for y, title in columns)
+
+
+def _bars(x: str, *columns: tuple[str, str], lines: tuple[str, ...] = ()) -> tuple[Plot, ...]:
+    return tuple(Plot(x, y, title, lines=lines or (x,), kind="bar", loop=False) for y, title in columns)
+
+
+LOOP, BATCH = ("to_loop", "over the compiled loop"), ("p99_us", "p99 of a batch")
+PROCESSING = ("processing_p99_us", "p99 from the start of processing")
+ARRIVAL = ("end_to_end_p99_us", "p99 from a tuple's arrival")
 SUITE = Suite(
     "ordered",
     "Ordered stream processing: strategies of a pool of workers",
@@ -63,13 +282,82 @@ SUITE = Suite(
             "Every heuristic with every queue of partitioned operators and every reorder buffer",
             (PIPELINE, NON_BLOCKING, IMBALANCE),
             _strategies,
-            (
-                Plot(
-                    "heuristic", "to_loop", "over the compiled loop", lines=("queue", "reorder"), kind="bar", loop=False
-                ),
-            ),
+            _bars("heuristic", LOOP, lines=("queue", "reorder")),
             events=400_000,
             conclude=_spread,
+        ),
+        Experiment(
+            "queries",
+            "section 7",
+            "Heuristics on the five queries",
+            (PIPELINE, CORES),
+            _queries,
+            _bars("heuristic", LOOP, lines=("threads",)),
+            events=200_000,
+            conclude=_scale,
+        ),
+        Experiment(
+            "queues",
+            "section 7",
+            "Queues of partitioned operators on the five queries",
+            (IMBALANCE,),
+            _queues,
+            _bars("queue", LOOP, ("cpu_ns", "processor time")),
+            events=200_000,
+            conclude=_queue_gains,
+        ),
+        Experiment(
+            "skew",
+            "sections 7.1 to 7.3",
+            "Queues of partitioned operators when keys are skewed (matrix)",
+            (IMBALANCE,),
+            _skew,
+            _curves("sigma", LOOP, BATCH, lines=("queue",)),
+            events=200_000,
+            count=_hottest,
+            conclude=_skew_gains,
+        ),
+        Experiment(
+            "cost",
+            "section 7.2",
+            "Latency by the cost of an operator (matrix)",
+            (IMBALANCE,),
+            _costs,
+            _curves("cost_us", PROCESSING, ARRIVAL, lines=("queue",)),
+            events=20_000,
+            loads=(0.5,),
+            conclude=_delays,
+        ),
+        Experiment(
+            "light",
+            "sections 7.1 to 7.3",
+            "Reorder buffers behind a light operator (matrix)",
+            (NON_BLOCKING,),
+            _light,
+            _curves("batch", LOOP, BATCH, lines=("reorder", "threads"), by="chart"),
+            events=200_000,
+            conclude=_light_gains,
+        ),
+        Experiment(
+            "selectivity",
+            "section 7.3.2",
+            "Reorder buffers behind an operator that many tuples leave (matrix)",
+            (NON_BLOCKING,),
+            _selective,
+            _curves("sel", LOOP, BATCH, lines=("reorder", "batch"), by="chart"),
+            events=200_000,
+            conclude=_selective_gains,
+        ),
+        Experiment(
+            "load",
+            "section 7",
+            "Latency by load",
+            (NON_BLOCKING,),
+            _loaded,
+            _curves("load", PROCESSING, ARRIVAL, lines=("reorder",)),
+            events=200_000,
+            loads=LOADS,
+            conclude=_latencies,
         ),
     ),
 )

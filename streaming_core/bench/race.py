@@ -8,7 +8,7 @@ decoded rows to encoded outputs and digest. A result that is not the loop's is `
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,9 @@ from streaming_core.agreement import outputs_digest, states_digest
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.digest import add, format_digest
+from streaming_core.energy import Meter, Spent
 from streaming_core.runspec.layout import Home
-from streaming_core.runspec.spec import AXES, RunSpec
+from streaming_core.runspec.spec import AXES, BATCH, RunSpec
 
 SEED = 1
 
@@ -29,7 +30,7 @@ Row = dict[str, Any]
 class Race:
     """One workload, generated, decoded and compiled for, ready to be run over as often as one likes."""
 
-    def __init__(self, app: str, params: dict[str, Any], events: int):
+    def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
         from streaming_core.oracle.loop import Loop
 
         self.app, self.given, self.events = registry.load(app), params, events
@@ -41,23 +42,31 @@ class Race:
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
         self._blocks: dict[int, engine.Blocks] = {}
         self._expected: dict[str, tuple[str, str]] = {}  # by order: digests of outputs and final state
+        self._meter = meter or Meter()
 
     def run(
-        self, ways: list[RunSpec], repetitions: int, load: float = 0.0, tick: Callable[[], None] = lambda: None
+        self,
+        ways: list[RunSpec],
+        repetitions: int,
+        loads: Sequence[float] = (),
+        tick: Callable[[], None] = lambda: None,
     ) -> list[Row]:
         """One row for the loop and one per way, over `repetitions` rounds after one that warms up.
 
         Args:
-            load: if above 0, every way also makes `repetitions` passes with an open-loop source at this share of its
-                own peak rate; their end-to-end p99 is counted from an event's intended arrival.
+            loads: at each of these shares of its own peak rate, every way also makes `repetitions` passes with an
+                open-loop source, and has a row of its own; their end-to-end latencies are counted from an event's
+                intended arrival.
             tick: called after every round.
         """
-        yard: list[float] = []
+        yard: list[tuple[float, Spent]] = []
         samples: list[list[engine.Sample]] = [[] for _ in ways]
         wrong = [False] * len(ways)
 
         def one(i: int, rate: float = 0.0) -> engine.Sample:
-            sample, state, _ = engine.one_pass(ways[i], self.program, self._blocks_of(ways[i]), rate=rate)
+            sample, state, _ = engine.one_pass(
+                ways[i], self.program, self._blocks_of(ways[i]), rate=rate, meter=self._meter
+            )
             order = ways[i].order
             made = sample.digest, states_digest(self.app, order, state)
             if made != self._expected[order] or not (sample.in_order or order == "none"):
@@ -69,19 +78,18 @@ class Race:
             for i in range(len(ways)):
                 samples[i].append(one(i))
             tick()
-        open_loop: list[list[engine.Sample]] = [[] for _ in ways]
-        for i in range(len(ways) if load > 0 else 0):
-            rate = load * self.events / statistics.median(s.seconds for s in samples[i][1:])
-            open_loop[i] = [one(i, rate) for _ in range(repetitions)]
-            tick()
-        rows = [self._row(None, yard[1:], yard[1:], [], "yardstick")]
+        open_loop: list[list[Row]] = [[] for _ in ways]
+        for i in range(len(ways)):
+            for load in loads:
+                rate = load * self.events / statistics.median(s.seconds for s in samples[i][1:])
+                open_loop[i].append(_under_load(load, rate, [one(i, rate) for _ in range(repetitions)]))
+                tick()
+        seconds = [seconds for seconds, _ in yard[1:]]
+        rows = [self._row(None, seconds, seconds, [], "yardstick") | self._spent([spent for _, spent in yard[1:]])]
         for i, spec in enumerate(ways):
             result = "bound" if spec.is_bound else "different" if wrong[i] else "equal"
-            rows.append(self._row(spec, [s.seconds for s in samples[i][1:]], yard[1:], samples[i][1:], result))
-            if open_loop[i]:
-                rows[-1]["offered_per_s"] = load * rows[-1]["events_per_s"]
-                passes = [s.end_to_end.p99 for s in open_loop[i]]
-                rows[-1] |= {"end_to_end_p99_us": statistics.median(passes), "end_to_end_p99s_us": passes}
+            row = self._row(spec, [s.seconds for s in samples[i][1:]], seconds, samples[i][1:], result)
+            rows += [row | found for found in open_loop[i] or [{}]]
         return rows
 
     def outputs(self) -> pa.Table:
@@ -89,9 +97,11 @@ class Race:
         self.loop.reset()
         return pa.concat_tables([self.loop.process(table) for table in self.source.blocks(engine.BLOCK)])
 
-    def _yardstick(self) -> float:
-        """Seconds of one pass of the loop, which also says what is right."""
+    def _yardstick(self) -> tuple[float, Spent]:
+        """Seconds of one pass of the loop, which also says what is right, and what was spent."""
         self.loop.reset()
+        spent = Spent(self._meter)
+        self.loop.running = spent.counting
         for rows, text in self._decoded:
             self.loop.run(rows, text, keep=False)
         self.loop.finish(self.events)
@@ -105,7 +115,7 @@ class Race:
                 ]
                 unordered = format_digest(*add(*parts))
                 self._expected["none"] = unordered, states_digest(self.app, "none", state)
-        return seconds
+        return seconds, spent
 
     def _blocks_of(self, spec: RunSpec) -> engine.Blocks:
         size = engine.block_size(spec)
@@ -113,12 +123,19 @@ class Race:
             self._blocks[size] = engine.Blocks(self.source, self.program, size, keep=1 << 30)
         return self._blocks[size]
 
+    def _spent(self, passes: list[Spent]) -> Row:
+        return {
+            "cpu_ns": statistics.median(spent.cpu for spent in passes) * 1e9 / self.events,
+            "energy_nj": _median(None if s.joules is None else s.joules * 1e9 / self.events for s in passes),
+        }
+
     def _row(self, spec: RunSpec | None, seconds, yard, samples: list[engine.Sample], result: str) -> Row:
         median = statistics.median(seconds)
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            "way": "loop" if spec is None else spec.strategy,
+            # A batch's size is a column of its own.
+            "way": "loop" if spec is None else spec.model_copy(update={"batch": BATCH}).strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
@@ -129,11 +146,12 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
+            axes = ("executor", *AXES, "order", "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan
-            row["cpu_ns"] = statistics.median(s.cpu_seconds for s in samples) * 1e9 / self.events
+            row |= {"order": spec.order, "cpu_ns": statistics.median(s.cpu_ns for s in samples)}
+            row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
             row["rejected"] = samples[0].rejected / self.events
             # Nanoseconds per event and component, summed over threads.
@@ -142,3 +160,27 @@ class Race:
                 for part in samples[0].breakdown
             }
         return row
+
+
+def faster(row: Row, other: Row) -> float:
+    """How many times faster a way is than another of its race: the median over rounds."""
+    return statistics.median(b / a for a, b in zip(row["seconds"], other["seconds"], strict=True))
+
+
+def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
+    """What passes with an open-loop source found; latencies in microseconds."""
+    passes = [s.end_to_end.p99 for s in samples]
+    return {
+        "load": load,
+        "offered_per_s": rate,
+        "end_to_end_p50_us": statistics.median(s.end_to_end.p50 for s in samples),
+        "end_to_end_p99_us": statistics.median(passes),
+        "end_to_end_p99s_us": passes,
+        "processing_p99_us": statistics.median(s.processing.p99 for s in samples),
+    }
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """None if one of the values is."""
+    found = list(values)
+    return None if None in found else statistics.median(found)

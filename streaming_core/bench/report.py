@@ -16,6 +16,8 @@ VERSION = 1  # of a suite's JSON; the performance page reads this one
 FIGURES = (
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
+    ("cpu_ns", "CPU ns/event", 1, ",.0f"),
+    ("energy_nj", "nJ/event", 1, ",.0f"),
     ("rejected", "rejected", 1e-2, ".0f"),
 )
 

@@ -32,11 +32,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Heat:
-    """One workload of an experiment, and who races over it."""
+    """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has."""
 
     app: str
     params: dict[str, Any]
     ways: list[RunSpec]
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Experiment:
         figure: where the paper has it.
         claims: what the paper says; empty where nothing can be quoted.
         sweep: thread counts -> its heats, and remarks (what cannot be run here, say).
-        load: share of the peak rate at which an open-loop source measures latency; 0: none.
+        loads: shares of the peak rate at which an open-loop source measures latencies; a way has a row for each.
         count: race -> columns that all rows of its heat get.
         conclude: rows -> sentences; may add columns to the rows.
     """
@@ -77,7 +78,7 @@ class Experiment:
     sweep: Callable[[list[int]], tuple[list[Heat], list[str]]]
     plots: tuple[Plot, ...]
     events: int = 500_000
-    load: float = 0.0
+    loads: tuple[float, ...] = ()
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
 
@@ -136,7 +137,7 @@ def run(
 
 def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:
     heats, notes = experiment.sweep(counts)
-    total = sum(repetitions + 2 + (len(heat.ways) if experiment.load else 0) for heat in heats)
+    total = sum(repetitions + 2 + len(heat.ways) * len(experiment.loads) for heat in heats)
     done = 0
 
     def tick() -> None:
@@ -147,10 +148,10 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
 
     rows: list[Row] = []
     for heat in heats:
-        race = Race(heat.app, heat.params, events)
+        race = Race(heat.app, heat.params, max(1, round(events * heat.share)))
         tick()
         counted = experiment.count(race)
-        rows += [row | counted for row in race.run(heat.ways, repetitions, experiment.load, tick)]
+        rows += [row | counted for row in race.run(heat.ways, repetitions, experiment.loads, tick)]
     conclusions = list(experiment.conclude(rows))
     return {
         "name": experiment.name,

@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 
 from streaming_core import engine
 from streaming_core.apps import registry
-from streaming_core.bench.race import Race, Row
+from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.support import refused
 
 APPS = ("gs", "sl", "ob", "tp")
 EXECUTOR = "transactional"
@@ -66,7 +67,7 @@ def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[RunSpe
         for scheme in EXECUTORS[EXECUTOR].axes["scheme"]
         for count in threads
     ]
-    return [spec for spec in ways if not engine.refused(spec, loaded)]
+    return [spec for spec in ways if not refused(spec, loaded)]
 
 
 def _schemes(counts: list[int]) -> Sweep:
@@ -80,11 +81,6 @@ def _schemes(counts: list[int]) -> Sweep:
     return [Heat(app, {}, schemes(app, {}, counts)) for app in APPS], notes
 
 
-def _faster(row: Row, other: Row) -> float:
-    """How many times faster a way is than another of its race: the median over rounds."""
-    return statistics.median(b / a for a, b in zip(row["seconds"], other["seconds"], strict=True))
-
-
 def _next_best(rows: list[Row]) -> Iterator[str]:
     """What the paper's claim is about: tstream beside the schemes it was compared with."""
     most = max(row["threads"] for row in rows)
@@ -93,7 +89,7 @@ def _next_best(rows: list[Row]) -> Iterator[str]:
         others = [own[way] for way in ("lock", "mvlk", "pat") if way in own]
         if "tstream" in own and others:
             best = min(others, key=lambda row: statistics.median(row["seconds"]))
-            ratio = _faster(own["tstream"], best)
+            ratio = faster(own["tstream"], best)
             threads = f"{most} thread{'s' * (most > 1)}"
             yield f"{app}: on {threads} tstream reaches {ratio:.1f} times the next best, {best['way']}"
 
@@ -128,7 +124,7 @@ def _intervals(rows: list[Row]) -> Iterator[str]:
         latency = (
             f"{default['end_to_end_p99_us'] / 1000:.2f} ms, {min(default['end_to_end_p99s_us']) / 1000:.2f} at best"
         )
-        ratio = _faster(longest, default)
+        ratio = faster(longest, default)
         yield (
             f"{app}: at interval 500 and half the peak rate the p99 is {latency}; interval "
             f"{PUNCTUATIONS[-1]:,} reaches {ratio:.2f} times the throughput of 500"
@@ -319,7 +315,7 @@ SUITE = Suite(
                 Plot("punctuation", "end_to_end_p99_us", "end-to-end p99 at half the peak rate", log=True, loop=False),
                 Plot("punctuation", "p99_us", "processing p99 at peak rate", log=True, loop=False),
             ),
-            load=0.5,
+            loads=(0.5,),
             conclude=_intervals,
         ),
         Experiment(

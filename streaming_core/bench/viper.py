@@ -8,11 +8,11 @@ at hand to be quoted as a claim.
 from __future__ import annotations
 
 import itertools
-import statistics
 from collections.abc import Iterator
 
-from streaming_core.bench.race import Row
+from streaming_core.bench.race import Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.energy import Meter
 from streaming_core.runspec.spec import RunSpec
 
 APPS = ("pos_rep", "new_seg")  # named as their only operator is
@@ -39,12 +39,17 @@ def _configurations(counts: list[int]) -> tuple[list[Heat], list[str]]:
             }
             ways.append(RunSpec(app=app, executor="pinned", channel=channel, threads=threads, plan=plan))
         heats.append(Heat(app, {}, ways))
-    notes = ["With one injector and one instance there is nothing to merge, and the two channels are the same."]
+    notes = [
+        "With one injector and one instance there is nothing to merge, and the two channels are the same.",
+        "Latencies are from an event's arrival.",
+    ]
+    if why := Meter().why:
+        notes.append(f"No energy: {why}.")
     return heats, notes
 
 
 def _gains(rows: list[Row]) -> Iterator[str]:
-    """How many injectors and instances each row has; what scalegate gains over merge_sort, where both merge."""
+    """Injectors and instances of each row, and its chart; what scalegate gains over merge_sort, where both merge."""
     cells = {}
     for row in rows:
         if "plan" in row:
@@ -52,14 +57,14 @@ def _gains(rows: list[Row]) -> Iterator[str]:
             cells[row["app"], row["injectors"], row["instances"], row["channel"]] = row
         else:  # the loop, which has neither
             row["injectors"] = row["instances"] = 1
+        row["chart"] = f"{row['app']}, {row['injectors']} injector{'s' * (row['injectors'] > 1)}"
     for app in APPS:
         gains = {}
         for injectors, instances in itertools.product(COUNTS, COUNTS):
             ways = [cells.get((app, injectors, instances, channel)) for channel in CHANNELS]
             if max(injectors, instances) > 1 and all(way and way["result"] == "equal" for way in ways):
                 gate, sort = ways
-                faster = statistics.median(b / a for a, b in zip(gate["seconds"], sort["seconds"], strict=True))
-                gains[injectors, instances] = faster, sort["cpu_ns"] / gate["cpu_ns"]
+                gains[injectors, instances] = faster(gate, sort), sort["cpu_ns"] / gate["cpu_ns"]
         for at in [(2, 2), max(gains, key=lambda cell: gains[cell][0], default=(2, 2))]:
             if at in gains:
                 yield (
@@ -78,19 +83,17 @@ SUITE = Suite(
             "Injectors by operator instances: channels that merge, and merge operators",
             (CHEAPER,),
             _configurations,
-            (
-                Plot("instances", "events_per_s", "events per second", lines=("channel", "injectors"), loop=False),
-                Plot("instances", "cpu_ns", "CPU nanoseconds an event", lines=("channel", "injectors"), loop=False),
-                Plot(
-                    "instances",
-                    "end_to_end_p99_us",
-                    "p99 from an event's arrival, at half the peak rate",
-                    lines=("channel", "injectors"),
-                    loop=False,
-                ),
+            tuple(
+                Plot("instances", y, title, "chart", ("channel",), loop=False)
+                for y, title in (
+                    ("events_per_s", "throughput"),
+                    ("cpu_ns", "processor time"),
+                    ("energy_nj", "energy"),
+                    ("end_to_end_p99_us", "p99 at half the peak"),
+                )
             ),
             events=200_000,
-            load=0.5,
+            loads=(0.5,),
             conclude=_gains,
         ),
     ),

@@ -139,6 +139,12 @@ def describe(name: AppName, as_json: Json = False) -> None:
         },
         "profiles": {k: {"doc": p.doc, "params": p.params} for k, p in loaded.profiles.items()},
         "invariants": loaded.invariants,
+        "unordered": loaded.unordered
+        and {
+            "columns": loaded.unordered.columns,
+            "states": loaded.unordered.states,
+            "invariants": list(loaded.holds("none")),
+        },
     }
     if as_json:
         show(about)
@@ -170,6 +176,9 @@ def describe(name: AppName, as_json: Json = False) -> None:
         console.print(f"[bold]profile {key}[/]  {profile.doc} ({values})", highlight=False)
     for key in loaded.invariants:
         console.print(f"[bold]invariant[/]  {key}", highlight=False)
+    if about["unordered"]:
+        agrees = "; ".join(f"{what}: {', '.join(names)}" for what, names in about["unordered"].items() if names)
+        console.print(f"[bold]agrees without order[/]  {agrees}", highlight=False)
 
 
 @app.command()
@@ -265,10 +274,11 @@ def run(
     first, peak = report.verified, [s for s in report.samples if s.kind == "peak"]
     best = sorted(peak or [first], key=lambda s: s.events_per_s)[len(peak or [first]) // 2]
     latency = first.processing if first.end_to_end is None else first.end_to_end
+    energy = "" if best.energy_nj is None else f"{best.energy_nj:,.0f} nJ/event, "
     print(
         f"{report.cell}: {first.events} events, {first.outputs} outputs, {best.events_per_s:,.0f} events/s, "
-        f"p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, {first.rejected} rejected, "
-        f"{first.dropped_invalid} invalid; {out}"
+        f"{best.cpu_ns or 0:,.0f} CPU ns/event, {energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
+        f"{first.rejected} rejected, {first.dropped_invalid} invalid; {out}"
     )
 
 
@@ -399,7 +409,9 @@ def diff(
 @app.command()
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
-    suite: Annotated[str | None, typer.Option(help="Run the comparisons of a paper instead: tstream, ordered.")] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream.")
+    ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
     ] = None,

@@ -12,7 +12,8 @@ import os
 import re
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Loop:
 
     Attributes:
         seconds: time spent running, compiling and decoding excluded.
+        running: makes a context for each time that the loop runs: who measures something else enters his own.
         compile_seconds: time spent compiling.
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
 
@@ -56,6 +58,7 @@ class Loop:
         self.event_dtype, self.output_dtype = self.event.dtype(True), self.output.dtype(True)
         self.events = 0
         self.seconds = 0.0
+        self.running: Callable[[], AbstractContextManager] = nullcontext
         self.digest = (0, 0)
         # Behind the operators' emitters, one for each who takes several streams: what is merged for it.
         self.unions = [o for o in app.operators if len(o.inputs) > 1 or (o.kind == "sink" and not self._ends(o))]
@@ -162,9 +165,10 @@ class Loop:
     def _timed(self, function: Any, a: int, b: int, text: np.ndarray, keep: bool, first: Any, events: int) -> float:
         self._context[memory.TEXT // 8] = text.ctypes.data
         self._context[memory.SITE // 8] = 0
-        started = time.perf_counter()
-        done = function(self.ctx, a, b, keep)
-        spent = time.perf_counter() - started
+        with self.running():
+            started = time.perf_counter()
+            done = function(self.ctx, a, b, keep)
+            spent = time.perf_counter() - started
         if not done:
             site, error = divmod(int(self._context[memory.SITE // 8]), 16)
             if site == 0:

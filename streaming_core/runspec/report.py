@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 REPORT_VERSION = 1
 
@@ -37,10 +37,23 @@ class Sample(BaseModel):
     processing: Latency = Field(description="From the start of a batch's processing to its delivery.")
     end_to_end: Latency | None = Field(None, description="From the intended arrival to delivery; open-loop only.")
     breakdown: dict[str, float] = Field(description="Seconds summed over threads: useful, sync, lock, remote, other.")
-    cpu_seconds: float
+    cpu_seconds: float = Field(description="Processor time of all threads while the engine was active.")
+    energy_joules: float | None = Field(
+        None, description="What all processor packages took meanwhile, for whomever; None where that cannot be read."
+    )
     dropped_invalid: int = 0
     rejected: int = 0
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
+
+    @computed_field(description="Processor time per event, in nanoseconds.")
+    @property
+    def cpu_ns(self) -> float | None:
+        return self.cpu_seconds * 1e9 / self.events if self.events else None
+
+    @computed_field(description="Energy per event, in nanojoules.")
+    @property
+    def energy_nj(self) -> float | None:
+        return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
 class RunReport(BaseModel):
@@ -61,7 +74,7 @@ class RunReport(BaseModel):
     state_digest: str = Field(description="`<rows>:<16 hex>` over all final tables and keyed states.")
     compile_seconds: float
     peak_memory_bytes: int
-    energy_joules: float | None = None
+    energy_joules: float | None = Field(None, description="Of all samples together; `energy` of `host` says why not.")
     topology: dict
     resumed: list[int] = Field(
         default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
@@ -72,7 +85,7 @@ class RunReport(BaseModel):
         description="Of a transactional run: `nodes`, the memory node of each thread, and `tables`, how rows lie on "
         "them, as it took effect; or `why` nothing is bound. `extra_ns`: what a line of another node takes longer.",
     )
-    host: dict = Field(description="Name, load average before and after, versions.")
+    host: dict = Field(description="Name, load average before and after, versions, and why there is no energy.")
 
     @property
     def verified(self) -> Sample:

@@ -9,13 +9,14 @@ import hashlib
 import itertools
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from streaming_core.errors import BadInput
 
 MAX_THREADS = 1024
+BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
 
@@ -50,11 +51,15 @@ EXECUTORS: dict[str, Executor] = {
             },
         ),
         Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort", "spsc")}),
+        Executor("morsel", runs=("dataflow",), axes={"order": ("total", "none")}),
     )
 }
 
 # Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
 BOUNDS = frozenset({"no_lock"})
+
+# Executors that others are compared with: run where they are asked for.
+BASELINES = frozenset({"morsel"})
 
 # Channels that keep no order: compared by what the application says agrees then.
 UNORDERED = frozenset({"spsc"})
@@ -65,6 +70,11 @@ CHAINED = frozenset({"tstream", "auto"})
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 
 AXES = ("scheme", "pool", "heuristic", "queue", "reorder", "channel")
+
+
+def strategies(axis: str) -> list[str]:
+    """What there is to choose from on an axis, the default first."""
+    return list(dict.fromkeys(name for executor in EXECUTORS.values() for name in executor.axes.get(axis, ())))
 
 
 def canonical_json(value: object) -> str:
@@ -91,7 +101,7 @@ class RunSpec(BaseModel):
     stealing: bool = Field(False, description="Work stealing between threads of a shared chain pool.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
     checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
-    batch: int = Field(256, ge=1, le=65_536, description="Events in a batch.")
+    batch: int = Field(BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
     heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
     queue: str | None = Field(None, description="Worklist of partitioned operators.")
     reorder: str | None = Field(None, description="Reorder buffer behind parallel operators.")
@@ -101,7 +111,7 @@ class RunSpec(BaseModel):
         description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
     )
     order: Literal["total", "none"] | None = Field(
-        None, description="Order in which outputs are delivered; none with channel spsc, else total."
+        None, description="Order in which outputs are delivered; none with channel spsc, morsel's choice, else total."
     )
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
@@ -128,6 +138,8 @@ class RunSpec(BaseModel):
             elif value not in allowed:
                 raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
         order = "none" if self.channel in UNORDERED else "total"
+        if "order" in executor.axes:
+            order = self.order or order
         if self.order not in (None, order):
             raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
         object.__setattr__(self, "order", order)
@@ -170,7 +182,9 @@ class RunSpec(BaseModel):
         first, *others = EXECUTORS[self.executor].axes.items()
         named = [getattr(self, first[0])]
         named += [value for axis, known in others if (value := getattr(self, axis)) not in (None, known[0])]
-        return "-".join([*named, "stealing"] if self.stealing else named)
+        named += ["stealing"] if self.stealing else []
+        named += [f"batch{self.batch}"] if self.batch != BATCH else []
+        return "-".join(named)
 
     @property
     def cell(self) -> str:
@@ -178,26 +192,42 @@ class RunSpec(BaseModel):
         return f"{self.app}.{self.executor}.{self.strategy}.t{self.threads}.{self.spec_digest[:8]}"
 
 
+def _chosen(axis: str, description: str, how_many: int | None = 1) -> Any:
+    """Field `<axis>s` of a regression: some of an axis's strategies, by default the first ones (None: all)."""
+    return Field(default=strategies(axis)[:how_many], min_length=1, description=description)
+
+
 class RegressionSpec(BaseModel):
-    """The matrix of one regression run; the DAG form is made from this model."""
+    """The matrix of one regression run; the DAG form is made from this model.
+
+    Per axis of `EXECUTORS`, the field `<axis>s` names the strategies to try. A way of executing is a choice on every
+    axis of its executor; the other executors' axes do not concern it.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
     )
-    executors: list[str] = Field(default=list(EXECUTORS), min_length=1, description="Executors to run them on.")
-    schemes: list[str] = Field(
-        default=list(EXECUTORS["transactional"].axes["scheme"]),
-        description="Transactional schemes; no_lock is a bound, not a result.",
-    )
-    pools: list[str] = Field(
-        default=list(EXECUTORS["transactional"].axes["pool"][:1]),
+    executors: list[str] = Field(
+        default=[name for name in EXECUTORS if name not in BASELINES],
         min_length=1,
-        description="Chain pools, of the schemes that take operation chains from one.",
+        description="Executors to run them on.",
     )
+    schemes: list[str] = _chosen("scheme", "Transactional schemes; no_lock is a bound, not a result.", None)
+    pools: list[str] = _chosen("pool", "Chain pools, of the schemes that take operation chains from one.")
     stealing: bool = Field(False, description="Shared pools both without work stealing and with it.")
+    heuristics: list[str] = _chosen("heuristic", "How pooled workers choose the next operator.")
+    queues: list[str] = _chosen("queue", "Worklists of pooled, partitioned operators.")
+    reorders: list[str] = _chosen("reorder", "Reorder buffers behind pooled, parallel operators.")
+    channels: list[str] = _chosen(
+        "channel",
+        "What brings the rows of pinned replicas into one order; spsc keeps none, and is for applications that say "
+        "what agrees without.",
+    )
+    orders: list[str] = _chosen("order", "Orders in which morsel delivers; none as for spsc.")
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
+    batches: list[int] = Field(default=[BATCH], min_length=1, description="Events in a batch.")
     events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
@@ -209,13 +239,14 @@ class RegressionSpec(BaseModel):
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )
 
-    @field_validator("threads")
+    @field_validator("threads", "batches")
     @classmethod
-    def _threads_in_range(cls, threads: list[int]) -> list[int]:
-        for count in threads:
-            if not 1 <= count <= MAX_THREADS:
-                raise ValueError(f"threads must lie in 1..{MAX_THREADS}, got {count}")
-        return sorted(set(threads))
+    def _counts_in_range(cls, counts: list[int], field: ValidationInfo) -> list[int]:
+        most = {"threads": MAX_THREADS, "batches": MAX_BATCH}[field.field_name]
+        for count in counts:
+            if not 1 <= count <= most:
+                raise ValueError(f"{field.field_name} must lie in 1..{most}, got {count}")
+        return sorted(set(counts))
 
     @field_validator("executors")
     @classmethod
@@ -225,11 +256,11 @@ class RegressionSpec(BaseModel):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator("schemes", "pools")
+    @field_validator(*(f"{axis}s" for axis in (*AXES, "order")))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         axis = field.field_name.removesuffix("s")
-        known = EXECUTORS["transactional"].axes[axis]
+        known = strategies(axis)
         for name in names:
             if name not in known:
                 raise ValueError(f"unknown {axis} {name!r}; known: {', '.join(known)}")
@@ -258,7 +289,7 @@ class RegressionSpec(BaseModel):
         Raises:
             BadInput: an application is unknown, or nothing of the request can run it.
         """
-        cells: list[RunSpec] = []
+        cells: dict[str, RunSpec] = {}
         for app in self.applications:
             if app not in kinds:
                 raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
@@ -267,36 +298,33 @@ class RegressionSpec(BaseModel):
                 fitting = [e.name for e in EXECUTORS.values() if kinds[app] in e.runs]
                 raise BadInput(f"application {app} runs on: {', '.join(fitting)}; asked: {', '.join(self.executors)}")
             for name in able:
-                schemes = self.schemes if "scheme" in EXECUTORS[name].axes else [None]
-                if not schemes:
-                    raise BadInput(f"executor {name} needs at least one scheme")
-                ways = [(scheme, *way) for scheme in schemes for way in self._chains(scheme)]
-                for (scheme, pool, stealing), threads in itertools.product(ways, self.threads):
-                    cells.append(
-                        RunSpec(
-                            app=app,
-                            params=self.params.get(app, {}),
-                            executor=name,
-                            scheme=scheme,
-                            pool=pool,
-                            stealing=stealing,
-                            threads=threads,
-                            rate=self.rate,
-                            sink="parquet",
-                            repetitions=self.repetitions,
-                            checkpoint=self.checkpoint if name == "transactional" else 0,
-                        )
+                for way, batch, threads in itertools.product(self._ways(name), self.batches, self.threads):
+                    spec = RunSpec(
+                        app=app,
+                        params=self.params.get(app, {}),
+                        executor=name,
+                        **way,
+                        threads=threads,
+                        batch=batch,
+                        rate=self.rate,
+                        sink="parquet",
+                        repetitions=self.repetitions,
+                        checkpoint=self.checkpoint if name == "transactional" else 0,
                     )
-        return cells
+                    cells[spec.cell] = spec
+        return list(cells.values())
 
-    def _chains(self, scheme: str | None) -> list[tuple[str | None, bool]]:
-        """Pool and stealing of each cell of a scheme."""
-        if scheme not in CHAINED:
-            return [(None, False)]
-        plain, stealing = [(pool, False) for pool in self.pools], []
-        if self.stealing:
-            stealing = [(pool, True) for pool in self.pools if pool in SHARED_POOLS]
-        return [*plain, *stealing]
+    def _ways(self, executor: str) -> list[dict[str, Any]]:
+        """Every choice on the executor's axes, as fields of a RunSpec; some choices come to the same way."""
+        axes, ways = EXECUTORS[executor].axes, []
+        for choice in itertools.product(*(getattr(self, f"{axis}s") for axis in axes)):
+            way = dict(zip(axes, choice, strict=True))
+            if "pool" in way and way["scheme"] not in CHAINED:
+                way["pool"] = None
+            ways.append(way)
+            if self.stealing and way.get("pool") in SHARED_POOLS:
+                ways.append(way | {"stealing": True})
+        return ways
 
 
 def one_line(error: ValidationError) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
-# readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan.
-SCHEMA_VERSION = 2
+# readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
+# energy_joules.
+SCHEMA_VERSION = 3
 VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
 VIOLATION_CAP = 20
 
@@ -88,6 +89,7 @@ SAMPLES = pa.schema(
         ("remote_s", pa.float64()),
         ("other_s", pa.float64()),
         ("cpu_seconds", pa.float64()),
+        ("energy_joules", pa.float64()),
         ("dropped_invalid", pa.int64()),
         ("rejected", pa.int64()),
     ]

@@ -16,6 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from dags.lib.form import regression_of, regression_params
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RegressionSpec
+from streaming_core.runspec.spec import AXES, strategies
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = [
@@ -120,6 +121,12 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("schemes", ["hope"]),
         ("pools", ["puddle"]),
         ("pools", []),
+        ("heuristics", ["hunch"]),
+        ("queues", []),
+        ("reorders", ["shelf"]),
+        ("channels", ["pipe"]),
+        ("batches", [0.5]),
+        ("batches", []),
         ("stealing", "perhaps"),
         ("events", 0),
         ("events", "many"),
@@ -135,6 +142,13 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
     if name != "host":
         with pytest.raises(BadInput, match=name):
             RegressionSpec.parse({name: value})
+
+
+def test_the_form_offers_every_strategy_there_is():
+    params = regression_params()
+    for axis in AXES:
+        assert params[f"{axis}s"].schema["items"]["enum"] == strategies(axis)
+        assert params[f"{axis}s"].schema["examples"] == strategies(axis)
 
 
 def test_the_dags_survive_serialization(dags):

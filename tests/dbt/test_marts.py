@@ -91,6 +91,8 @@ def test_throughput_has_the_equal_cells_and_nothing_else(built):
         assert row["median_events_per_s"] == pytest.approx(speed)
         assert (row["min_events_per_s"], row["max_events_per_s"]) == pytest.approx((0.9 * speed, 1.2 * speed))
         assert row["speedup"] == pytest.approx(row["threads"] ** 0.5)
+        assert row["cpu_ns"] == pytest.approx(row["threads"] * 1e9 / speed)
+        assert row["energy_nj"] == (None if run_id == GREEN else pytest.approx(40e9 / speed))
 
 
 def test_a_change_of_speed_is_relative_to_the_last_run_that_was_right(built):

@@ -64,11 +64,11 @@ class Way:
     block: int
     idle: str
 
-    def spec(self, app: str) -> RunSpec:
+    def spec(self, app: App) -> RunSpec:
         """As the engine takes it."""
         chosen = dict(self.strategy)
         cut = {"punctuation": self.punctuation, "batch": self.batch}
-        return RunSpec(app=app, threads=self.threads, idle=self.idle, **cut, **chosen)
+        return RunSpec(app=app.name, threads=self.threads, idle=self.idle, **cut, **chosen)
 
 
 def streams(smallest: int, largest: int) -> st.SearchStrategy[Stream]:
@@ -140,7 +140,7 @@ class Subject:
         """What the engine makes of them."""
         blocks = engine.Blocks(Events([events]), self.program, way.block)
         try:
-            sample, state, _ = engine.one_pass(way.spec(self.app.name), self.program, blocks)
+            sample, state, _ = engine.one_pass(way.spec(self.app), self.program, blocks)
         except RunFailed as failure:
             return Outcome(failed_at(failure))
         assert sample.in_order

@@ -22,19 +22,20 @@ EVENTS = 100_000
 HOSTILE = '<script>alert("x")</script>'
 
 
-def make(home: Home, nights: int = 5, red: bool = True) -> None:
-    """Writes plans, raw tables and marts of `nights` runs; the last is red if asked."""
+def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> None:
+    """Writes plans, raw tables and marts of `nights` runs; the last is red if asked. `request`: other ways to run."""
     throughput, latency = [], []
     for number, run_id in enumerate(RUN_IDS[:nights]):
-        rows, late = _night(home, run_id, number, red and number == nights - 1)
+        rows, late = _night(home, run_id, number, red and number == nights - 1, request)
         throughput += rows
         latency += late
     _mart(home, "throughput", throughput)
     _mart(home, "latency", latency)
 
 
-def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict], list[dict]]:
-    regression = RegressionSpec(applications=list(KINDS), executors=EXECUTORS, schemes=SCHEMES, events=EVENTS)
+def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tuple[list[dict], list[dict]]:
+    usual = {"applications": list(KINDS), "executors": EXECUTORS, "schemes": SCHEMES, "events": EVENTS}
+    regression = RegressionSpec(**usual | request)
     specs = regression.cells(KINDS)
     workloads = [{"app": app, "params": {}, "events": EVENTS, "seed": 1, "address": f"{app}-address"} for app in KINDS]
     plan = {
@@ -52,7 +53,9 @@ def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict],
     cells, samples, verdicts, violations, throughput, latency = [], [], [], [], [], []
     draw = random.Random(number)
     for spec in specs:
-        base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}[spec.app] * {"serial": 1.4, "no_lock": 1.8}.get(spec.strategy, 1)
+        base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}[spec.app] * {"serial": 1.4, "no_lock": 1.8, "spsc": 2.0}.get(
+            spec.strategy, 1
+        )
         speed = base * spec.threads**0.7 * draw.uniform(0.97, 1.03)
         state = "equal"
         if red and spec.threads == 2 and spec.strategy == "tstream":
@@ -165,7 +168,7 @@ def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict],
                     "events": EVENTS,
                     "outputs": EVENTS,
                     "digest": "100000:0123456789abcdef",
-                    "in_order": True,
+                    "in_order": spec.order == "total",
                     "seconds": EVENTS / speed,
                     "events_per_s": speed * (1 + 0.01 * repetition),
                     "rejected": 12,
@@ -179,6 +182,7 @@ def _night(home: Home, run_id: str, number: int, red: bool) -> tuple[list[dict],
                 "app": spec.app,
                 "executor": spec.executor,
                 "strategy": spec.strategy,
+                "order": spec.order,
                 "threads": spec.threads,
                 "build": build,
             }

@@ -154,6 +154,38 @@ def test_the_performance_page_counts_equal_cells_only(home):
     assert text.count("transactional") + text.count("pooled") == len(rows) == 7
 
 
+def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_path):
+    home, run_id = Home(tmp_path), past_runs.RUN_IDS[0]
+    past_runs.make(home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["scalegate", "spsc"])
+    publish(home, run_id)
+    overview = (home.reports / "index.html").read_text()
+    assert ">scalegate<" in overview
+    assert ">spsc, no order<" in overview
+    text = (home.reports / "performance.html").read_text()
+    assert Outline(text).first_heading.endswith("events/s at best: wc/scalegate/t2"), (
+        "spsc is faster, but keeps no order"
+    )
+    assert "<td>scalegate</td>" in text
+    assert "<td>spsc, no order</td>" in text
+    assert "<td>spsc</td>" not in text
+    (loose,) = [c for c in History(home).run(run_id).cells if c.spec.channel == "spsc" and c.spec.threads == 2]
+    page = Outline((home.reports / run_id / f"{loose.name}.html").read_text())
+    assert page.first_heading == "wc/spsc/t2 equals the oracle, order aside"
+    assert "--executor pinned --threads 2 --channel spsc" in page.text
+
+
+def test_what_was_left_out_of_the_matrix_is_said(home):
+    history = History(home)
+    run = history.run(past_runs.LAST)
+    assert "Left out" not in Pages(history).overview(run)
+    run.plan["left_out"] = [
+        {"reason": f"q1 cannot {past_runs.HOSTILE}", "cells": ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2"]}
+    ]
+    page = Outline(Pages(history).overview(run))
+    assert f"q1 cannot {past_runs.HOSTILE} (2 cells)" in page.text
+    assert "script" not in page.tags
+
+
 def test_pages_exist_before_the_first_run(tmp_path):
     pages = Pages(History(Home(tmp_path)))
     assert Outline(pages.index()).first_heading == "No runs yet"

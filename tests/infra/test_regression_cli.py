@@ -33,6 +33,12 @@ def call(tmp_path):
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
         (["--schemes", "hope"], "unknown scheme 'hope'; known: tstream, serial, lock, mvlk, pat, auto, no_lock"),
         (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
+        (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: ct, lp, et, qst"),
+        (["--channels", "pipe"], "unknown channel 'pipe'; known: scalegate, merge_sort, spsc"),
+        (["--queues", ""], "queues: "),
+        (["--batches", "0"], "batches must lie in 1..65536, got 0"),
+        (["--batches", "x"], "--batches: 'x' is not a number"),
+        (["--applications", "q1", "--executors", "pinned", "--channels", "spsc"], "nothing is left to run: "),
         (["--stealing", "maybe"], "--stealing: 'maybe' is neither yes nor no"),
         (["--stealing", "yes"], "stealing needs a shared pool"),
         (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
@@ -67,6 +73,7 @@ def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
     for said in ("application", "events/s", "p99", "different", "failed", "not_run", "not_comparable"):
         assert said in done.stdout
     assert "operator debit, event 17: division by zero" in done.stdout
+    assert "…" not in done.stdout, "nothing is cut off, however narrow the terminal"
     assert "reports" in done.stdout
     assert done.stdout.strip().splitlines()[-1].startswith("7 of 10 cells equal the oracle; ")
     assert call("report", past_runs.RUN_IDS[0]).returncode == 0
@@ -84,6 +91,7 @@ def test_report_for_machines(call, tmp_path):
         "application",
         "executor",
         "strategy",
+        "order",
         "threads",
         "events_per_s",
         "p99_us",

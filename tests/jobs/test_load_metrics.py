@@ -56,6 +56,7 @@ def test_samples_come_from_cells_that_ran(world: World) -> None:
     assert peak["events_per_s"] == 120.0
     assert (peak["processing_p999_us"], peak["end_to_end_p50_us"]) == (4.0, None)
     assert (peak["useful_s"], peak["sync_s"], peak["remote_s"]) == (0.4, 0.1, 0.0)
+    assert (peak["cpu_seconds"], peak["energy_joules"]) == (0.5, 2.5)
 
 
 def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> None:

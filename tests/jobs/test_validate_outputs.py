@@ -1,6 +1,7 @@
 """Every way in which a cell can be wrong gets its verdict and its evidence; the other cells keep theirs."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from jobs.validate_outputs import cell_verdict, main
 from streaming_core.runspec.warehouse import RAW, VIOLATION_CAP
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
-CHECKS = {"completed", "outputs", "order", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}
+UNORDERED = {"completed", "outputs", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}
+CHECKS = UNORDERED | {"order", "invariant:in_sequence"}
 
 
 @pytest.fixture
@@ -248,6 +250,95 @@ def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession
     assert "not written" in outcome.of(cells[3])["invariant:money"]["detail"]
 
 
+def reversed_and_renumbered(t: Tables) -> Tables:
+    """What a right run without order may deliver: other rows first, other balances at the time, any seq and sub."""
+    outputs = take(t["outputs"], list(reversed(range(60))))
+    for column in ("seq", "sub", "balance"):
+        outputs = set_value(outputs, column, 0, 59)
+    return t | {"outputs": outputs}
+
+
+def spoil(column: str, value: object) -> Callable[[Tables], Tables]:
+    def change(t: Tables) -> Tables:
+        moved = reversed_and_renumbered(t)
+        return moved | {"outputs": set_value(moved["outputs"], column, 56, value)}
+
+    return change
+
+
+def repeat_two(t: Tables) -> Tables:
+    return t | {"outputs": take(t["outputs"], [*range(60), 4, 5, 4])}
+
+
+# change, check that must be different, its counts, kinds of its violations
+LOOSE_DAMAGES = [
+    (drop_one, "outputs", {"missing": 1, "extra": 0}, ["missing"]),
+    (repeat_two, "outputs", {"missing": 0, "extra": 3}, ["extra"] * 2),
+    (spoil("name", b"\xff\xfd"), "outputs", {"missing": 1, "extra": 1}, ["missing", "extra"]),
+    (spoil("mean", 0.1 + 0.2), "outputs", {"missing": 1, "extra": 1}, ["missing", "extra"]),
+    (spoil("balance", -5), "invariant:not_negative", {"different": 1}, ["invariant"]),
+    (empty_outputs, "outputs", {"missing": 60}, ["missing"] * VIOLATION_CAP),
+    (no_outputs, "outputs", {"missing": 60}, []),
+    (missing_column, "outputs", {"missing": 0}, []),
+    (money_plus_one, "state:accounts", {"different": 1}, ["different"]),
+    (no_state, "state:accounts", {"missing": 7}, []),
+]
+
+
+def test_without_order_declared_columns_are_compared_as_a_multiset(world: World, spark: SparkSession) -> None:
+    same, other, ordered, *bad = world.plan(
+        ("spsc", 1), ("spsc", 2), ("serial", 1), *(("spsc", 3 + i) for i in range(len(LOOSE_DAMAGES)))
+    )
+    world.attempt(same)
+    world.attempt(other, lambda t: reversed_and_renumbered(t) | {"ghosts": t["accounts"]})
+    world.attempt(ordered, reversed_and_renumbered)
+    for cell, (change, *_) in zip(bad, LOOSE_DAMAGES, strict=True):
+        world.attempt(cell, change)
+    outcome = Outcome(world, spark)
+    assert outcome.of(same).keys() == outcome.of(other).keys() == UNORDERED
+    assert outcome.verdict(same) == outcome.verdict(other) == "equal"
+    assert outcome.of(other)["outputs"]["expected_rows"] == outcome.of(other)["outputs"]["actual_rows"] == 60
+    assert {"outputs", "order"} <= outcome.wrong(ordered)
+    for cell, (_, check, counts, kinds) in zip(bad, LOOSE_DAMAGES, strict=True):
+        row = outcome.of(cell)[check]
+        assert row["verdict"] == "different", row
+        assert {name: row[name] for name in counts} == counts
+        assert row["out_of_order"] == 0
+        evidence = outcome.evidence(cell, check)
+        assert sorted(e["kind"] for e in evidence) == sorted(kinds)  # they come by what they hold
+        if check == "outputs":
+            assert {(e["seq"], e["sub"], e["event"]) for e in evidence} <= {(None, None, None)}
+            rows = [json.loads(text) for e in evidence for text in (e["expected"], e["actual"]) if text]
+            assert all(row.keys() == {"account", "name", "mean"} for row in rows)
+    assert outcome.of(bad[7])["outputs"]["detail"] == "column mean is missing"
+
+
+def test_without_order_the_digests_are_those_of_what_is_declared(world: World, spark: SparkSession) -> None:
+    passes, state, empty = world.plan(("spsc", 1), ("spsc", 2), ("spsc", 3))
+    digest = {"digest": world.digests["output_digest"]}
+    world.attempt(passes, report=lambda r: r | {"samples": [sample | digest for sample in r["samples"]]})
+    world.attempt(state, report=lambda r: r | {"state_digest": world.digests["state_digest"]})
+    nothing = world.right["outputs"].slice(0, 0)
+    outcome = Outcome(world, spark)
+    assert outcome.wrong(passes) == outcome.wrong(state) == {"digest"}
+    assert outcome.verdict(empty) == "not_run"
+    write_parts(world.home.oracle("bank", ORACLE) / "outputs", nothing)
+    world.attempt(empty, lambda t: t | {"outputs": nothing})
+    assert Outcome(world, spark).of(empty)["outputs"]["detail"].startswith("nothing was compared")
+
+
+def test_an_empty_final_table_is_no_check_unless_it_should_not_be_empty(world: World, spark: SparkSession) -> None:
+    right, wrong = world.plan(("serial", 1), ("serial", 2))
+    empty = world.right["accounts"].slice(0, 0)
+    write_parts(world.home.oracle("bank", ORACLE) / "state", empty, name="ghosts.parquet")
+    world.attempt(right, lambda t: t | {"ghosts": empty})
+    world.attempt(wrong, lambda t: t | {"ghosts": t["accounts"]})
+    outcome = Outcome(world, spark)
+    assert outcome.of(right).keys() == CHECKS
+    assert outcome.verdict(right) == "equal"
+    assert outcome.of(wrong)["state:ghosts"]["extra"] == 7
+
+
 def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: SparkSession) -> None:
     cells = world.plan(*((scheme, threads) for scheme in ("serial", "tstream") for threads in (1, 2, 3, 4)))
     world.attempt(cells[0])
@@ -291,7 +382,7 @@ def test_nothing_compared_is_not_a_pass(world: World, spark: SparkSession) -> No
     world.attempt(cell)
     outcome = Outcome(world, spark)
     row = outcome.of(cell)["outputs"]
-    assert (row["verdict"], row["detail"]) == ("different", "nothing was compared")
+    assert (row["verdict"], row["detail"]) == ("different", "nothing was compared: there is no row; take more events")
     assert outcome.of(cell)["invariant:not_negative"]["verdict"] == "different"
 
 

@@ -39,6 +39,7 @@ def bank() -> App:
            WHERE e.total <> s.total""",
     )
     app.invariant("not_negative", "SELECT seq, sub, balance FROM outputs WHERE balance < 0")
+    app.invariant("in_sequence", "SELECT * FROM outputs WHERE seq % 7 <> account", by_order=True)
     return app
 
 
@@ -100,21 +101,19 @@ class World:
         write_parts(oracle / "outputs", self.right["outputs"], 1)
         write_parts(oracle / "state", self.right["accounts"], name="accounts.parquet")
         self.digests = {"output_digest": f"{events}:00000000000000aa", "state_digest": "7:00000000000000bb"}
-        write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests})
+        # Without order accounts, names and means agree, and the final table.
+        self.unordered = {"output_digest": f"{events}:00000000000000cc", "state_digest": "7:00000000000000dd"}
+        agrees = {"columns": ["account", "name", "mean"], "states": ["accounts"], **self.unordered}
+        write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests, "unordered": agrees})
         write_json(self.home.run(RUN_ID) / "oracles.json", {WORKLOAD: ORACLE})
 
     def plan(self, *ways: tuple[str, int], **choices: object) -> list[str]:
         """Plans one cell per (scheme, threads), the same choices for all; returns their names."""
         for scheme, threads in ways:
-            spec = RunSpec(
-                app="bank",
-                executor="transactional",
-                scheme=scheme,
-                threads=threads,
-                sink="parquet",
-                repetitions=1,
-                **choices,
-            )
+            way = {"executor": "transactional", "scheme": scheme}
+            if scheme == "spsc":  # which keeps no order
+                way = {"executor": "pinned", "channel": "spsc"}
+            spec = RunSpec(app="bank", **way, threads=threads, sink="parquet", repetitions=1, **choices)
             self.cells.append(
                 {
                     "cell": spec.cell,
@@ -167,16 +166,19 @@ class World:
         """A RunReport of the right run."""
         latency = {"p50": 1.0, "p95": 2.0, "p99": 3.0, "p999": 4.0, "max": 5.0}
         events = len(self.right["events"])
+        ordered = spec["order"] == "total"
+        digests = self.digests if ordered else self.unordered
         sample = {
             "events": events,
             "outputs": events,
-            "digest": self.digests["output_digest"],
-            "in_order": True,
+            "digest": digests["output_digest"],
+            "in_order": ordered,
             "seconds": 0.5,
             "events_per_s": events / 0.5,
             "processing": latency,
             "breakdown": {"useful": 0.4, "sync": 0.1, "lock": 0.0, "remote": 0.0, "other": 0.0},
             "cpu_seconds": 0.5,
+            "energy_joules": 2.5,
         }
         return {
             "spec": spec,
@@ -188,7 +190,7 @@ class World:
             "workload": {"address": WORKLOAD, "events": events, "seed": 1, "params": {}, "content_digest": "x"},
             "is_bound": spec["scheme"] == "no_lock",
             "samples": [{"kind": "verified", "repetition": 0, **sample}, {"kind": "peak", "repetition": 1, **sample}],
-            "state_digest": self.digests["state_digest"],
+            "state_digest": digests["state_digest"],
             "compile_seconds": 0.1,
             "peak_memory_bytes": 1 << 20,
             "topology": {"cores": 2},

@@ -117,7 +117,7 @@ def test_a_suite_writes_what_was_measured_and_where(command, home):
 
 def test_latency_is_measured_from_an_open_loop_source_below_the_peak():
     race = Race("sl", {}, 4000)
-    loop, row = race.run([RunSpec(app="sl", executor="transactional", threads=1)], 1, load=0.5)
+    loop, row = race.run([RunSpec(app="sl", executor="transactional", threads=1)], 1, loads=[0.5])
     assert row["offered_per_s"] == row["events_per_s"] / 2
     assert row["end_to_end_p99_us"] > 0
     assert "end_to_end_p99_us" not in loop

@@ -104,6 +104,9 @@ def test_json_is_for_machines(command, workloads, tmp_path):
     assert {"gs", "sl", "wc", "fd", "sd"} <= {row["app"] for row in json.loads(out)}
     code, out, _ = command("describe", "sl", "--json")
     assert "sl-tight" in json.loads(out)["profiles"]
+    assert json.loads(out)["unordered"] is None
+    agrees = json.loads(command("describe", "fd", "--json")[1])["unordered"]
+    assert (agrees["columns"], agrees["states"], len(agrees["invariants"])) == (["entity"], [], 3)
 
 
 def test_the_same_workload_is_left_alone_and_another_refused(command, workloads):
@@ -278,6 +281,6 @@ def test_bench_checks_what_it_times(command, tmp_path, monkeypatch):
     assert code == 0
     assert "COST of wc" in shown
     results = json.loads(out.read_text())["results"]
-    assert [r["result"] for r in results] == ["yardstick"] + 4 * ["equal"]
+    assert [r["result"] for r in results] == ["yardstick"] + 6 * ["equal"]
     refused(command("bench", "wc", "--threads", "two"), "numbers")
     refused(command("bench", "nope"), "unknown application")

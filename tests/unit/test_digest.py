@@ -117,6 +117,10 @@ def test_trailing_zero_bytes_and_empty_texts_differ():
 
 def test_empty_table():
     assert digest_table(sample().slice(0, 0), ("seq",)) == (0, 0)
+    table = sample()
+    assert digest_table(pa.concat_tables([table.schema.empty_table(), table]), ("seq",)) == digest_table(
+        table, ("seq",)
+    )
     assert format_digest(0, 0) == "0:0000000000000000"
     assert format_digest(12, 0xABC) == "12:0000000000000abc"
 

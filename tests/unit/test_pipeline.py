@@ -76,3 +76,26 @@ def test_an_operator_that_works_for_nothing_is_refused_and_one_with_state_is_not
     source.flat_map(same, Number).sink()
     with pytest.raises(BadInput, match="app b: nothing takes what operator again puts out"):
         complete(app)
+
+
+def test_what_agrees_without_order_are_columns_of_the_outputs_and_states_of_operators():
+    app = App("a")
+    app.source(Number).process(count, state=Number, output=Other).sink()
+    for columns, states, said in (
+        ((), (), "agrees_unordered: name a column at least"),
+        (("m",), (), "agrees_unordered: no 'm'; known: n"),
+        (("n",), ("same",), "agrees_unordered: no 'same'; known: count"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            app.agrees_unordered(*columns, states=states)
+    assert app.unordered is None
+    app.agrees_unordered("n", states=("count",))
+    assert app.unordered.columns == ("n",)
+
+
+def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
+    app = App("a")
+    app.invariant("any", "SELECT 1")
+    app.invariant("first", "SELECT 2", by_order=True)
+    assert app.holds("total") == app.invariants == {"any": "SELECT 1", "first": "SELECT 2"}
+    assert app.holds("none") == {"any": "SELECT 1"}

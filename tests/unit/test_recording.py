@@ -111,7 +111,14 @@ def test_what_is_no_recording_is_refused(command, made, tmp_path):
     refused(command("oracle", "wc", "--operator", "outputs", *given), "no operator 'outputs'; known: split, count")
     refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *given), "unknown mode 'fast'")
     unordered = ("--executor", "pinned", "--channel", "spsc")
-    refused(command("record", "wc", "--operator", "count", *unordered, *given), "channel spsc keeps none")
+    refused(
+        command("record", "wc", "--operator", "count", *unordered, *given),
+        "spsc keeps none here",
+    )
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"app": "wc", "executor": "morsel", "order": "none", "params": {"vocabulary": 20}})
+    )
+    refused(command("record", tmp_path / "spec.json", "--operator", "count", *given), "morsel keeps none here")
     transactional = ("--executor", "transactional")
     refused(command("record", "wc", "--operator", "count", *transactional, *given), "does not run on transactional")
     refused(command("record", "wc", "--operator", "count", *given[:3], made / "wc"), "new or empty")

@@ -1,11 +1,15 @@
 """Cells of a regression: which ways of executing a request comes to, and how they are named."""
 
+import re
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
-from streaming_core.runspec import RegressionSpec, RunSpec
+from streaming_core.runspec import RegressionSpec, RunSpec, matrix
+from streaming_core.runspec.spec import AXES, CHAINED, EXECUTORS, SHARED_POOLS, strategies
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -35,8 +39,8 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
     assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
         ("tstream", "shared_nothing", False),
         ("tstream", "shared_everything", False),
-        ("tstream", "shared_per_socket", False),
         ("tstream", "shared_everything", True),
+        ("tstream", "shared_per_socket", False),
         ("tstream", "shared_per_socket", True),
         ("lock", None, False),
     ]
@@ -47,6 +51,15 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
     [
         ({"pools": ["puddle"]}, "pools: unknown pool 'puddle'; known: shared_nothing, "),
         ({"pools": []}, "pools: "),
+        ({"schemes": []}, "schemes: "),
+        ({"heuristics": ["hunch"]}, "heuristics: unknown heuristic 'hunch'; known: ct, lp, et, qst"),
+        ({"queues": ["line"]}, "queues: unknown queue 'line'; known: hybrid, partitioned, shared"),
+        ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
+        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: scalegate, merge_sort, spsc"),
+        ({"channels": []}, "channels: "),
+        ({"batches": [0]}, "batches must lie in 1..65536, got 0"),
+        ({"batches": [70_000]}, "batches must lie in 1..65536, got 70000"),
+        ({"batches": []}, "batches: "),
         ({"stealing": True}, "stealing needs a shared pool"),
     ],
 )
@@ -63,6 +76,102 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
     assert len({cell.cell for cell in cells}) == len(cells)
 
 
+def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
+    found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
+    schemes = EXECUTORS["transactional"].axes["scheme"]
+    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "ct"), ("pinned", "scalegate")]
+    assert found == [way for way in ways for _ in (1, 2)]
+
+
+def test_an_axis_concerns_the_executors_that_have_it():
+    asked = RegressionSpec(
+        applications=["wc", "sl"],
+        schemes=["serial"],
+        heuristics=["lp", "ct"],
+        queues=["hybrid", "shared"],
+        reorders=["lock"],
+        channels=["merge_sort", "spsc"],
+        threads=[2],
+        batches=[256, 7],
+    )
+    strategies = ["lp-lock", "lp-shared-lock", "ct-lock", "ct-shared-lock", "merge_sort", "spsc", "serial"]
+    assert [cell.strategy for cell in asked.cells(KINDS)] == [
+        name for strategy in strategies for name in (f"{strategy}-batch7", strategy)
+    ]
+
+
+def some(values):
+    """A few of the values, in any order, some perhaps twice."""
+    return st.lists(st.sampled_from(values), min_size=1, max_size=4)
+
+
+REQUESTS = st.fixed_dictionaries(
+    {
+        "applications": some(list(KINDS)),
+        "executors": st.permutations(list(EXECUTORS)),
+        "stealing": st.booleans(),
+        "threads": some([1, 2, 8, 1024]),
+        "batches": some([1, 7, 256, 65_536]),
+        "checkpoint": st.sampled_from([0, 3]),
+        **{f"{axis}s": some(strategies(axis)) for axis in AXES},
+    }
+)
+
+
+@given(REQUESTS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
+    request["stealing"] &= bool(SHARED_POOLS.intersection(request["pools"]))
+    cells = RegressionSpec.parse(request).cells(KINDS)
+    assert [RunSpec.parse(cell.model_dump_json()) for cell in cells] == cells
+    assert len({cell.cell for cell in cells}) == len(cells)
+    assert len({(cell.app, cell.executor, cell.strategy, cell.threads) for cell in cells}) == len(cells)
+    shape = {name: len(set(values)) for name, values in request.items() if isinstance(values, list)}
+    each = shape["threads"] * shape["batches"]
+    count = Counter((cell.app, cell.executor) for cell in cells)
+    if "wc" in request["applications"]:
+        assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
+        assert count["wc", "pinned"] == shape["channels"] * each
+    if "sl" in request["applications"]:
+        chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
+        chained = len(CHAINED.intersection(request["schemes"]))
+        assert count["sl", "transactional"] == (chained * chains + shape["schemes"] - chained) * each
+
+
+def test_what_an_application_does_not_support_is_left_out_and_said():
+    asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["spsc"])
+    cells, left_out = matrix.cells(asked)
+    ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
+    assert ways == [("wc", "ct", "total"), ("wc", "spsc", "none"), ("q1", "ct", "total"), ("tp", "serial", "total")]
+    assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
+        ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2"],
+        ["tp.transactional.no_lock.t1", "tp.transactional.no_lock.t2"],
+    ]
+    assert matrix.omissions({"left_out": left_out}) == [
+        "application q1 runs in total order only: it does not say what agrees without order (2 cells)",
+        "scheme no_lock is refused for tp: its tables hold containers (2 cells)",
+    ]
+    assert matrix.omissions({}) == []  # the plan of an older run
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            {"applications": ["q1", "q2"], "executors": ["pinned"], "channels": ["spsc"]},
+            "nothing is left to run: application q1 runs in total order only: it does not say what agrees without "
+            "order; application q2 runs in total order only",
+        ),
+        ({"applications": ["wc"], "params": {"wc": {"nosuch": 1}}}, "app wc: unknown parameter 'nosuch'"),
+        ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run has 1024 cells at most, these are 1198"),
+    ],
+)
+def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(asked, said):
+    with pytest.raises(BadInput, match=re.escape(said)) as refused:
+        matrix.cells(RegressionSpec.parse(asked))
+    assert "\n" not in str(refused.value)
+
+
 def test_a_strategy_names_what_differs_from_the_defaults():
     def strategy(**choices) -> str:
         return RunSpec(app="sl", executor="transactional", **choices).strategy
@@ -71,4 +180,6 @@ def test_a_strategy_names_what_differs_from_the_defaults():
     assert strategy(scheme="serial") == "serial"
     assert strategy(scheme="auto", pool="shared_per_socket") == "auto-shared_per_socket"
     assert strategy(pool="shared_everything", stealing=True) == "tstream-shared_everything-stealing"
+    assert strategy(batch=7) == "tstream-batch7"
     assert RunSpec(app="wc", executor="pooled").strategy == "ct"
+    assert RunSpec(app="wc", executor="pooled", heuristic="lp", reorder="lock").strategy == "lp-lock"

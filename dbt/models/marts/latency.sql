@@ -6,6 +6,7 @@ select
   params,
   executor,
   strategy,
+  `order`,
   threads,
   events,
   rate,

@@ -9,6 +9,7 @@ with measured as (
     params,
     executor,
     strategy,
+    `order`,
     threads,
     events,
     host,
@@ -18,6 +19,8 @@ with measured as (
     median_events_per_s,
     min_events_per_s,
     max_events_per_s,
+    cpu_ns,
+    energy_nj,
     -- What one thread did in the same run, every other choice being the same.
     max(if(threads = 1, median_events_per_s, null)) over (
       partition by

@@ -247,6 +247,46 @@ impl RowBuffer {
         self.inner.emitter.len += n as i64;
         Ok(())
     }
+
+    /// Appends copies of `n` rows, wherever they lie; their origin is 0.
+    ///
+    /// # Safety
+    /// `row(i)` has `stride` readable bytes outside of this buffer.
+    #[inline]
+    pub unsafe fn gather(&mut self, n: usize, row: impl Fn(usize) -> *const u8) -> Result<(), RunError> {
+        let (len, stride) = (self.len(), self.inner.stride);
+        if len + n > self.inner.emitter.cap as usize {
+            self.reserve(n.max(len))?;
+        }
+        // SAFETY: there is room for n rows (and origins) behind the last one; a loop of its own for every common size.
+        unsafe {
+            let to = self.inner.emitter.rows.add(len * stride);
+            match stride {
+                16 => gather(to, 16, n, row),
+                24 => gather(to, 24, n, row),
+                32 => gather(to, 32, n, row),
+                40 => gather(to, 40, n, row),
+                _ => gather(to, stride, n, row),
+            }
+            if self.inner.origins {
+                self.inner.emitter.origin.add(len).write_bytes(0, n);
+            }
+        }
+        self.inner.emitter.len += n as i64;
+        Ok(())
+    }
+}
+
+/// Copies `n` rows to adjacent places.
+///
+/// # Safety
+/// `row(i)` has `stride` readable bytes apart from the `n * stride` writable ones at `to`.
+#[inline(always)]
+unsafe fn gather(to: *mut u8, stride: usize, n: usize, row: impl Fn(usize) -> *const u8) {
+    for i in 0..n {
+        // SAFETY: as the caller says.
+        unsafe { copy_row(row(i), to.add(i * stride), stride) };
+    }
 }
 
 /// Copies one row; rows are mostly a few words.

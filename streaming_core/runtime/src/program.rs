@@ -273,6 +273,8 @@ pub struct Options {
     pub queue: Option<String>,
     pub reorder: Option<String>,
     pub channel: Option<String>,
+    /// Of executor morsel; the others' hangs on how they execute.
+    pub order: Option<String>,
     /// Of pinned operators by name, the threads of their replicas.
     pub plan: BTreeMap<String, Vec<usize>>,
     pub threads: usize,
@@ -296,6 +298,7 @@ impl Default for Options {
             queue: None,
             reorder: None,
             channel: None,
+            order: None,
             plan: BTreeMap::new(),
             threads: 1,
             punctuation: 500,

@@ -8,9 +8,11 @@
 //!
 //! In no order a gate delivers whole batches as they come.
 //!
-//! Cost: one comparison per source and run of rows, one copy of a row; none where there is one source, whose batches are
-//! read in place.
+//! Cost: one copy of a row, none where there is one source, whose batches are read in place. Batches that follow each other
+//! are taken whole, at two comparisons each; of those that interleave, rows are listed and the lists merged two by two,
+//! without a branch that hangs on the order: that would be guessed wrong every other row.
 
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::batch::{RowBuffer, Text};
@@ -19,8 +21,8 @@ use crate::channel::rank::Rank;
 use crate::kernel::RunError;
 use crate::stage::Rows;
 
-/// Rows taken at once, at least where batches are not read in place.
-const MOST: usize = 4096;
+/// Rows taken at once of one source, at least where batches are not read in place.
+const MOST: usize = 1024;
 
 /// One of those who put out something for a gate.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Source {
     pub stream: u64,
     /// Where in the outlet's jumbo tuples the hashes of the rows' keys are, if they are wanted.
     pub hashes: Option<usize>,
+    /// Jumbo tuples waiting, as far as `look` has seen: what comes meanwhile is for the next time.
+    waiting: usize,
     /// Rows of the head that were taken.
     at: usize,
     /// The event of its next row, as far as it was looked at; None: there was none.
@@ -44,7 +48,18 @@ pub struct Source {
 
 impl Source {
     pub fn new(outlet: usize, reader: usize, stream: u64, hashes: Option<usize>) -> Self {
-        Self { outlet, reader, stream, hashes, at: 0, next: None, upto: i64::MIN, done: false }
+        Self { outlet, reader, stream, hashes, waiting: 0, at: 0, next: None, upto: i64::MIN, done: false }
+    }
+
+    /// Looks for jumbo tuples; whether any has ranks.
+    ///
+    /// # Safety
+    /// The caller is the reader.
+    unsafe fn look(&mut self, outlets: &[Outlet]) -> bool {
+        let outlet = &outlets[self.outlet];
+        self.waiting = outlet.waiting(self.reader);
+        // SAFETY: as the caller says; so many are waiting.
+        (0..self.waiting).any(|index| !unsafe { outlet.ahead(self.reader, index) }.ranks.is_empty())
     }
 
     /// The earliest jumbo tuple with rows left for this reader; those without are given back.
@@ -53,41 +68,234 @@ impl Source {
     /// The caller is the reader, and uses the result until it is released.
     unsafe fn head<'a>(&mut self, outlets: &[Outlet]) -> Option<&'a Jumbo> {
         let outlet = &outlets[self.outlet];
-        // SAFETY: as the caller says.
-        while let Some(jumbo) = unsafe { outlet.head(self.reader) } {
-            if self.at < jumbo.shares[self.reader].len(jumbo.rows.n) {
-                self.next = Some(self.order(jumbo).0);
+        while self.waiting > 0 {
+            // SAFETY: as the caller says; there is one.
+            let jumbo = unsafe { outlet.ahead(self.reader, 0) };
+            let n = self.rows_of(jumbo);
+            if self.at < n {
+                self.next = Some(self.key::<i64>(jumbo, self.at));
                 return Some(jumbo);
             }
-            self.at = 0;
-            self.upto = jumbo.upto;
-            self.done = jumbo.last;
+            self.at -= n;
+            (self.upto, self.done) = (jumbo.upto, jumbo.last);
+            self.waiting -= 1;
             outlet.release(self.reader);
         }
         self.next = None;
         None
     }
 
-    /// The position of the next row of `head`.
-    fn position(&self, head: &Jumbo) -> usize {
-        head.shares[self.reader].position(self.at)
+    /// How many of a jumbo tuple's rows are for this reader.
+    fn rows_of(&self, jumbo: &Jumbo) -> usize {
+        jumbo.shares[self.reader].len(jumbo.rows.n)
     }
 
-    /// What the next row of `head` is ordered by.
+    /// What the `index`-th of these is ordered by.
     #[inline(always)]
-    fn order(&self, head: &Jumbo) -> Order {
-        let position = self.position(head);
-        // SAFETY: a row of the head.
-        (unsafe { head.rows.seq(position) }, self.stream, rank(head, position))
+    fn key<K: Key>(&self, jumbo: &Jumbo, index: usize) -> K {
+        K::of(jumbo, jumbo.shares[self.reader].position(index), self.stream)
+    }
+
+    /// The last thing known of it: that no row comes any more which is earlier than this, except for those waiting.
+    ///
+    /// # Safety
+    /// The caller is the reader.
+    unsafe fn bound<K: Key>(&self, outlets: &[Outlet]) -> K {
+        let outlet = &outlets[self.outlet];
+        let mut upto = None;
+        for index in (0..self.waiting).rev() {
+            // SAFETY: as the caller says; so many are waiting.
+            let jumbo = unsafe { outlet.ahead(self.reader, index) };
+            upto = upto.or(Some(jumbo.upto));
+            let n = self.rows_of(jumbo);
+            if n > if index == 0 { self.at } else { 0 } {
+                // Rows of one event may fill many jumbo tuples, none of which can say that it was the last one.
+                return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.upto)));
+            }
+        }
+        K::behind(upto.unwrap_or(self.upto))
+    }
+
+    /// Lists the rows waiting, up to `bound` and not too many of them; the last one's key if there are more.
+    ///
+    /// # Safety
+    /// The caller is the reader, and releases nothing while the list is used.
+    unsafe fn list<K: Key>(
+        &self,
+        outlets: &[Outlet],
+        bound: K,
+        list: &mut Vec<Entry<K>>,
+        started: &mut u64,
+    ) -> Option<K> {
+        let outlet = &outlets[self.outlet];
+        let (start, mut begin) = (list.len(), self.at);
+        for index in 0..self.waiting {
+            // SAFETY: as the caller says; so many are waiting.
+            let jumbo = unsafe { outlet.ahead(self.reader, index) };
+            let hashes = self.hashes.map_or(&[][..], |hashes| &jumbo.hashes[hashes]);
+            let (share, rows) = (&jumbo.shares[self.reader], jumbo.rows);
+            for i in begin..share.len(rows.n) {
+                let position = share.position(i);
+                let key = K::of(jumbo, position, self.stream);
+                if key > bound {
+                    return None;
+                }
+                *started = jumbo.started.min(*started);
+                let hash = hashes.get(position).copied().unwrap_or(0);
+                list.push(Entry { key, row: rows.start.wrapping_add(position * rows.stride), hash });
+            }
+            begin = 0;
+            if list.len() - start >= MOST {
+                return list.last().map(|entry| entry.key);
+            }
+        }
+        None
     }
 }
 
-/// What rows are ordered by: event, stream, rank.
-type Order = (i64, u64, Rank);
+/// What rows are ordered by.
+trait Key: Copy + Ord {
+    /// Of a row of `jumbo`, which came through `stream`.
+    fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self;
+
+    /// Not before any row of events up to `upto`, before any row of a later one.
+    fn behind(upto: i64) -> Self;
+
+    /// Whether it tells rows of one event apart.
+    const RANKED: bool;
+
+    /// Event, stream and rank.
+    fn parts(&self) -> (i64, u64, Rank);
+
+    /// `self < other`, without a branch.
+    fn is_before(&self, other: &Self) -> bool;
+}
+
+/// By event alone.
+impl Key for i64 {
+    #[inline(always)]
+    fn of(jumbo: &Jumbo, position: usize, _: u64) -> Self {
+        // SAFETY: a row of the jumbo tuple.
+        unsafe { jumbo.rows.seq(position) }
+    }
+
+    fn behind(upto: i64) -> Self {
+        upto
+    }
+
+    const RANKED: bool = false;
+
+    fn parts(&self) -> (i64, u64, Rank) {
+        (*self, 0, Rank::ONLY)
+    }
+
+    #[inline(always)]
+    fn is_before(&self, other: &Self) -> bool {
+        self < other
+    }
+}
+
+/// By event, stream and rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Order {
+    seq: i64,
+    stream: u64,
+    rank: Rank,
+}
+
+impl Key for Order {
+    #[inline(always)]
+    fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self {
+        Self { seq: i64::of(jumbo, position, stream), stream, rank: rank(jumbo, position) }
+    }
+
+    fn behind(upto: i64) -> Self {
+        Self { seq: upto, stream: u64::MAX, rank: Rank::LAST }
+    }
+
+    const RANKED: bool = true;
+
+    fn parts(&self) -> (i64, u64, Rank) {
+        (self.seq, self.stream, self.rank)
+    }
+
+    #[inline(always)]
+    fn is_before(&self, other: &Self) -> bool {
+        let ranked = (self.stream < other.stream) | ((self.stream == other.stream) & (self.rank < other.rank));
+        (self.seq < other.seq) | ((self.seq == other.seq) & ranked)
+    }
+}
 
 #[inline(always)]
 fn rank(jumbo: &Jumbo, position: usize) -> Rank {
     jumbo.ranks.get(position).copied().unwrap_or(Rank::ONLY)
+}
+
+/// A row in a list that is merged with others.
+#[derive(Debug, Clone, Copy)]
+struct Entry<K> {
+    key: K,
+    row: *const u8,
+    hash: u64,
+}
+
+/// Lists of rows, one behind the other, and room to merge them into.
+#[derive(Debug)]
+struct Lists<K> {
+    entries: Vec<Entry<K>>,
+    merged: Vec<Entry<K>>,
+    /// Where lists end.
+    ends: Vec<usize>,
+}
+
+impl<K> Default for Lists<K> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), merged: Vec::new(), ends: Vec::new() }
+    }
+}
+
+impl<K: Key> Lists<K> {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.ends.clear();
+    }
+
+    /// Makes one list of all.
+    fn merge(&mut self) {
+        while self.ends.len() > 1 {
+            self.merged.clear();
+            self.merged.reserve(self.entries.len());
+            let (mut start, mut ends) = (0, std::mem::take(&mut self.ends));
+            for pair in ends.chunks(2) {
+                let (middle, end) = (pair[0], *pair.last().expect("chunks are not empty"));
+                merge(&self.entries[start..middle], &self.entries[middle..end], &mut self.merged);
+                start = end;
+            }
+            let mut at = 0;
+            ends.retain(|_| {
+                at += 1;
+                at % 2 == 0
+            });
+            if ends.last() != Some(&start) {
+                ends.push(start);
+            }
+            self.ends = ends;
+            std::mem::swap(&mut self.entries, &mut self.merged);
+        }
+    }
+}
+
+/// Appends two lists to `out`, as one in order.
+fn merge<K: Key>(a: &[Entry<K>], b: &[Entry<K>], out: &mut Vec<Entry<K>>) {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        let second = b[j].key.is_before(&a[i].key);
+        out.push(*select_unpredictable(second, &b[j], &a[i]));
+        i += usize::from(!second);
+        j += usize::from(second);
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend_from_slice(&b[j..]);
 }
 
 /// What was taken from a gate at once.
@@ -96,7 +304,7 @@ pub struct Taken {
     gathered: RowBuffer,
     /// In total order, if the gate keeps one; in `gathered`, or in the place where they were put out.
     pub rows: Rows,
-    /// Per row, if ranks are kept: among the rows of its event, through all streams.
+    /// Per row, if ranks are asked for, its rank among the rows of its event, through all streams; none: each is alone.
     pub ranks: Vec<Rank>,
     /// Per row, if wanted.
     pub hashes: Vec<u64>,
@@ -140,25 +348,51 @@ impl Taken {
     }
 }
 
+/// How rows are taken.
+#[derive(Debug, Clone, Copy, Default)]
+struct Manner {
+    /// Whether whoever takes asks for ranks.
+    ranked: bool,
+    /// Whether sources belong to several streams.
+    united: bool,
+}
+
+impl Manner {
+    /// The rank of a row behind the gate.
+    fn rank(self, seq: i64, stream: u64, rank: Rank) -> Result<Rank, RunError> {
+        if self.united { rank.through(stream).ok_or_else(|| path_too_long(seq)) } else { Ok(rank) }
+    }
+}
+
 /// The gate; see the module.
 #[derive(Debug)]
 pub struct Gate {
     sources: Vec<Source>,
     ordered: bool,
-    /// Whether whoever takes asks for ranks.
-    ranked: bool,
+    manner: Manner,
     /// Whether whoever takes reads in place what can be.
     in_place: bool,
-    /// Whether sources belong to several streams.
-    united: bool,
     /// Whose turn it is, where there is no order.
     turn: usize,
+    events: Lists<i64>,
+    orders: Lists<Order>,
 }
+
+// SAFETY: lists are made and used up within one `take`; the addresses in them are of rows that outlive it.
+unsafe impl Send for Gate {}
 
 impl Gate {
     pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, in_place: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
-        Self { sources, ordered, ranked, in_place, united, turn: 0 }
+        let manner = Manner { ranked, united };
+        Self { sources, ordered, manner, in_place, turn: 0, events: Lists::default(), orders: Lists::default() }
+    }
+
+    /// Of each event, those of the last stream come first: what the checkers of order must notice.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub fn reverse_streams(&mut self) {
+        let last = self.sources.iter().map(|source| source.stream).max().unwrap_or(0);
+        self.sources.iter_mut().for_each(|source| source.stream = last - source.stream);
     }
 
     /// A block begins.
@@ -183,11 +417,25 @@ impl Gate {
         taken.clear();
         // SAFETY: as the caller says.
         unsafe {
+            let mut has_ranks = false;
+            for source in &mut self.sources {
+                has_ranks |= source.look(outlets);
+            }
             match self.in_place && self.sources.len() == 1 && self.one(outlets, taken) {
                 true => {}
-                false if self.ordered => self.merge(outlets, text, taken)?,
-                false => self.any(outlets, text, taken)?,
+                false if !self.ordered => self.any(outlets, taken)?,
+                false => {
+                    let Self { sources, manner, events, orders, .. } = self;
+                    // Rows without ranks are alone with their event, and event and stream say everything.
+                    match manner.united || has_ranks {
+                        false => take(sources, outlets, *manner, events, taken)?,
+                        true => take(sources, outlets, *manner, orders, taken)?,
+                    }
+                }
             }
+        }
+        if taken.held.is_none() {
+            taken.rows = Rows::of(&taken.gathered, text);
         }
         let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);
         let upto = self.sources.iter().map(known).min().unwrap_or(i64::MAX);
@@ -210,7 +458,8 @@ impl Gate {
         let source = &mut self.sources[0];
         // SAFETY: as the caller says.
         let Some(head) = (unsafe { source.head(outlets) }) else { return false };
-        if !head.shares[source.reader].whole || source.at > 0 {
+        let adjacent = head.rows.stride == taken.gathered.stride();
+        if !(head.shares[source.reader].whole && adjacent) || source.at > 0 {
             return false;
         }
         taken.rows = head.rows;
@@ -225,63 +474,8 @@ impl Gate {
         true
     }
 
-    /// Rows of all sources, as far as they are ready.
-    unsafe fn merge(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<(), RunError> {
-        let Self { sources, ranked, united, .. } = self;
-        // Per source its earliest jumbo tuple, and what the next row of that is ordered by.
-        let mut heads: Vec<Option<(&Jumbo, Order)>> = Vec::with_capacity(sources.len());
-        // What cannot come any more: no row of a source without rows is earlier than this.
-        let mut bound = i64::MAX;
-        for source in sources.iter_mut() {
-            // SAFETY: as the caller says; a head is used until its source releases it, when it is looked up again.
-            heads.push(unsafe { source.head(outlets) }.map(|jumbo| (jumbo, source.order(jumbo))));
-            bound = bound.min(if source.next.is_none() { source.upto } else { i64::MAX });
-        }
-        while taken.gathered.len() < MOST {
-            let (mut first, mut second): (Option<(Order, usize)>, Option<Order>) = (None, None);
-            for (index, head) in heads.iter().enumerate() {
-                let Some((_, order)) = *head else { continue };
-                if first.is_none_or(|(least, _)| order < least) {
-                    second = first.map(|(least, _)| least);
-                    first = Some((order, index));
-                } else if second.is_none_or(|least| order < least) {
-                    second = Some(order);
-                }
-            }
-            let Some((order, index)) = first.filter(|((seq, ..), _)| *seq <= bound) else { break };
-            let (source, (jumbo, _)) = (&mut sources[index], heads[index].expect("it has an order"));
-            taken.started = taken.started.min(jumbo.started);
-            // Rows that come before those of every other source, as many as there are.
-            let n = jumbo.shares[source.reader].len(jumbo.rows.n).min(source.at + MOST);
-            let (begin, mut next) = (source.at, order);
-            loop {
-                source.at += 1;
-                if source.at == n {
-                    break;
-                }
-                next = source.order(jumbo);
-                if second.is_some_and(|least| least < next) || next.0 > bound {
-                    break;
-                }
-            }
-            // SAFETY: the rows are the reader's.
-            unsafe { append(jumbo, source, begin..source.at, *ranked, *united, taken) }?;
-            heads[index] = if source.at < n {
-                source.next = Some(next.0);
-                Some((jumbo, next))
-            } else {
-                // SAFETY: as the caller says; the old head is not used any more.
-                let head = unsafe { source.head(outlets) }.map(|jumbo| (jumbo, source.order(jumbo)));
-                bound = bound.min(if head.is_none() { source.upto } else { i64::MAX });
-                head
-            };
-        }
-        taken.rows = Rows::of(&taken.gathered, text);
-        Ok(())
-    }
-
     /// One source's head, whoever has one.
-    unsafe fn any(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<(), RunError> {
+    unsafe fn any(&mut self, outlets: &[Outlet], taken: &mut Taken) -> Result<(), RunError> {
         for _ in 0..self.sources.len() {
             self.turn = (self.turn + 1) % self.sources.len();
             let source = &mut self.sources[self.turn];
@@ -290,13 +484,103 @@ impl Gate {
             taken.started = head.started;
             let n = head.shares[source.reader].len(head.rows.n);
             // SAFETY: the rows are the reader's.
-            unsafe { append(head, source, source.at..n, false, false, taken) }?;
+            unsafe { append(head, source, source.at..n, Manner::default(), taken) }?;
             source.at = n;
             break;
         }
-        taken.rows = Rows::of(&taken.gathered, text);
         Ok(())
     }
+}
+
+/// Takes rows of all sources, as far as they are ready.
+///
+/// # Safety
+/// The caller is the reader of every source.
+unsafe fn take<K: Key>(
+    sources: &mut [Source],
+    outlets: &[Outlet],
+    manner: Manner,
+    lists: &mut Lists<K>,
+    taken: &mut Taken,
+) -> Result<(), RunError> {
+    // Batches all of whose rows come before those of every other source, whole.
+    while taken.gathered.len() < MOST {
+        // The earliest row there is or may come, whose that is and where; what comes next of another source.
+        let mut first: Option<(K, usize, Option<&Jumbo>)> = None;
+        let mut second: Option<K> = None;
+        for (index, source) in sources.iter_mut().enumerate() {
+            // SAFETY: as the caller says; a head is used until its source looks for the next one.
+            let head = unsafe { source.head(outlets) };
+            let key = head.map_or_else(|| K::behind(source.upto), |jumbo| source.key(jumbo, source.at));
+            if first.is_none_or(|(least, _, other)| (key, head.is_none()) < (least, other.is_none())) {
+                second = first.map(|(least, ..)| least);
+                first = Some((key, index, head));
+            } else if second.is_none_or(|least| key < least) {
+                second = Some(key);
+            }
+        }
+        let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
+        let source = &mut sources[index];
+        let n = source.rows_of(jumbo);
+        if second.is_some_and(|key| source.key::<K>(jumbo, n - 1) > key) {
+            // SAFETY: as the caller says.
+            return unsafe { interleave(sources, outlets, manner, lists, taken) };
+        }
+        taken.started = taken.started.min(jumbo.started);
+        // SAFETY: the rows are the reader's.
+        unsafe { append(jumbo, source, source.at..n, manner, taken) }?;
+        source.at = n;
+    }
+    Ok(())
+}
+
+/// Takes rows one by one, as far as they are ready.
+///
+/// # Safety
+/// The caller is the reader of every source, and has looked for their heads.
+unsafe fn interleave<K: Key>(
+    sources: &mut [Source],
+    outlets: &[Outlet],
+    manner: Manner,
+    lists: &mut Lists<K>,
+    taken: &mut Taken,
+) -> Result<(), RunError> {
+    lists.clear();
+    // SAFETY: as the caller says.
+    let Some(ready) = sources.iter().map(|source| unsafe { source.bound::<K>(outlets) }).min() else { return Ok(()) };
+    let mut bound = ready;
+    for source in &*sources {
+        // SAFETY: as the caller says; nothing is released while the list is used.
+        let more = unsafe { source.list(outlets, ready, &mut lists.entries, &mut taken.started) };
+        bound = more.map_or(bound, |key| bound.min(key));
+        lists.ends.push(lists.entries.len());
+    }
+    let mut start = 0;
+    let mut n = 0;
+    for (source, &end) in sources.iter_mut().zip(&lists.ends) {
+        let taken = lists.entries[start..end].partition_point(|entry| entry.key <= bound);
+        (source.at, start, n) = (source.at + taken, end, n + taken);
+    }
+    lists.merge();
+    let rows = &lists.entries[..n];
+    let before = taken.gathered.len();
+    // SAFETY: as the caller says.
+    unsafe { taken.gathered.gather(n, |i| rows[i].row) }?;
+    if sources.iter().any(|source| source.hashes.is_some()) {
+        taken.hashes.extend(rows.iter().map(|entry| entry.hash));
+    }
+    if manner.ranked && K::RANKED {
+        taken.ranks.resize(before, Rank::ONLY);
+        for entry in rows {
+            let (seq, stream, rank) = entry.key.parts();
+            taken.ranks.push(manner.rank(seq, stream, rank)?);
+        }
+    }
+    for source in sources {
+        // SAFETY: as the caller says; what was taken is given back.
+        unsafe { source.head(outlets) };
+    }
+    Ok(())
 }
 
 /// Appends the rows `range` of those of `jumbo` that are the reader's to what was taken.
@@ -304,42 +588,39 @@ unsafe fn append(
     jumbo: &Jumbo,
     source: &Source,
     range: Range<usize>,
-    ranked: bool,
-    united: bool,
+    manner: Manner,
     taken: &mut Taken,
 ) -> Result<(), RunError> {
-    let (share, rows) = (&jumbo.shares[source.reader], jumbo.rows);
-    if share.whole && range.len() > 4 {
-        // SAFETY: rows of the jumbo tuple.
-        unsafe { taken.gathered.extend(rows.slice(range.clone()).start, range.len(), |_| 0) }?;
+    let (share, rows, before) = (&jumbo.shares[source.reader], jumbo.rows, taken.gathered.len());
+    if share.whole {
+        let rows = rows.slice(range.clone());
+        if rows.stride == taken.gathered.stride() {
+            // SAFETY: rows of the jumbo tuple.
+            unsafe { taken.gathered.extend(rows.start, rows.n, |_| 0) }?;
+        } else {
+            // SAFETY: as above.
+            unsafe { taken.gathered.gather(rows.n, |i| rows.start.add(i * rows.stride)) }?;
+        }
         if let Some(hashes) = source.hashes {
             taken.hashes.extend_from_slice(&jumbo.hashes[hashes][range.clone()]);
         }
     } else {
-        for position in range.clone().map(|i| share.position(i)) {
-            // SAFETY: a row of the jumbo tuple.
-            unsafe { taken.gathered.push(rows.start.add(position * rows.stride), 0) }?;
-        }
+        let positions = &share.positions[range.clone()];
+        // SAFETY: rows of the jumbo tuple.
+        unsafe { taken.gathered.gather(range.len(), |i| rows.start.add(positions[i] as usize * rows.stride)) }?;
         if let Some(hashes) = source.hashes {
             let hashes = &jumbo.hashes[hashes];
             taken.hashes.extend(range.clone().map(|i| hashes[share.position(i)]));
         }
     }
-    if ranked {
+    if manner.ranked && (manner.united || !jumbo.ranks.is_empty() || !taken.ranks.is_empty()) {
+        taken.ranks.resize(before, Rank::ONLY);
         for i in range {
-            let position = share.position(i);
-            let rank = rank(jumbo, position);
-            let rank = if united { rank.through(source.stream) } else { Some(rank) };
-            taken.ranks.push(rank.ok_or_else(|| too_long(jumbo, position))?);
+            let Order { seq, stream, rank } = source.key(jumbo, i);
+            taken.ranks.push(manner.rank(seq, stream, rank)?);
         }
     }
     Ok(())
-}
-
-#[cold]
-fn too_long(head: &Jumbo, position: usize) -> RunError {
-    // SAFETY: a row of the head.
-    path_too_long(unsafe { head.rows.seq(position) })
 }
 
 /// The failure of an event whose rows cannot be ranked any more.
@@ -347,6 +628,9 @@ fn too_long(head: &Jumbo, position: usize) -> RunError {
 pub fn path_too_long(seq: i64) -> RunError {
     RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
 }
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

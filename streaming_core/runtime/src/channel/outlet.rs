@@ -18,7 +18,7 @@ use crate::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
 pub struct Jumbo {
     /// Room for rows that are made here.
     pub made: RowBuffer,
-    /// The rows: those in `made`, or rows of the block. In total order.
+    /// The rows: those in `made`, or rows of the block, with others between them if the stride says so. In total order.
     pub rows: Rows,
     /// Per row its rank; none at all: every row is alone with its event, or nobody asks.
     pub ranks: Vec<Rank>,
@@ -160,19 +160,23 @@ impl Outlet {
         self.cursors[reader].load(Ordering::Relaxed) < self.published.load(Ordering::Acquire)
     }
 
-    /// The earliest jumbo tuple that `reader` has not released.
+    /// How many jumbo tuples there are that `reader` has not released. For that reader.
+    #[inline]
+    pub fn waiting(&self, reader: usize) -> usize {
+        // ORDERING: as for `has_news`.
+        (self.published.load(Ordering::Acquire) - self.cursors[reader].load(Ordering::Relaxed)) as usize
+    }
+
+    /// Number `index` of the jumbo tuples that `reader` has not released, from the earliest on.
     ///
     /// # Safety
-    /// The caller is that reader, and uses the result until it releases it only.
+    /// The caller is that reader, has seen that so many are waiting, and uses the result until it releases it only.
     #[inline]
-    pub unsafe fn head<'a>(&self, reader: usize) -> Option<&'a Jumbo> {
-        if !self.has_news(reader) {
-            return None;
-        }
-        // ORDERING: Relaxed; only the reader writes its cursor.
-        let cursor = self.cursors[reader].load(Ordering::Relaxed);
+    pub unsafe fn ahead<'a>(&self, reader: usize, index: usize) -> &'a Jumbo {
+        // ORDERING: Relaxed; only the reader writes its cursor, and it has acquired what was published.
+        let number = self.cursors[reader].load(Ordering::Relaxed) + index as u64;
         // SAFETY: published, and not written before this reader has released it; the outlet outlives its readers.
-        Some(self.slot(cursor).with(|jumbo| unsafe { &*jumbo }))
+        self.slot(number).with(|jumbo| unsafe { &*jumbo })
     }
 
     /// Gives back the earliest jumbo tuple. For `reader`.
@@ -189,15 +193,25 @@ mod loom_tests {
     use super::*;
     use crate::sync::{Arc, thread};
 
+    /// Where threads may get ahead of each other; `channel/gate/models.rs` says why loom has to be told.
+    fn cross(crossings: &AtomicU64) {
+        // ORDERING: Relaxed; nothing is published.
+        crossings.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Reads whatever `reader` finds in so many looks; how many jumbo tuples it has seen then.
-    fn look(outlet: &Outlet, reader: usize, mut seen: i64, looks: usize) -> i64 {
+    fn look((outlet, crossings): &(Outlet, AtomicU64), reader: usize, mut seen: i64, looks: usize) -> i64 {
         for _ in 0..looks {
-            // SAFETY: one thread after the other is this reader.
-            if let Some(jumbo) = unsafe { outlet.head(reader) } {
+            cross(crossings);
+            let waiting = outlet.waiting(reader);
+            for index in 0..waiting {
+                // SAFETY: one thread after the other is this reader.
+                let jumbo = unsafe { outlet.ahead(reader, index) };
                 assert_eq!((jumbo.upto, jumbo.ranks.len()), (seen, seen as usize + 1));
                 seen += 1;
-                outlet.release(reader);
             }
+            cross(crossings);
+            (0..waiting).for_each(|_| outlet.release(reader));
         }
         seen
     }
@@ -206,15 +220,17 @@ mod loom_tests {
     #[test]
     fn loom_every_reader_gets_every_jumbo_tuple() {
         loom::model(|| {
-            let outlet = Arc::new(Outlet::new(1, 2, || Jumbo::new(16, 2, 0)));
+            let shared = Arc::new((Outlet::new(1, 2, || Jumbo::new(16, 2, 0)), AtomicU64::new(0)));
+            let (outlet, crossings) = &*shared;
             let readers: Vec<_> = (0..2)
                 .map(|reader| {
-                    let outlet = outlet.clone();
-                    thread::spawn(move || look(&outlet, reader, 0, 2))
+                    let shared = shared.clone();
+                    thread::spawn(move || look(&shared, reader, 0, 2))
                 })
                 .collect();
             let mut published = 0;
             for _ in 0..3 {
+                cross(crossings);
                 if outlet.has_room() {
                     // SAFETY: this thread is the writer, and there is room.
                     unsafe {
@@ -224,13 +240,14 @@ mod loom_tests {
                             jumbo.upto = published;
                         });
                     }
+                    cross(crossings);
                     outlet.publish();
                     published += 1;
                 }
             }
             for (reader, thread) in readers.into_iter().enumerate() {
                 let seen = thread.join().unwrap();
-                assert_eq!(look(&outlet, reader, seen, 2), published);
+                assert_eq!(look(&shared, reader, seen, 2), published);
             }
         });
     }

@@ -3,7 +3,8 @@
 //! The rows of one event part at a partitioned operator and meet again behind it; nobody in between sees all of them, so
 //! nobody can count them. A rank says through which stream a row came and, operator by operator, as which output of its
 //! input it was emitted, in a prefix-free code that keeps order: of two rows of one event, that of the smaller rank is the
-//! earlier one in the sequential meaning of the pipeline.
+//! earlier one in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
+//! where an input becomes several rows, and only there.
 //!
 //! Cost: 16 bytes a row where rows meet again. A number n takes 2 log2(n + 1) + 1 bits, so that 121 bits are enough for an
 //! event of 2^40 rows behind forty operators; a path that does not fit ends the run.
@@ -19,14 +20,19 @@ pub struct Rank(u128);
 impl Rank {
     /// Of a row that is alone with its event: an event itself.
     pub const ONLY: Self = Self(0);
+    /// Not before any other.
+    pub const LAST: Self = Self(u128::MAX);
 
     fn len(self) -> u32 {
         (self.0 & ((1 << COUNT) - 1)) as u32
     }
 
-    /// The rank of output `number` of the row that has this rank; None: the path is too long.
+    /// The rank of output `number` of the row that has this rank, if that emitted several; None: the path is too long.
     #[inline]
     pub fn output(self, number: u64) -> Option<Self> {
+        if self == Self::ONLY && number < FIRST.len() as u64 {
+            return Some(FIRST[number as usize]);
+        }
         let (code, bits) = code(number);
         let len = self.len() + bits;
         if len > BITS {
@@ -59,6 +65,18 @@ const SMALL: [(u64, u32); 64] = {
         number += 1;
     }
     codes
+};
+
+/// The ranks of the first outputs of a row that was alone.
+const FIRST: [Rank; 64] = {
+    let mut ranks = [Rank::ONLY; 64];
+    let mut number = 0;
+    while number < ranks.len() {
+        let (code, bits) = gamma(number as u64);
+        ranks[number] = Rank(code << (u128::BITS - bits) | bits as u128);
+        number += 1;
+    }
+    ranks
 };
 
 /// The code of a number, and its bits.

@@ -104,6 +104,26 @@ impl Direct {
         events: Rows,
         counters: &mut Counters,
     ) -> Result<(), RunError> {
+        let process = |stage: usize, rows: Rows, scratch: &mut Scratch, out: &mut RowBuffer| {
+            // SAFETY: as the caller says; the lanes are this operator's.
+            unsafe { keyed(chain, &lanes[stage], index, rows, scratch, out) }
+        };
+        // SAFETY: as the caller says.
+        unsafe { self.operate_by(chain, index, events, counters, process) }
+    }
+
+    /// As `operate`, where `process(stage, rows, scratch, out)` runs the operator if it is one with state.
+    ///
+    /// # Safety
+    /// As for `events`, but for the lanes, which are the caller's.
+    pub unsafe fn operate_by(
+        &mut self,
+        chain: &Chain,
+        index: usize,
+        events: Rows,
+        counters: &mut Counters,
+        process: impl FnOnce(usize, Rows, &mut Scratch, &mut RowBuffer) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
         let operator = &chain.operators[index];
         let (before, behind) = self.buffers.split_at_mut(index);
         // SAFETY: as the caller says; the buffers stay as they are while the rows are used.
@@ -114,8 +134,7 @@ impl Direct {
         let outcome = match chain.stateful.binary_search(&index) {
             // SAFETY: the rows are what the operator takes.
             Err(_) => unsafe { operator.map(rows, out) },
-            // SAFETY: as above; the lanes are this operator's.
-            Ok(stage) => unsafe { keyed(chain, &lanes[stage], index, rows, &mut self.scratch, out) },
+            Ok(stage) => process(stage, rows, &mut self.scratch, out),
         };
         counters.dropped += out.take_dropped();
         outcome
@@ -143,26 +162,34 @@ impl Direct {
         counters: &mut Counters,
     ) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
-        let union = self.unions.last_mut().expect("one more than operators");
-        let out = match chain.outputs[..] {
-            [Origin::Operator(index)] => &self.buffers[index],
-            [Origin::Events] => {
-                union.clear();
-                // SAFETY: as the caller says.
-                unsafe { union.extend(events.start, events.n, |_| 0) }?;
-                &*union
-            }
-            _ => {
-                // SAFETY: as the caller says.
-                unsafe { taken(&chain.outputs, |origin| rows_of(origin, events, &self.buffers), union) }?;
-                &*union
-            }
-        };
+        // SAFETY: as the caller says.
+        let out = unsafe { self.taken_by_sink(chain, events) }?;
         let prepared = sink.preparer().prepare(out, events.text)?;
         clock.lap(&mut counters.time.useful);
         sink.deliver(out, &prepared, events.text)?;
         clock.lap(&mut counters.time.other);
         Ok(())
+    }
+
+    /// What the sink takes of `events` and of what the operators have put out.
+    ///
+    /// # Safety
+    /// As for `events`.
+    pub unsafe fn taken_by_sink(&mut self, chain: &Chain, events: Rows) -> Result<&RowBuffer, RunError> {
+        let union = self.unions.last_mut().expect("one more than operators");
+        match chain.outputs[..] {
+            [Origin::Operator(index)] => return Ok(&self.buffers[index]),
+            [Origin::Events] => {
+                union.clear();
+                // SAFETY: as the caller says.
+                unsafe { union.extend(events.start, events.n, |_| 0) }?;
+            }
+            _ => {
+                // SAFETY: as the caller says.
+                unsafe { taken(&chain.outputs, |origin| rows_of(origin, events, &self.buffers), union) }?;
+            }
+        }
+        Ok(union)
     }
 }
 
@@ -175,7 +202,10 @@ fn rows_of(origin: Origin, events: Rows, buffers: &[RowBuffer]) -> Rows {
 }
 
 /// Runs a stateful operator on rows of all its lanes, in order.
-unsafe fn keyed(
+///
+/// # Safety
+/// As for `Direct::events`.
+pub unsafe fn keyed(
     chain: &Chain,
     lanes: &Lanes,
     index: usize,

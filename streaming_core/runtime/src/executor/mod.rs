@@ -1,11 +1,16 @@
 //! Executors: who runs which stage on which batch. One trait, one file per executor, one registry.
 
 mod direct;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod faults;
 mod flush;
+mod morsel;
 mod pinned;
 #[cfg(all(test, not(loom)))]
 mod pipelines;
 mod pooled;
+#[cfg(all(test, shuttle))]
+mod schedules;
 pub mod team;
 pub mod transactional;
 
@@ -101,8 +106,12 @@ unsafe fn keyed_states(chain: &Chain, lanes: &[Lanes], operator: usize) -> Resul
 type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
 
 /// The registry: adding an executor touches its file and this table.
-const EXECUTORS: &[(&str, Make)] =
-    &[("pooled", pooled::make), ("pinned", pinned::make), ("transactional", transactional::make)];
+const EXECUTORS: &[(&str, Make)] = &[
+    ("pooled", pooled::make),
+    ("pinned", pinned::make),
+    ("morsel", morsel::make),
+    ("transactional", transactional::make),
+];
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {

@@ -241,7 +241,7 @@ impl Pipeline {
 }
 
 /// One block of events.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Events {
     pub rows: Vec<Row>,
     text: Vec<u8>,

@@ -148,16 +148,10 @@ impl Task {
         let rows = Rows { start: block.row(start), n, stride: block.stride, text: block.text };
         let mut fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
-            jumbo.rows = rows;
-            if of > 1 {
-                // Injectors deal event by event, as Viper's do; each has its own tuples.
-                let first = (of + index - start % of) % of;
-                for at in (first..n).step_by(of) {
-                    // SAFETY: a row of the block.
-                    unsafe { jumbo.made.push(rows.start.add(at * rows.stride), 0) }?;
-                }
-                jumbo.rows = Rows::of(&jumbo.made, block.text);
-            }
+            // Injectors deal event by event, as Viper's do: every `of`-th one, where they lie.
+            let first = (of + index - start % of) % of;
+            jumbo.rows = Rows { n: n.saturating_sub(first).div_ceil(of), stride: of * rows.stride, ..rows };
+            jumbo.rows.start = rows.start.wrapping_add(first * rows.stride);
             jumbo.started = job.clock.now();
             jumbo.last = start + n == block.n;
             jumbo.upto = if jumbo.last { job.end } else { block.seq(end - 1) };
@@ -242,15 +236,27 @@ fn deliver(delivered: &mut Delivered, taken: &Taken, shared: &Shared, job: &Job<
     Ok(())
 }
 
-/// The ranks of outputs, from those of their inputs (none: each was alone with its event) and their origins.
+/// The ranks of outputs, from those of their inputs (none: each was alone with its event) and their origins. None, if each
+/// of them is still alone.
 fn rank(inputs: &[Rank], rows: Rows, origins: &[u32], outputs: &mut Vec<Rank>) -> Result<(), RunError> {
-    let (mut last, mut number) = (u32::MAX, 0);
-    for &origin in origins {
-        number = if origin == last { number + 1 } else { 0 };
-        last = origin;
-        let input = inputs.get(origin as usize).copied().unwrap_or(Rank::ONLY);
-        // SAFETY: an input that emitted something.
-        outputs.push(input.output(number).ok_or_else(|| path_too_long(unsafe { rows.seq(origin as usize) }))?);
+    if origins.windows(2).all(|pair| pair[0] != pair[1]) {
+        // What an input becomes one row of keeps its rank.
+        if !inputs.is_empty() {
+            outputs.extend(origins.iter().map(|&origin| inputs[origin as usize]));
+        }
+        return Ok(());
+    }
+    for outputs_of in origins.chunk_by(|a, b| a == b) {
+        let origin = outputs_of[0] as usize;
+        let input = inputs.get(origin).copied().unwrap_or(Rank::ONLY);
+        if outputs_of.len() == 1 {
+            outputs.push(input);
+            continue;
+        }
+        for number in 0..outputs_of.len() as u64 {
+            // SAFETY: an input that emitted something.
+            outputs.push(input.output(number).ok_or_else(|| path_too_long(unsafe { rows.seq(origin) }))?);
+        }
     }
     Ok(())
 }

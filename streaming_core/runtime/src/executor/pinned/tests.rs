@@ -1,8 +1,14 @@
 //! Pipelines of native kernels, pinned, against a loop that takes one event at a time.
 
+#[cfg(not(shuttle))]
+mod faults;
+#[cfg(shuttle)]
+mod schedules;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::digest::Digest;
 use crate::executor::pipelines::{
     Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
 };
@@ -90,6 +96,25 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
     everywhere(&Pipeline::new(branches, &[2], false), &blocks);
 }
 
+/// Runs the pipeline and holds keys and values of its rows, in whatever order, against the model's; their digest.
+fn check_unordered(pipeline: &Pipeline, blocks: &[Events], options: &Options) -> Digest {
+    let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
+    let mut executor = Pinned::new(&program, options).unwrap();
+    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+    executor.finish(blocks.iter().map(|block| block.rows.len() as i64).sum()).unwrap();
+    let values = |rows: &[[i64; 3]]| {
+        let mut values: Vec<_> = rows.iter().map(|row| [row[1], row[2]]).collect();
+        values.sort_unstable();
+        values
+    };
+    let rows = executor.take_outputs().0;
+    // SAFETY: a row of 24 bytes.
+    let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
+    let expected = Model::run(pipeline, blocks).outcomes.rows;
+    assert_eq!(values(&rows.collect::<Vec<_>>()), values(&expected), "{options:?}");
+    executor.metrics().digest
+}
+
 // source -+-> fan --+-> pass -+-> sink
 //         +-> few --+         |
 //         +-------------------+
@@ -98,26 +123,12 @@ fn without_order_every_row_comes_once() {
     let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(0).of(&[1, 0])];
     let pipeline = Pipeline::new(ops, &[2, -1], false);
     let blocks = integers(1000, 40);
-    let values = |rows: Vec<[i64; 3]>| {
-        let mut values: Vec<_> = rows.into_iter().map(|row| [row[1], row[2]]).collect();
-        values.sort_unstable();
-        values
-    };
-    let expected = values(Model::run(&pipeline, &blocks).outcomes.rows);
     let mut digests = Vec::new();
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
             let plan = [("source".to_string(), vec![0, threads - 1])].into();
             let options = Options { plan, ..options(threads, batch, "spsc") };
-            let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
-            let mut executor = Pinned::new(&program, &options).unwrap();
-            blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-            executor.finish(1000).unwrap();
-            digests.push(executor.metrics().digest);
-            let rows = executor.take_outputs().0;
-            // SAFETY: a row of 24 bytes.
-            let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
-            assert_eq!(values(rows.collect()), expected, "{threads} threads, batch {batch}");
+            digests.push(check_unordered(&pipeline, &blocks, &options));
         }
     }
     assert!(digests.iter().all(|digest| *digest == digests[0]));
@@ -176,32 +187,6 @@ fn what_does_not_fit_is_refused() {
         let plan = [(name.to_string(), places)].into();
         assert_eq!(refused(Options { plan, ..options(2, 1, "scalegate") }), why);
     }
-}
-
-/// Outputs of a pipeline in which `spoil` has been at every task, in order.
-fn spoilt(pipeline: &Pipeline, blocks: &[Events], options: &Options, spoil: impl Fn(&mut Task)) -> Vec<u8> {
-    let mut executor = Pinned::new(&pipeline.program(), options).unwrap();
-    for tasks in &mut executor.tasks {
-        // SAFETY: no thread is at work.
-        tasks.with_mut(|tasks| unsafe { &mut *tasks }.iter_mut().for_each(&spoil));
-    }
-    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-    executor.finish(0).unwrap();
-    executor.take_outputs().0
-}
-
-#[test]
-fn a_wrong_tie_break_is_noticed() {
-    // Rows of an event part by key and meet again; one thread runs everybody, so that what happens is always the same.
-    let ops = vec![stateless(1).of(&[-1]), stateless(3).of(&[0]), partitioned(4, false).of(&[1])];
-    let (pipeline, blocks) = (Pipeline::new(ops, &[2], false), integers(300, 20));
-    let plan = [("source", 2), ("fan_0", 3), ("rekey_1", 2), ("count_2", 3)];
-    let plan = plan.iter().map(|&(name, n)| (name.to_string(), vec![0; n])).collect();
-    let options = Options { plan, ..options(1, 7, "scalegate") };
-    let expected: Vec<u8> =
-        Model::run(&pipeline, &blocks).outcomes.rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
-    assert!(spoilt(&pipeline, &blocks, &options, |_| ()) == expected);
-    assert!(spoilt(&pipeline, &blocks, &options, |task| task.ranked = false) != expected, "ties broken by replica");
 }
 
 proptest! {

@@ -1,27 +1,9 @@
-//! Whole runs under many schedules of their threads: at every access of what threads share, shuttle draws who goes on.
-//! Kernels are single steps to it.
+//! Whole runs, pooled, under schedules that shuttle draws.
 
 use super::*;
+use crate::executor::schedules::{events, explore};
 use crate::idle::Strategy;
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, Runner};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Runs a number of random schedules, the same ones every time; `run` gets the number of the round.
-fn explore(schedules: usize, run: impl Fn(u64) + Send + Sync + 'static) {
-    let mut config = Config::default();
-    config.stack_size = 1 << 20;
-    let round = AtomicU64::new(0);
-    Runner::new(RandomScheduler::new_from_seed(7, schedules), config).run(move || {
-        run(round.fetch_add(1, Ordering::Relaxed));
-    });
-}
-
-fn events(round: u64) -> Vec<Events> {
-    let all: Vec<_> = some(40 + round as usize % 7, 1 + round % 9);
-    let (a, b) = all.split_at(all.len() / 2);
-    vec![Events::integers(0, a), Events::integers(a.len() as i64, b)]
-}
 
 fn chain(round: u64) -> Vec<Op> {
     match round % 4 {

@@ -1,0 +1,186 @@
+"""Writes random dataflow applications: operators of every kind with scalars and containers, in any acyclic graph.
+
+All streams are of one record type, so that any of them may be united. An application is drawn from a number; the same
+number gives the same one. Expressions and stores are those of `generated.py`: an operator's input is its `event`, its
+state the `row`.
+"""
+
+import random
+from pathlib import Path
+
+from tests.differential.generated import INDENT, MASKS, Table, Writer
+
+HEAD = """
+from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record, text
+from streaming_core.api import u8, u16, u32
+
+app = App("dataflow")
+
+
+@record
+class Event:
+    ts: i64
+    stream: u8
+    a: u8
+    b: u8
+    n: i16
+    m: i32
+    x: f64
+    p: boolean
+    few: Array[u8, 3]
+"""
+STREAMS = 3  # logical ones
+MOST = 50  # rows that an operator makes of one
+
+
+class Dataflow(Writer):
+    """One application's source. Odd numbers have text keys, which nothing can be flushed with."""
+
+    def __init__(self, number: str, is_text: bool):
+        super().__init__(number)
+        self.r = random.Random(f"dataflow {number}")
+        self.is_text = is_text
+        self.records: list[str] = []
+        self.fans = 0
+
+    def emission(self, rows: dict, few: str = "event.few") -> str:
+        """A row, made of the event and maybe of a state."""
+        r = self.r
+        values = {
+            "ts": "event.ts",
+            "stream": r.choice(("event.stream", str(r.randrange(STREAMS)))),
+            "a": r.choice(("event.a", f"({self.whole(rows, 1)}) & 255")),
+            "b": f"({self.whole(rows, 1)}) & {r.choice((1, 7, 255))}",
+            "n": f"({self.whole(rows, 1)}) % 500",
+            "m": f"({self.whole(rows, 2)}) & {MASKS['i32']}",
+            "x": self.real(rows),
+            "p": self.test(rows, 1),
+            "few": few,
+        }
+        if self.is_text:
+            values["word"] = r.choice(("event.word", "event.word", "event.word[0:2]", "event.word[1:]"))
+        return f"out.emit({', '.join(f'{name}={value}' for name, value in values.items())})"
+
+    def emissions(self, rows: dict, few: str = "event.few") -> list[str]:
+        """No row, one, or many."""
+        r = self.r
+        emit = self.emission(rows, few)
+        match r.randrange(5):
+            case 0:
+                return [f"if {self.test(rows, 1)}:", INDENT + emit]
+            case 1 if not self.fans:  # a product of fan-outs would be all that is looked at
+                self.fans += 1
+                return [
+                    f"for i in range(event.{r.choice('ab')} % {MOST + 1}):",
+                    INDENT + emit.replace("n=(", "n=(i + "),
+                ]
+            case 2:
+                return [f"for i in range(event.b % {r.choice((2, 3))}):", INDENT + emit]
+            case 3:
+                return [
+                    f"if event.stream == {r.randrange(STREAMS)}:",
+                    INDENT + emit,
+                    "else:",
+                    INDENT + self.emission(rows),
+                ]
+            case _:
+                return [emit]
+
+    def invalid(self) -> list[str]:
+        if self.r.random() < 0.6:
+            return []
+        return [f"if event.b % 5 == {self.r.randrange(5)} and {self.test({}, 1)}:", INDENT + "out.drop()"]
+
+    def stateless(self) -> tuple[str, str]:
+        """The function's name, and what else `flat_map` gets."""
+        if self.r.random() < 0.6:
+            return self.function("maps", ["event", "out"], self.invalid() + self.emissions({})), ""
+        name = f"Room{len(self.records)}"
+        self.records.append(f"@record\nclass {name}:\n{INDENT}few: Array[u8, 3]\n{INDENT}last: Ring[i64, 2]\n")
+        body = [
+            "for j in range(event.b % 4):",
+            f"{INDENT}row.last.append({self.whole({}, 1)})",
+            f"{INDENT}row.few[j % 3] = (event.a + len(row.last) + row.last[0]) & 255",
+        ]
+        body += self.emissions({}, "row.few")
+        return self.function("works", ["event", "row", "out"], self.invalid() + body), f", scratch={name}"
+
+    def stateful(self) -> tuple[str, str]:
+        """The function's name, and what else `process` gets."""
+        r, table = self.r, Table(self.r, len(self.records))
+        record = f"State{len(self.records)}"
+        lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
+        self.records.append("".join(lines) + f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n")
+        rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b"]
+        for f in r.sample(table.fields, r.randint(1, len(table.fields))):
+            body += self.store(f, rows, False)
+        body += self.emissions(rows, r.choice(("event.few", "row.few")))
+        name = self.function("keeps", ["event", "row", "out"], self.invalid() + body)
+        more = f", state={record}"
+        if not self.is_text and r.random() < 0.6:
+            more += f", flush={self.function('flushes', ['row', 'out'], self.flush(table))}"
+        return name, more
+
+    def flush(self, table: Table) -> list[str]:
+        """A row for the key, and one for each entry of a container."""
+
+        def emit(whole: str) -> str:
+            values = (
+                f"ts=-1, stream=0, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500, m=row.times & {MASKS['i32']}"
+            )
+            return f"out.emit({values}, x=0.5, p=row.times % 2 == 1, few=row.few)"
+
+        whole = "row.times"
+        for f in table.fields:
+            if f.kind in MASKS:
+                whole = f"{whole} * 31 + row.{f.name}"
+        body = [emit(whole)]
+        for f in table.fields:
+            at = f"row.{f.name}"
+            entry = {
+                "Ring": f"{at}[i]",
+                "Counter": f"{at}.key_at(i)",
+                "Map": f"{at}.key_at(i)",
+                "TopK": f"{at}.key_at(i) * 64 + {at}.score_at(i)",
+            }.get(f.kind)
+            if f.kind == "Set":
+                body.append(emit(f"len({at})"))
+            if entry and not (f.kind == "Ring" and f.item == "f64"):
+                body += [f"for i in range(len({at})):", INDENT + emit(entry)]
+        return body
+
+    def source(self) -> str:
+        r, lines, streams = self.r, ["stream0 = app.source(Event)"], ["stream0"]
+        left = set(streams)
+        for number in range(1, r.randint(3, 6)):
+            taken = [streams[-1] if r.random() < 0.7 else r.choice(streams)]
+            taken += [r.choice(streams) for _ in range(r.choice((0, 0, 1, 1, 2)))]
+            left -= set(taken)
+            united = taken[0] + (f".union({', '.join(taken[1:])})" if taken[1:] else "")
+            match r.randrange(4):
+                case 0 | 1:
+                    name, more = self.stateless()
+                    made = f"flat_map({name}, Event{more})"
+                case 2:
+                    name, more = self.stateful()
+                    made = f"process({name}{more}, output=Event)"
+                case _:
+                    key = "word" if self.is_text else r.choice(("a", "a", "b", "n", "stream"))
+                    name, more = self.stateful()
+                    made = f'key_by("{key}").process({name}{more}, output=Event)'
+            lines.append(f"stream{number} = {united}.{made}")
+            streams.append(f"stream{number}")
+            left.add(streams[-1])
+        ends = sorted(left | {streams[-1]} | ({r.choice(streams)} if r.random() < 0.4 else set()), reverse=True)
+        lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
+        head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
+        records = "".join(f"\n\n{record}" for record in self.records)
+        rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"
+        return head + records + "\n\n" + "".join(self.functions) + rest
+
+
+def write(folder: Path, number: str, is_text: bool) -> Path:
+    """Writes application `number` below `folder`; the file's path."""
+    path = Path(folder) / f"dataflow_{number}.py"
+    path.write_text(Dataflow(number, is_text).source())
+    return path

@@ -1,0 +1,214 @@
+"""Random dataflow applications, each compiled, over random events in random ways; and faults, which must be found."""
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.oracle import compare
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from streaming_core.runspec.spec import UNORDERED, RunSpec
+from tests.differential.case import strategies
+from tests.differential.dataflows import STREAMS, write
+from tests.differential.faulty import restore
+from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
+
+EVENT = 12  # bytes of a drawn event
+WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
+ORDERED = [tuple(s.items()) for e in ("pooled", "pinned") for s in strategies(e) if s.get("channel") not in UNORDERED]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of executing; `block` events are handed over at a time; `places` deals replicas to threads."""
+
+    strategy: tuple
+    threads: int
+    batch: int
+    block: int
+    idle: str
+    places: tuple[tuple[int, ...], ...]
+
+    def spec(self, app) -> RunSpec:
+        """As the engine takes it."""
+        chosen, plan = dict(self.strategy), {}
+        if chosen["executor"] == "pinned":
+            names = ["source", *(o.name for o in app.operators if o.kind in ("stateless", "partitioned"))]
+            dealt = zip(names, self.places, strict=False)
+            plan = {name: [place % self.threads for place in places] for name, places in dealt if places}
+        cut = {"threads": self.threads, "batch": self.batch, "idle": self.idle}
+        return RunSpec(app=app.name, plan=plan, **cut, **chosen)
+
+
+def ways() -> st.SearchStrategy[list[Way]]:
+    """A few ways of executing a dataflow application in total order, of all that are listed."""
+    places = st.lists(st.integers(0, 7), max_size=3).map(tuple)
+    way = st.builds(
+        Way,
+        st.sampled_from(ORDERED),
+        st.sampled_from((1, 2, 3, 8)),
+        st.sampled_from((1, 7, 256)),
+        st.sampled_from((1000, 64, 3)),
+        st.sampled_from(("yield", "park")),
+        st.lists(places, max_size=6).map(tuple),
+    )
+    return st.lists(way, min_size=1, max_size=4, unique=True)
+
+
+class Dataflow(Subject):
+    """A random application."""
+
+    def interpreted(self, events: pa.Table, oracle: Interpreter | None = None) -> Outcome:
+        for step in (oracle or self.oracle)._steps:
+            if step.operator.kind == "partitioned":
+                step.states.clear()
+            elif step.operator.kind == "stateful":
+                restore(step.states[None], step.new())
+        return super().interpreted(events, oracle)
+
+
+def encode(app) -> Callable[[Stream], pa.Table]:
+    """Reads events in a stream's bytes. Most are at the time of the one before; of one time, those of the first logical
+    stream come first."""
+    layout = np.dtype([("a", "u1"), ("b", "u1"), ("n", "<i2"), ("m", "<i4"), ("x", "<i2"), ("p", "u1"), ("rest", "u1")])
+    resolved = app.event.resolve({})
+    schema = resolved.arrow(("seq",))
+
+    def events(stream: Stream) -> pa.Table:
+        drawn = np.frombuffer(b"".join(stream.events) * stream.rounds, layout)
+        ts, of = np.cumsum(drawn["rest"] % 4 == 3), drawn["p"] % STREAMS
+        order = np.lexsort((of, ts))
+        drawn, ts, of = drawn[order], ts[order], of[order]
+        turn = np.repeat(np.arange(stream.rounds), len(stream.events))
+        few = drawn["m"].view("<u4")
+        columns = {
+            "seq": np.arange(len(drawn)),
+            "ts": ts,
+            "stream": of,
+            "a": (drawn["a"] + turn) % stream.span,
+            "b": drawn["b"],
+            # Between -500 and 499, unless the stream may fail: then every so often one more.
+            "n": drawn["n"] % (502 if stream.fails else 500) * np.where(drawn["rest"] % 2, 1, -1 + 2 * stream.fails),
+            "m": drawn["m"] & 0x7FFFFFFF,
+            "x": drawn["x"] / 8,
+            "p": drawn["p"] % 2 == 1,
+            "few": [[int(word & 255), int(word >> 8 & 255), int(word >> 16 & 255)] for word in few],
+            "word": [WORDS[int(a + t) % min(stream.span, len(WORDS))] for a, t in zip(drawn["a"], turn, strict=True)],
+        }
+        arrays = [pa.array(columns[name], kind) for name, kind in zip(schema.names, schema.types, strict=True)]
+        return pa.table(arrays, schema=schema)
+
+    return events
+
+
+def subject(folder, number: int, seed: int = SEED) -> Dataflow:
+    """Application `number` of a seed; those of odd numbers have text keys."""
+    path = write(folder, f"{seed}_{number}", number % 2 == 1)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Dataflow(module.app.check(), {}, encode(module.app))
+
+
+def examine_one(folder, number: int, examples: int) -> int:
+    """How many outputs were compared."""
+    some, rows = subject(folder, number), []
+
+    @given(stream=streams(EVENT, EVENT), ways=ways())
+    @examine(examples)
+    def agree(stream, ways):
+        expected = some.agrees(stream, ways)
+        if expected.failed is None:
+            rows.append(int(expected.outputs.split(":")[0]))
+
+    agree()
+    assert len(rows) > examples // 2  # most of them come to an end
+    return sum(rows)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
+    assert examine_one(tmp_path, number, 60) > 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6, 46))
+def test_an_application_in_full(tmp_path, number):
+    examine_one(tmp_path, number, 150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+def test_the_compiled_loop_agrees(tmp_path, number):
+    some = subject(tmp_path, number)
+    drawn = np.random.default_rng(number).bytes(300 * EVENT)
+    events = [drawn[at : at + EVENT] for at in range(0, len(drawn), EVENT)]
+    table = some.encode(Stream(events, rounds=2, span=64, fails=False))
+    oracle, loop = Interpreter(some.app, {}), Loop(some.app, {})
+    for take in (lambda o: o.process(table), lambda o: o.finish(table.num_rows)):
+        compare(some.app.name, take(oracle), take(loop), "outputs")
+    for name, rows in oracle.state().items():
+        compare(some.app.name, rows, loop.state()[name], name)
+    assert loop.dropped_invalid == oracle.dropped_invalid
+
+
+# --- the test of the test -------------------------------------------------------------------------------------------
+
+
+class Reversed(Interpreter):
+    """Of each event, rows of a union's last stream come first."""
+
+    def __init__(self, app, params):
+        super().__init__(app, params)
+        self._edges = [(step, inputs[::-1]) for step, inputs in self._edges]
+
+
+class Unflushed(Interpreter):
+    """The last operator that flushes does not."""
+
+    def __init__(self, app, params):
+        super().__init__(app, params)
+        [*_, last] = [step for step in self._steps if getattr(step, "flush_one", None)]
+        last.flush_one = None
+
+
+class Swapped(Interpreter):
+    """A reorder buffer lets every other batch of three events leave after the one behind it."""
+
+    def _several(self, events):
+        events = list(events)
+        for start in range(0, len(events) - 5, 6):
+            events[start : start + 6] = events[start + 3 : start + 6] + events[start : start + 3]
+        return super()._several(events)
+
+
+# An application that unites streams, counts and flushes.
+FAULTY = 4
+ALONE = Way((("executor", "pooled"),), threads=1, batch=1, block=1000, idle="yield", places=())
+
+
+@pytest.mark.parametrize(("fault", "events"), [(Interpreter, None), (Reversed, 3), (Unflushed, 3), (Swapped, 9)])
+def test_a_fault_is_found_and_shrunk_to_a_few_events(tmp_path, fault, events):
+    some, found = subject(tmp_path, FAULTY, 0), []
+    faulty = fault(some.app, {})
+
+    @given(stream=streams(EVENT, EVENT))
+    @examine(100)
+    def agree(stream):
+        try:
+            some.agrees(stream, [ALONE], lambda table, way: some.interpreted(table, faulty))
+        except AssertionError:
+            found.append(stream)
+            raise
+
+    if events is None:
+        return agree()
+    with pytest.raises(AssertionError):
+        agree()
+    assert len(found[-1].events) * found[-1].rounds <= events, found[-1]
