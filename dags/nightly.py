@@ -1,13 +1,15 @@
-"""The nightly regression: the same graph with the form's defaults, every night."""
+"""The nightly regression: the same graph, every night, over every application; all else is the form's defaults."""
 
 from datetime import timedelta
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable
 
+from streaming_core.apps import registry
+
 with DAG(
     dag_id="streaming_regression_nightly",
-    description="Starts streaming_regression with its defaults and takes over its outcome.",
+    description="Starts streaming_regression over every application and takes over its outcome.",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
     catchup=False,
@@ -18,6 +20,7 @@ with DAG(
     TriggerDagRunOperator(
         task_id="regression",
         trigger_dag_id="streaming_regression",
+        conf={"applications": registry.names()},
         wait_for_completion=True,
         deferrable=True,
         poke_interval=30,

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from streaming_core import oracle
+from streaming_core import oracle, recording
 from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RunReport
@@ -57,11 +57,13 @@ class Difference:
 
 @dataclass
 class Diff:
-    """The outcome. `reason` is set when the two cannot be compared; `counts` is differing rows by table."""
+    """The outcome. `reason` is set when the two cannot be compared; `operator` when they are recordings of what it
+    takes; `counts` is differing rows by table."""
 
     run: str
     oracle: str
     reason: str | None = None
+    operator: str | None = None
     outputs: int = 0
     states: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -77,6 +79,8 @@ class Diff:
         if self.reason:
             return f"not comparable: {self.reason}"
         compared = f"{self.outputs} outputs and {self.states} rows of final state"
+        if self.operator:
+            compared = f"{self.outputs} rows that {self.operator} takes"
         if not self.differences:
             return f"equal: {compared}"
         lines = [f"different: {', '.join(f'{n} in {table}' for table, n in self.counts.items())} ({compared} expected)"]
@@ -92,6 +96,7 @@ class Diff:
             "reason": self.reason,
             "run": self.run,
             "oracle": self.oracle,
+            "operator": self.operator,
             "outputs": self.outputs,
             "states": self.states,
             "counts": self.counts,
@@ -110,20 +115,24 @@ class Diff:
 
 
 def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
-    """Compares the run in `run_dir` (an attempt's folder) with the oracle's result in `oracle_dir`.
+    """Compares the run in `run_dir` (an attempt's folder) with the oracle's result in `oracle_dir`; or what an operator
+    takes, recorded from a run, with a recording of the oracle's.
 
     Never raises for what the folders hold: what cannot be compared has a reason and exit code 2.
     """
     run_dir, oracle_dir = Path(run_dir), Path(oracle_dir)
     found = Diff(str(run_dir), str(oracle_dir))
     try:
+        if recording.is_recording(run_dir) or recording.is_recording(oracle_dir):
+            _recordings(found, run_dir, oracle_dir)
+            return found
         manifest = oracle.read_manifest(oracle_dir)
         report = _report(run_dir)
         found.reason = _incomparable(run_dir, report, manifest)
         if found.reason is None:
             agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
             if agrees is None:
-                _outputs(found, run_dir, oracle_dir)
+                _rows(found, "outputs", run_dir, oracle_dir)
             else:
                 _unordered(found, run_dir, oracle_dir, agrees["columns"])
             _states(found, run_dir, oracle_dir, agrees and agrees["states"])
@@ -135,6 +144,29 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
     except (OSError, pa.ArrowException) as error:
         found.reason = f"a file cannot be read: {' '.join(str(error).split())}"
     return found
+
+
+def compare(run_dir: Path, oracle_dir: Path) -> Diff:
+    """Compares the outputs, in order, and the final states in two folders of which it is known that they may be."""
+    found = Diff(str(run_dir), str(oracle_dir))
+    _rows(found, "outputs", run_dir, oracle_dir)
+    _states(found, run_dir, oracle_dir)
+    return found
+
+
+def _recordings(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
+    ours, theirs = recording.read_manifest(run_dir), recording.read_manifest(oracle_dir)
+    for what, one, other in (
+        *((key, ours[key], theirs[key]) for key in ("app", "operator", "code_digest")),
+        *((f"workload {key}", ours["workload"][key], theirs["workload"][key]) for key in ("content_digest", "params")),
+    ):
+        if one != other:
+            found.reason = f"different recordings: {what} is {one} of the one, {other} of the other"
+            return
+    found.operator = ours["operator"]
+    _rows(found, "rows", run_dir, oracle_dir)
+    if found.outputs == 0 and not found.differences:
+        found.reason = f"there is nothing to compare: {found.operator} takes no rows"
 
 
 def _report(run_dir: Path) -> RunReport:
@@ -188,17 +220,18 @@ def _slices(paths: list[Path], columns: list[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-def _outputs(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
-    ours, theirs = _parts(run_dir / "outputs"), _parts(oracle_dir / "outputs")
+def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path) -> None:
+    """Compares the rows in the folders of this name, in order."""
+    ours, theirs = _parts(run_dir / name), _parts(oracle_dir / name)
     if not theirs:
-        raise BadInput(f"oracle result {oracle_dir}: outputs/ is empty")
+        raise BadInput(f"{oracle_dir}: {name}/ is empty")
     found.outputs = sum(pq.read_metadata(path).num_rows for path in theirs)
     rows = sum(pq.read_metadata(path).num_rows for path in ours)
     if not ours:
         if found.outputs:
-            found.add([Difference("outputs", "table", {}, None, f"{found.outputs} rows", "no file")], found.outputs)
+            found.add([Difference(name, "table", {}, None, f"{found.outputs} rows", "no file")], found.outputs)
         return
-    columns = _columns(found, "outputs", pq.read_schema(theirs[0]), pq.read_schema(ours[0]), ("seq", "sub"))
+    columns = _columns(found, name, pq.read_schema(theirs[0]), pq.read_schema(ours[0]), ("seq", "sub"))
     if columns is None:
         return
     if rows == found.outputs:
@@ -206,14 +239,14 @@ def _outputs(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
         for expected, actual in zip(_slices(theirs, columns), _slices(ours, columns), strict=True):
             if _differing(expected["seq"], actual["seq"]).any() or _differing(expected["sub"], actual["sub"]).any():
                 break
-            collected.append(_values("outputs", expected, actual, ("seq", "sub")))
+            collected.append(_values(name, expected, actual, ("seq", "sub")))
         else:
             for differences, count in collected:
                 found.add(differences, count)
             return
     # Rows are missing, added or out of order: match them by (seq, sub).
     expected, actual = (pa.concat_tables(_slices(paths, columns)) if paths else None for paths in (theirs, ours))
-    _matched(found, "outputs", expected, actual, ("seq", "sub"))
+    _matched(found, name, expected, actual, ("seq", "sub"))
 
 
 def _unordered(found: Diff, run_dir: Path, oracle_dir: Path, columns: list[str]) -> None:

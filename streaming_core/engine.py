@@ -52,7 +52,7 @@ class Blocks:
     def __init__(self, source: workload.Workload, program: Program, size: int, keep: int = KEPT_BLOCKS):
         self._source, self._record, self._size, self._keep = source, program.event, size, keep
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
-        self.events = source.rows
+        self.events, self.end = source.rows, source.end
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if self._kept is not None:
@@ -369,7 +369,7 @@ def one_pass(
             if progress is not None:
                 progress(kind, done, blocks.events)
         with spent.counting():
-            engine.finish(blocks.events)
+            engine.finish(blocks.end)
         if writer is not None:
             _take(engine, program, text, writer)
             writer.close()

@@ -246,6 +246,11 @@ class Workload:
         """Number of events."""
         return self.manifest["events"]
 
+    @property
+    def end(self) -> int:
+        """The seq of the end of the stream."""
+        return self.rows
+
     def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
         """The events in order, at most `rows_per_block` a table; a table never spans two parts.
 
@@ -320,24 +325,25 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
                 f"workload {directory} was generated with {name}={bound[name]}, asked is {name}={asked[name]}"
             )
     workload = Workload(directory, {**manifest, "params": bound}, app)
-    total = 0
-    for part in manifest["parts"]:
+    check_parts(f"workload {directory}", directory, manifest["parts"], workload.schema)
+    if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:
+        raise BadInput(f"workload {directory}: has {total} events, expected {manifest['events']}")
+    return workload
+
+
+def check_parts(what: str, directory: Path, parts: list[dict[str, Any]], schema: pa.Schema) -> None:
+    """Raises BadInput, in a line that begins with `what`, unless the parts are there with these columns and rows."""
+    for part in parts:
         path = directory / part["file"]
         if not path.is_file():
-            raise BadInput(f"workload {directory}: {part['file']} is missing")
+            raise BadInput(f"{what}: {part['file']} is missing")
         try:
             metadata, found = pq.read_metadata(path), pq.read_schema(path)
         except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"workload {directory}: {part['file']} is truncated or damaged: {_first(error)}") from None
-        _check_schema(found, workload.schema, f"workload {directory}: {part['file']}")
+            raise BadInput(f"{what}: {part['file']} is truncated or damaged: {_first(error)}") from None
+        _check_schema(found, schema, f"{what}: {part['file']}")
         if metadata.num_rows != part["rows"]:
-            raise BadInput(
-                f"workload {directory}: {part['file']} has {metadata.num_rows} rows, expected {part['rows']}"
-            )
-        total += metadata.num_rows
-    if total != manifest["events"]:
-        raise BadInput(f"workload {directory}: has {total} events, expected {manifest['events']}")
-    return workload
+            raise BadInput(f"{what}: {part['file']} has {metadata.num_rows} rows, expected {part['rows']}")
 
 
 def _check_schema(found: pa.Schema, wanted: pa.Schema, where: str) -> None:

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 
 from streaming_core.apps import registry
 from streaming_core.runspec import RegressionSpec
-from streaming_core.runspec.spec import AXES, EXECUTORS, strategies
+from streaming_core.runspec.spec import EXECUTORS, REQUESTED, strategies
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
@@ -29,7 +29,7 @@ SECTIONS = {
     "rate": "Measuring",
 }
 # What a list field offers; where that is all there is, nothing else is taken.
-ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in (*AXES, "order")}}
+ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in REQUESTED}}
 CHOICES = {
     **ALL,
     "applications": registry.names(),

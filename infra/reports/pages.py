@@ -33,7 +33,7 @@ from infra.reports.history import (
     short,
 )
 from streaming_core.runspec.matrix import omissions
-from streaming_core.runspec.spec import AXES
+from streaming_core.runspec.spec import AXES, REQUESTED
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
@@ -268,7 +268,7 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
     options = ["--executor", spec.executor, "--threads", str(spec.threads)]
-    for axis in AXES:
+    for axis in REQUESTED:
         if getattr(spec, axis) is not None:
             options += [f"--{axis}", str(getattr(spec, axis))]
     options += ["--stealing"] if spec.stealing else []

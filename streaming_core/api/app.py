@@ -27,9 +27,10 @@ the function ends there (what it has emitted stays).
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -386,6 +387,41 @@ class App:
         """`transaction`, `windowed` or `dataflow`: decides which executors run it."""
         kinds = {operator.kind for operator in self.operators}
         return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
+
+    def operator(self, name: str) -> Operator:
+        """The operator of that name. Raises BadInput, with those there are, if there is none."""
+        for operator in self.operators[1:-1]:
+            if operator.name == name:
+                return operator
+        known = ", ".join(operator.name for operator in self.operators[1:-1])
+        raise BadInput(f"app {self.name}: no operator {name!r}; known: {known}")
+
+    def upto(self, name: str) -> App:
+        """What lies in front of an operator, as an application: its outputs are what the operator takes.
+
+        In front of a transaction, and of an operator that takes the events, lies nothing: the outputs are the events.
+        """
+        operator = self.operator(name)
+        needed = [*operator.inputs]
+        for before in needed:
+            needed += [o for o in before.inputs if o not in needed]
+        kept = [o for o in self.operators if o in needed]
+        return self._derived(kept, operator.inputs, operator.input)
+
+    def only(self, name: str) -> App:
+        """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
+        operator = self.operator(name)
+        source = Operator("source", "source", [], operator.input)
+        return self._derived([source, replace(operator, inputs=[source])], None, operator.output)
+
+    def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
+        """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
+        derived = copy.copy(self)
+        derived.event, derived.outputs = kept[0].output, outputs
+        derived.operators = [*kept, Operator("sink", "outputs", kept[-1:] if sunk is None else sunk, None)]
+        derived.tables = self.tables if derived.kind == "transaction" else []
+        derived.invariants, derived.unordered = {}, None
+        return derived
 
     def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """All parameters: defaults overlaid with `params`, checked.

@@ -89,13 +89,14 @@ def _gain(rows: list[Row]) -> Iterator[str]:
     """What jumbo tuples gain over events that travel one by one."""
     least, most = min(BATCHES), max(BATCHES)
     for app in APPS:
-        for way in dict.fromkeys(row["way"] for row in rows if row["app"] == app and "batch" in row):
-            own = {row["batch"]: row for row in rows if (row["app"], row["way"], row["result"]) == (app, way, "equal")}
+        for channel in _channels(app):
+            right = [row for row in rows if (row["app"], row.get("channel"), row["result"]) == (app, channel, "equal")]
+            own = {row["batch"]: row for row in right}
             if least in own and most in own:
                 before, after = (own[batch]["end_to_end_p99_us"] / 1000 for batch in (least, most))
                 yield (
-                    f"{app}, {way}: batches of {most} have {faster(own[most], own[least]):.1f} times the throughput of "
-                    f"single events; the p99 at half of either peak is {after:.3g} and {before:.3g} ms"
+                    f"{app}, {channel}: batches of {most} have {faster(own[most], own[least]):.1f} times the "
+                    f"throughput of single events; the p99 at half of either peak is {after:.3g} and {before:.3g} ms"
                 )
 
 
@@ -130,12 +131,13 @@ SUITE = Suite(
             "Events in a batch",
             (),
             _jumbo,
-            (
-                Plot("batch", "events_per_s", "events per second", log=True, loop=False),
-                Plot("batch", "p99_us", "p99 of a batch", log=True, loop=False),
-                Plot(
-                    "batch", "end_to_end_p99_us", "p99 from an event's arrival, at half the peak", log=True, loop=False
-                ),
+            tuple(
+                Plot("batch", y, title, lines=("channel",), log=True, loop=False)
+                for y, title in (
+                    ("events_per_s", "events per second"),
+                    ("p99_us", "p99 of a batch"),
+                    ("end_to_end_p99_us", "p99 from an event's arrival, at half the peak"),
+                )
             ),
             events=200_000,
             loads=(0.5,),

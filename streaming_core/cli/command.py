@@ -14,8 +14,31 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
+from streaming_core.cli.options import (
+    AppName,
+    Batch,
+    Channel,
+    Executor,
+    Heuristic,
+    Idle,
+    Input,
+    Json,
+    Pin,
+    Plan,
+    Pool,
+    ProfileName,
+    Punctuation,
+    Queue,
+    Reorder,
+    Scheme,
+    Settings,
+    Stealing,
+    Threads,
+    What,
+    parameters,
+    specification,
+)
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import EXECUTORS
 
 app = typer.Typer(
     name="streaming-core",
@@ -28,42 +51,10 @@ app = typer.Typer(
 # Typer's own base of usage errors: it exports only this subclass.
 UsageError = typer.BadParameter.__base__
 
-AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Settings = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter that differs from its default.")
-]
-ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set of parameters.")]
-
-
-def choices(axis: str) -> str:
-    """The strategies of an axis, the default first."""
-    return ", ".join(name for executor in EXECUTORS.values() for name in executor.axes.get(axis, ()))
-
 
 def show(value: Any) -> None:
     """JSON on stdout."""
     print(json.dumps(value, indent=1, sort_keys=True))
-
-
-def parameters(name: str, profile: str | None, settings: list[str] | None) -> dict[str, Any]:
-    """Parameters given by profile and `--set`, checked; only those that were given."""
-    from streaming_core.apps import registry
-
-    loaded = registry.load(name)
-    given: dict[str, Any] = {}
-    if profile is not None:
-        if profile not in loaded.profiles:
-            known = ", ".join(loaded.profiles) or "none"
-            raise BadInput(f"app {name}: unknown profile {profile!r}; known: {known}")
-        given |= loaded.profiles[profile].params
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise BadInput(f"--set {setting!r}: write NAME=VALUE")
-        given[key] = value
-    bound = loaded.bind(given)
-    return {key: bound[key] for key in given}
 
 
 class Bar:
@@ -224,30 +215,26 @@ def generate(
 
 @app.command()
 def run(
-    what: Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")],
-    input: Annotated[Path, typer.Option("--input", help="Workload folder.")],
+    what: What,
+    input: Input,
     out: Annotated[Path, typer.Option(help="Run folder to write.")],
-    executor: Annotated[str | None, typer.Option(help="Default: the first that runs the application.")] = None,
-    threads: Annotated[int | None, typer.Option(help="OS threads that work, source and sink included.")] = None,
-    scheme: Annotated[str | None, typer.Option(help=f"Transactional scheme: {choices('scheme')}.")] = None,
-    pool: Annotated[str | None, typer.Option(help=f"Chain pool: {choices('pool')}.")] = None,
-    stealing: Annotated[bool | None, typer.Option(help="Work stealing in a shared chain pool.")] = None,
-    punctuation: Annotated[int | None, typer.Option(help="Events between punctuations.")] = None,
+    executor: Executor = None,
+    threads: Threads = None,
+    scheme: Scheme = None,
+    pool: Pool = None,
+    stealing: Stealing = None,
+    punctuation: Punctuation = None,
     checkpoint: Annotated[int | None, typer.Option(help="Punctuations between checkpoints; 0 = none.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Events in a batch.")] = None,
-    heuristic: Annotated[
-        str | None, typer.Option(help=f"How a pooled worker chooses an operator: {choices('heuristic')}.")
-    ] = None,
-    queue: Annotated[str | None, typer.Option(help=f"Worklist of partitioned operators: {choices('queue')}.")] = None,
-    reorder: Annotated[str | None, typer.Option(help=f"Reorder buffer: {choices('reorder')}.")] = None,
-    channel: Annotated[str | None, typer.Option(help=f"What orders several replicas: {choices('channel')}.")] = None,
-    plan: Annotated[
-        Path | None, typer.Option(help='Plan file, JSON: {"operator": [thread of each replica], ...}.')
-    ] = None,
+    batch: Batch = None,
+    heuristic: Heuristic = None,
+    queue: Queue = None,
+    reorder: Reorder = None,
+    channel: Channel = None,
+    plan: Plan = None,
     order: Annotated[str | None, typer.Option(help="Order of delivery.")] = None,
     rate: Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")] = None,
-    pin: Annotated[bool | None, typer.Option(help="Bind thread i to core i.")] = None,
-    idle: Annotated[str | None, typer.Option(help="What a waiting thread does: spin, yield, park.")] = None,
+    pin: Pin = None,
+    idle: Idle = None,
     sink: Annotated[str | None, typer.Option(help="parquet, digest or count. Default: parquet.")] = None,
     repetitions: Annotated[int | None, typer.Option(help="Measured passes after the first.")] = None,
     settings: Settings = None,
@@ -255,39 +242,28 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an application over a workload on the native runtime."""
-    from streaming_core.runspec.spec import RunSpec
-
     given = {
-        key: value
-        for key, value in {
-            "executor": executor,
-            "threads": threads,
-            "scheme": scheme,
-            "pool": pool,
-            "stealing": stealing,
-            "punctuation": punctuation,
-            "checkpoint": checkpoint,
-            "batch": batch,
-            "heuristic": heuristic,
-            "queue": queue,
-            "reorder": reorder,
-            "channel": channel,
-            "plan": None if plan is None else _plan(plan),
-            "order": order,
-            "rate": rate,
-            "pin": pin,
-            "idle": idle,
-            "sink": sink,
-            "repetitions": repetitions,
-        }.items()
-        if value is not None
+        "executor": executor,
+        "threads": threads,
+        "scheme": scheme,
+        "pool": pool,
+        "stealing": stealing,
+        "punctuation": punctuation,
+        "checkpoint": checkpoint,
+        "batch": batch,
+        "heuristic": heuristic,
+        "queue": queue,
+        "reorder": reorder,
+        "channel": channel,
+        "plan": plan,
+        "order": order,
+        "rate": rate,
+        "pin": pin,
+        "idle": idle,
+        "sink": sink,
+        "repetitions": repetitions,
     }
-    if what.endswith(".json"):
-        if given or settings or profile:
-            raise BadInput("a run specification is complete: give options in the file, not beside it")
-        spec = RunSpec.parse(_read(Path(what)))
-    else:
-        spec = _spec(what, given, parameters(what, profile, settings), input)
+    spec = specification(what, given, profile, settings, input)
     from streaming_core import engine
 
     with Bar(as_json) as bar:
@@ -306,49 +282,92 @@ def run(
     )
 
 
-def _plan(path: Path) -> dict:
-    """The plan in a file, which RunSpec checks."""
-    try:
-        plan = json.loads(_read(path))
-    except ValueError as error:
-        raise BadInput(f"{path} is no JSON: {error}") from None
-    if not isinstance(plan, dict):
-        raise BadInput(f'{path} holds no plan: {{"operator": [thread of each replica], ...}}')
-    return plan
+@app.command()
+def record(
+    what: What,
+    operator: Annotated[str, typer.Option(help="Of the application's operators, this one.")],
+    input: Input,
+    out: Annotated[Path, typer.Option(help="Recording to write; must be new or empty.")],
+    executor: Executor = None,
+    threads: Threads = None,
+    batch: Batch = None,
+    heuristic: Heuristic = None,
+    queue: Queue = None,
+    reorder: Reorder = None,
+    channel: Channel = None,
+    plan: Plan = None,
+    pin: Pin = None,
+    idle: Idle = None,
+    settings: Settings = None,
+    profile: ProfileName = None,
+    as_json: Json = False,
+) -> None:
+    """Record the rows an operator takes, by running what lies in front of it (by the oracle: `oracle --operator`)."""
+    given = {
+        "executor": executor,
+        "threads": threads,
+        "batch": batch,
+        "heuristic": heuristic,
+        "queue": queue,
+        "reorder": reorder,
+        "channel": channel,
+        "plan": plan,
+        "pin": pin,
+        "idle": idle,
+    }
+    spec = specification(what, given, profile, settings, input)
+    from streaming_core import recording, workload
+
+    source = workload.read(input, spec.app, spec.params)
+    with Bar(as_json) as bar:
+        manifest = recording.record(source, operator, out, spec, progress=bar)
+    show_recording(out, manifest, as_json)
 
 
-def _spec(name: str, given: dict, params: dict, source: Path):
-    from streaming_core import workload
-    from streaming_core.apps import registry
-    from streaming_core.runspec.spec import EXECUTORS, RunSpec
-
-    loaded = registry.load(name)
-    able = [e.name for e in EXECUTORS.values() if loaded.kind in e.runs]
-    if "executor" not in given:
-        if not able:
-            raise BadInput(f"application {name} is {loaded.kind}: no executor runs it yet")
-        given["executor"] = able[0]
-    if not params:
-        # What the workload was made with is what runs: the operators' parameters are part of it.
-        made = workload.read_manifest(source)
-        if made["app"] == name:
-            defaults = loaded.bind()
-            params = {k: v for k, v in loaded.bind(made["params"]).items() if v != defaults[k]}
-    return RunSpec.parse({"sink": "parquet"} | given | {"app": name, "params": params})
+def show_recording(out: Path, manifest: dict, as_json: bool) -> None:
+    """What a recording holds."""
+    if as_json:
+        show(manifest)
+    else:
+        print(f"{out}: {manifest['rows']} rows that {manifest['operator']} takes, digest {manifest['content_digest']}")
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(metavar="RECORDING", help="Folder that `record` has written.")],
+    repetitions: Annotated[int, typer.Option(help="Measured passes; times are medians over them.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Folder for what it puts out; must be new or empty.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run an operator alone on its recorded input, on one thread: compare with the oracle's replay, and measure."""
+    from streaming_core import profile, recording
+
+    source = recording.read(folder)
+    with Bar(as_json) as bar:
+        found = profile.replay(source, repetitions, out, progress=bar)
+    if as_json:
+        show(found.as_dict())
+        return
+    figures = "nothing to measure"
+    if found.rows_in:
+        size = "" if found.bytes_out is None else f", {found.bytes_out:,.1f} bytes/row out"
+        keys = "" if found.keys is None else f", {found.keys} keys"
+        figures = (
+            f"selectivity {found.selectivity:.4g}, {found.ns_per_row:,.1f} ns/row, "
+            f"{found.bytes_in:,.1f} bytes/row in{size}{keys}"
+        )
+    print(
+        f"{found.operator} of {found.app} ({found.kind}): {found.rows_in} rows in, {found.rows_out} out, {figures}; "
+        "equal to the oracle's"
+    )
 
 
 @app.command()
 def oracle(
     name: AppName,
-    input: Annotated[Path, typer.Option("--input", help="Workload folder.")],
+    input: Input,
     out: Annotated[Path, typer.Option(help="Oracle folder to write.")],
+    operator: Annotated[str | None, typer.Option(help="Record what this operator takes instead (`record`).")] = None,
     mode: Annotated[str, typer.Option(help="interpreted, compiled, or auto: compiled beyond 100,000 events.")] = "auto",
     as_json: Json = False,
 ) -> None:
@@ -357,7 +376,12 @@ def oracle(
     from streaming_core import workload
     from streaming_core.apps import registry
 
-    workload.read(input, registry.load(name))
+    source = workload.read(input, registry.load(name))
+    if operator is not None:
+        from streaming_core.recording import record_oracle
+
+        show_recording(out, record_oracle(source, operator, out, mode), as_json)
+        return
     manifest = oracle_module.run(input, out, mode=mode)
     if as_json:
         show(manifest)
@@ -367,8 +391,8 @@ def oracle(
 
 @app.command()
 def diff(
-    run_dir: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
-    oracle_dir: Annotated[Path, typer.Argument(metavar="ORACLE", help="Oracle folder.")],
+    run_dir: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or recording.")],
+    oracle_dir: Annotated[Path, typer.Argument(metavar="ORACLE", help="Oracle folder, or the oracle's recording.")],
     as_json: Json = False,
 ) -> None:
     """Compare a run with its oracle: 0 equal, 1 different (first differing rows shown), 2 not comparable."""

@@ -79,8 +79,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
         RunFailed: an operator raised (operator, event, error, file and line), the compiled loop disagrees with the
             interpreter, or the result cannot be written.
     """
-    if mode not in MODES:
-        raise BadInput(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+    check_mode(mode)
     source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
     wanted = address(source.manifest)
     if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
@@ -92,10 +91,23 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
         return manifest
     try:
         with atomic_directory(out_dir) as folder:
-            write_json(folder / "manifest.json", _compute(source, folder, mode) | {"address": wanted})
+            keys = ("address", "content_digest", "events", "seed", "params")
+            about = {
+                "address": wanted,
+                "app": source.app.name,
+                "workload": {key: source.manifest[key] for key in keys},
+                "code_digest": registry.code_digest(source.app),
+            }
+            write_json(folder / "manifest.json", about | compute(source, folder, mode))
     except OSError as error:
         raise RunFailed(f"the result cannot be written to {out_dir}: {error.strerror or error}") from None
     return read_manifest(out_dir)
+
+
+def check_mode(mode: str) -> None:
+    """Raises BadInput unless there is such a mode."""
+    if mode not in MODES:
+        raise BadInput(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
 
 
 def read_manifest(directory: Path | str) -> dict[str, Any]:
@@ -121,8 +133,13 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     return manifest
 
 
-def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, Any]:
-    """Outputs and state into `folder`; returns the manifest but for the address."""
+def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict[str, Any]:
+    """What `source.app` makes of the events, into outputs/ and state/ of `folder`; returns what is to be said of it.
+
+    Args:
+        source: a workload, or a recording.
+        mode: as for `run`; raises as it does.
+    """
     started = time.perf_counter()
     app, params = source.app, source.manifest["params"]
     machine: Any = Interpreter(app, params)
@@ -134,7 +151,7 @@ def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, An
             machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
         for events in blocks:
             writer.write(machine.process(events))
-        writer.write(machine.finish(source.rows))
+        writer.write(machine.finish(source.end))
     finally:
         writer.close()
     state = machine.state()
@@ -144,11 +161,7 @@ def _compute(source: workload.Workload, folder: Path, mode: str) -> dict[str, An
     if machine.events != source.rows:
         raise RunFailed(f"{machine.events} of {source.rows} events were read")
     seconds = time.perf_counter() - started
-    keys = ("address", "content_digest", "events", "seed", "params")
     return {
-        "app": app.name,
-        "workload": {key: source.manifest[key] for key in keys},
-        "code_digest": registry.code_digest(app),
         "oracle": version(),
         "mode": "interpreted" if isinstance(machine, Interpreter) else "compiled",
         "checked_events": checked,

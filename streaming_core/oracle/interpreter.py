@@ -48,6 +48,7 @@ class Interpreter:
         self.output = self.program.resolved(app.outputs)
         self.output_schema = self.output.arrow(("seq", "sub"))
         self.dropped_invalid = self.rejected = self.events = 0
+        self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
         self._make = row_class(self.event, header=True)
         self.tables = {table: self._rows(table) for table in app.tables}
         steps: dict[Operator, _Step] = {}
@@ -79,7 +80,8 @@ class Interpreter:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return self._alone(rows_in) if len(self._edges) == 1 else self._several(rows_in)
+            is_alone = len(self._steps) == 1 and self._sinks == [(self._steps[0], True)]
+            return self._alone(rows_in) if is_alone else self._several(rows_in)
         finally:
             if collecting:
                 gc.enable()
@@ -87,6 +89,7 @@ class Interpreter:
     def _several(self, events: Any) -> pa.Table:
         """`process` for any graph of operators."""
         rows: list[tuple] = []
+        last = self._last
         edges = [(s.take, s.rows, [None if i is None else i.rows for i in inputs]) for s, inputs in self._edges]
         request, step = None, None
         try:
@@ -100,10 +103,11 @@ class Interpreter:
                         else:
                             for row in source:
                                 take(row)
-                self._collect(rows, request.seq, [request])
+                last = self._collect(rows, request.seq, [request], last)
                 self.events += 1
         except _ERRORS as error:
             raise self._failure(self._steps[edges.index(step)] if step else None, request.seq, error) from error
+        self._last = last
         return self._table(rows)
 
     def _alone(self, events: Any) -> pa.Table:
@@ -111,16 +115,20 @@ class Interpreter:
         [(step, _)] = self._edges
         rows: list[tuple] = []
         made, take, request = step.rows, step.take, None
+        last, sub = self._last
         try:
             for request in events:
                 made.clear()
                 take(request)
-                seq = request.seq
-                for sub, row in enumerate(made):
-                    rows.append((seq, sub, *row))
+                if request.seq != last:
+                    last, sub = request.seq, 0
+                for row in made:
+                    rows.append((last, sub, *row))
+                    sub += 1
                 self.events += 1
         except _ERRORS as error:
             raise self._failure(step, request.seq, error) from error
+        self._last = last, sub
         return self._table(rows)
 
     def finish(self, seq: int) -> pa.Table:
@@ -137,7 +145,7 @@ class Interpreter:
                 step.flush()
             except _ERRORS as error:
                 raise self._failure(step, seq, error) from error
-        self._collect(rows, seq, [])
+        self._last = self._collect(rows, seq, [], self._last)
         return self._table(rows)
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -151,13 +159,14 @@ class Interpreter:
             found |= step.state()
         return found
 
-    def _collect(self, rows: list[tuple], seq: int, events: list) -> None:
-        """What reached the sink for this seq; `sub` counts it."""
-        sub = 0
+    def _collect(self, rows: list[tuple], seq: int, events: list, last: tuple[int, int]) -> tuple[int, int]:
+        """What reached the sink for this event; `sub` counts it. Returns what `last` is behind it."""
+        sub = last[1] if seq == last[0] else 0
         for step, is_tuple in self._sinks:
             for row in events if step is None else step.rows:
                 rows.append((seq, sub, *(row if is_tuple else self._values(row))))
                 sub += 1
+        return seq, sub
 
     def _table(self, rows: list[tuple]) -> pa.Table:
         columns = list(zip(*rows, strict=True)) or [()] * len(self.output_schema)
@@ -257,7 +266,8 @@ def _same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
 def decode(resolved: Resolved, events: pa.Table, make: Callable) -> Any:
     """The events as row objects, lazily."""
     seq = checked_column(events, "seq", pa.int64()).to_numpy()
-    if len(seq) and (seq[0] < 0 or (np.diff(seq) <= 0).any()):
+    # Events of one seq are what one event has become on the way to an operator that is replayed alone.
+    if len(seq) and (seq[0] < 0 or (np.diff(seq) < 0).any()):
         raise BadInput("events: seq must ascend from 0 or above")
     columns: list[Any] = [seq.tolist()]
     for name, slot in resolved.event[0].items():

@@ -91,7 +91,7 @@ class Loop:
                 view(table, memory.MAP_BYTES)[:] = 0
                 self._open(operator, table)
         memory.release_arena(self.ctx)
-        for word in (memory.REJECTED, memory.ARENA, memory.ARENA_LIMIT):
+        for word in (memory.REJECTED, memory.ARENA, memory.ARENA_LIMIT, memory.LAST, memory.NEXT_SUB):
             self._context[word // 8] = 0
         for i in range(len(self.operators)):
             view(self.emitter(i) + memory.DROPPED, 8)[:] = 0
@@ -120,7 +120,7 @@ class Loop:
         """Event rows (structured) and the text beside them (bytes, padded)."""
         rows = np.zeros(events.num_rows, self.event_dtype)
         seq = checked_column(events, "seq", pa.int64()).to_numpy()
-        if len(seq) and (seq[0] < 0 or (np.diff(seq) <= 0).any()):
+        if len(seq) and (seq[0] < 0 or (np.diff(seq) < 0).any()):
             raise BadInput("events: seq must ascend from 0 or above")
         rows["seq"] = seq
         texts, at = [], 0
@@ -639,13 +639,13 @@ class _Source(Printer):
         lines = [
             (0, "@_compiled", 0),
             (0, "def _sink(_ctx, rows, n, subs):", 0),
-            (1, "total, last, sub = _u64(0), -1, 0", 0),
+            (1, f"total, last, next_sub = _u64(0), _get(_ctx + {memory.LAST}), _get(_ctx + {memory.NEXT_SUB})", 0),
             (1, f"text = _get(_ctx + {memory.TEXT})", 0),
             (1, "for j in range(n):", 0),
             (2, f"row = rows + j * {output.event[1]}", 0),
             (2, "seq = _get(row)", 0),
-            (2, "sub = sub + 1 if seq == last else 0", 0),
-            (2, "last = seq", 0),
+            (2, "sub = next_sub if seq == last else 0", 0),
+            (2, "last, next_sub = seq, sub + 1", 0),
             (2, "_put_u32(subs + 4 * j, sub)", 0),
             (2, "h = (_SEED ^ _u64(seq)) * _K1", 0),
             (2, "h ^= h >> _HALF", 0),
@@ -678,7 +678,13 @@ class _Source(Printer):
                 value = self.load(scalar, f"row + {slot.offset + k * scalar.width}")
                 word = f"_float_bits({value})" if scalar.is_float else f"_u64({value})"
                 lines += [(2, f"h = (h ^ {word}) * _K1", 0), (2, "h ^= h >> _HALF", 0)]
-        lines += [(2, "h *= _K2", 0), (2, "total += h ^ (h >> _LATE)", 0), (1, "return total", 0)]
+        lines += [
+            (2, "h *= _K2", 0),
+            (2, "total += h ^ (h >> _LATE)", 0),
+            (1, f"_put(_ctx + {memory.LAST}, last)", 0),
+            (1, f"_put(_ctx + {memory.NEXT_SUB}, next_sub)", 0),
+            (1, "return total", 0),
+        ]
         self.finished += lines
 
     def union(self, i: int, operator: Operator) -> None:

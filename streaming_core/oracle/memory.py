@@ -20,9 +20,9 @@ from streaming_core.api.record import Scalar
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
-    RESULT_CAPACITY, COUNT, HOLDS,
-) = range(0, 128, 8)  # fmt: skip
-HEAD_BYTES = 128
+    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB,
+) = range(0, 144, 8)  # fmt: skip
+HEAD_BYTES = 192
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
 EMITTER_BYTES = 64  # one to a cache line

@@ -70,6 +70,8 @@ CHAINED = frozenset({"tstream", "auto"})
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 
 AXES = ("scheme", "pool", "heuristic", "queue", "reorder", "channel")
+# What a regression chooses from: `order` is an axis of executors that deliver in either.
+REQUESTED = (*AXES, "order")
 
 
 def strategies(axis: str) -> list[str]:
@@ -178,9 +180,10 @@ class RunSpec(BaseModel):
 
     @property
     def strategy(self) -> str:
-        """What names this way of executing within its executor: the first axis, and what differs from the defaults."""
-        first, *others = EXECUTORS[self.executor].axes.items()
-        named = [getattr(self, first[0])]
+        """What names this way of executing: the executor's first axis, and what differs from the defaults."""
+        (first, _), *others = axes = [*EXECUTORS[self.executor].axes.items()]
+        # An order alone names nothing.
+        named, others = ([self.executor], axes) if first == "order" else ([getattr(self, first)], others)
         named += [value for axis, known in others if (value := getattr(self, axis)) not in (None, known[0])]
         named += ["stealing"] if self.stealing else []
         named += [f"batch{self.batch}"] if self.batch != BATCH else []
@@ -256,7 +259,7 @@ class RegressionSpec(BaseModel):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator(*(f"{axis}s" for axis in (*AXES, "order")))
+    @field_validator(*(f"{axis}s" for axis in REQUESTED))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         axis = field.field_name.removesuffix("s")

@@ -14,9 +14,10 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from dags.lib.form import regression_of, regression_params
+from streaming_core.apps import registry
 from streaming_core.errors import BadInput
-from streaming_core.runspec import RegressionSpec
-from streaming_core.runspec.spec import AXES, strategies
+from streaming_core.runspec import RegressionSpec, matrix
+from streaming_core.runspec.spec import REQUESTED, strategies
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = [
@@ -90,11 +91,14 @@ def test_one_run_at_a_time(dags):
     assert {dag.max_active_runs for dag in dags.values()} == {1}
 
 
-def test_the_night_starts_the_same_graph_with_its_defaults(dags):
+def test_the_night_starts_the_same_graph_over_every_application(dags):
     night = dags["streaming_regression_nightly"]
     (task,) = night.tasks
     assert task.trigger_dag_id == "streaming_regression"
-    assert not task.conf
+    assert task.conf == {"applications": registry.names()}
+    cells, left_out = matrix.cells(RegressionSpec.parse(task.conf))
+    assert {cell.app for cell in cells} == set(registry.names())
+    assert [reason["reason"] for reason in left_out] == ["scheme no_lock is refused for tp: its tables hold containers"]
     assert task.wait_for_completion
     assert night.timetable.expression == "0 2 * * *"
     assert str(night.timetable.timezone) == "UTC"
@@ -125,6 +129,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("queues", []),
         ("reorders", ["shelf"]),
         ("channels", ["pipe"]),
+        ("orders", ["alphabetical"]),
         ("batches", [0.5]),
         ("batches", []),
         ("stealing", "perhaps"),
@@ -146,7 +151,7 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
 
 def test_the_form_offers_every_strategy_there_is():
     params = regression_params()
-    for axis in AXES:
+    for axis in REQUESTED:
         assert params[f"{axis}s"].schema["items"]["enum"] == strategies(axis)
         assert params[f"{axis}s"].schema["examples"] == strategies(axis)
 

@@ -67,7 +67,7 @@ class Events:
 
     def __init__(self, tables):
         self.tables = tables
-        self.rows = sum(t.num_rows for t in tables)
+        self.rows = self.end = sum(t.num_rows for t in tables)
 
     def blocks(self, size):
         for table in self.tables:

@@ -82,6 +82,20 @@ def test_a_query(name, params):
     assert loop.digest[0] > 0
 
 
+def test_events_of_one_seq():
+    """As an operator takes them that is replayed alone: more of one seq than a slice of the loop, or a chunk, holds."""
+    wc = registry.load("wc")
+    events = workload.generate_chunk(wc, {}, 2000, 9, 0, 2000)
+    events = events.set_column(0, "seq", pa.array(np.repeat([0, 3, 1999, 2000], [7, 1000, 500, 493])))
+    _, loop = agree(wc, {}, events, cuts=(0, 5, 300))
+    digests = set()
+    for _ in range(2):
+        loop.reset()
+        loop.process(events.slice(0, 5))
+        digests.add(loop.digest)
+    assert len(digests) == 1
+
+
 def test_conditions_that_come_late():
     bank.generates(lambda *args: {})
     r = np.random.default_rng(3)

@@ -29,6 +29,8 @@ EXPECTED = {
     "wc/ct/t2": "not_run",
     "wc/scalegate/t1": "equal",
     "wc/scalegate/t2": "equal",
+    "wc/spsc/t1": "equal",
+    "wc/spsc/t2": "equal",
     "sl/tstream/t1": "not_run",
     "sl/tstream/t2": "not_run",
     "sl/serial/t1": "not_run",
@@ -36,7 +38,10 @@ EXPECTED = {
 }
 # A transfer needs two accounts: the generator refuses.
 UNMADE = json.dumps({"sl": {"n_items": 1}})
-ARGUMENTS = ["--applications", "gs,sl,wc", "--schemes", "tstream,serial", "--threads", "1,2", "--events", "3000"]
+ARGUMENTS = [
+    *("--applications", "gs,sl,wc", "--schemes", "tstream,serial", "--channels", "scalegate,spsc"),
+    *("--threads", "1,2", "--events", "3000"),
+]
 
 pytestmark = pytest.mark.e2e
 
@@ -86,9 +91,9 @@ def label(cell: dict) -> str:
 
 def test_every_planned_cell_has_its_verdict(result):
     assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
-    assert result["counts"] == {"equal": 5, "different": 1, "failed": 1, "not_run": 5, "not_comparable": 0}
+    assert result["counts"] == {"equal": 7, "different": 1, "failed": 1, "not_run": 5, "not_comparable": 0}
     assert not result["green"]
-    assert result["sentence"].startswith("5 of 12 cells equal the oracle; ")
+    assert result["sentence"].startswith("7 of 14 cells equal the oracle; ")
 
 
 def test_the_reasons_are_told(result):

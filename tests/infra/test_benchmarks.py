@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,10 +16,11 @@ import pytest
 from infra.reports import benchmarks, charts, publish
 from infra.reports.history import History
 from infra.reports.pages import Pages
+from streaming_core.bench import ordered
 from streaming_core.bench import suite as suites
-from streaming_core.bench import tstream
 from streaming_core.runspec import Home
 from streaming_core.runspec.layout import write_json
+from streaming_core.runspec.spec import AXES
 from tests.infra.past_runs import HOSTILE
 from tests.infra.test_pages import Outline
 
@@ -155,26 +158,52 @@ def test_whatever_stands_in_a_file_is_text(home):
     }  # fmt: skip
 
 
-def test_what_the_suite_declares_can_be_drawn(home):
+CHARTS = {  # by experiment: one per plot and application, or whatever it is told apart by
+    "tstream": (4 + 4, 2, 2, 2, 2, 3 * 4, 4, 1, 2, 5),
+    "ordered": (3, 5, 2 * 5, 2, 2, 2 * 3, 2 * 2, 2 * 4),
+    "viper": (4 * 2 * 4,),
+    "briskstream": (2 * 4, 3 * 4),
+}
+
+
+@pytest.mark.parametrize("name", suites.SUITES)
+def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     """Every plot of every experiment, over rows as the suite makes them."""
-    made = []
-    for declared in tstream.SUITE.experiments:
+    monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
+    suite, made = suites.load(name), []
+    figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")
+    for declared in suite.experiments:
         heats, notes = declared.sweep([1, 2])
         rows = []
         for heat in heats:
-            rows.append(row("loop", 1e7, 1, "yardstick", heat.app, params=heat.params, work_ns=3.0))
-            for spec in heat.ways:
-                axes = {"punctuation": spec.punctuation, "pool": spec.pool, "stealing": spec.stealing}
-                more = {"work_ns": 2.0, "end_to_end_p99_us": 99.0, "params": heat.params} | axes
-                rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more))
+            more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
+            rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
+            for spec, load in itertools.product(heat.ways, declared.loads or (None,)):
+                axes = {name: getattr(spec, name) for name in ("executor", *AXES, "punctuation", "stealing", "batch")}
+                of = {"plan": spec.plan} if spec.plan else {}
+                of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
+                rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
+        said = list(declared.conclude(rows))
         plots = [{**vars(p), "lines": list(p.lines)} for p in declared.plots]
-        made.append(experiment(declared.name, [], plots, notes=notes) | {"rows": rows})
-    measured(home, "2026-01-01T00:00:00Z", made)
-    _, svgs = page_of(home)
-    assert len(svgs) == 4 + 4 + 2 + 2 + 2 + 2 + 3 * 4 + 4 + 1 + 2 + 5
+        made.append(experiment(declared.name, [], plots, notes=notes, conclusions=said) | {"rows": rows})
+    order = [e["name"] for e in made]
+    measured(home, "2026-01-01T00:00:00Z", made, suite=name, order=order)
+    text, svgs = page_of(home)
+    drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
+    assert drawn == dict(zip(order, CHARTS[name], strict=True))
     for svg in svgs.values():
         assert "NaN" not in svg
         assert "undefined" not in svg
+    assert "99 nJ" in text
+
+
+def test_what_could_not_be_measured_is_not_drawn(home):
+    rows = [row("lock", 1e6, cpu_ns=81.5, energy_nj=None)]
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows, [plot(y="energy_nj"), plot(y="cpu_ns")])])
+    text, svgs = page_of(home)
+    assert len(svgs) == 1
+    assert "81.5 ns" in text
+    assert "energy an event" not in text
 
 
 def report(home, *arguments):

@@ -114,7 +114,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
     assert "accepted: <mark>false</mark>" in text
     assert '{"amount":250,"source":812,"target":17}' in page.text, "the event that caused it"
     assert "the first 3 of 3 differing rows" in page.text
-    for needed in ("100000:0123456789abcdef", "node1", "load before, after", "abc423def"):
+    for needed in ("100000:0123456789abcdef", "node1", "load before, after", "abc423def", "73 ns", "2,310 nJ"):
         assert needed in page.text
     for line in (
         "streaming-core generate sl --events 100000 --seed 1 --out again/workload",
@@ -152,6 +152,8 @@ def test_the_performance_page_counts_equal_cells_only(home):
     assert past_runs.LAST in text
     rows = [row for row in History(home).mart("throughput") if row["run_id"] == past_runs.LAST]
     assert text.count("transactional") + text.count("pooled") == len(rows) == 7
+    assert text.count("73 ns") == len(rows)
+    assert "energy an event" not in text, "these marts are older than their energy"
 
 
 def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_path):

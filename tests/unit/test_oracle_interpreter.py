@@ -229,6 +229,26 @@ def test_sub_counts_what_one_event_puts_out():
     ]  # fmt: skip
 
 
+def test_sub_goes_on_over_events_of_one_seq():
+    """As an operator takes them that is replayed alone; wherever a chunk ends, and at the end of the stream too."""
+    app = App("again")
+    app.source(Number).flat_map(spread, Number).process(collect, Total, Total, flush=last).sink()
+    events = table(n=[3, 1, 2, 4]).set_column(0, "seq", pa.array([5, 5, 5, 9]))
+    for part, flushed in ((app.only("spread"), 0), (app, 1)):
+        machine = generated(part)
+        made = [machine.process(events.slice(0, 2)), machine.process(events.slice(2)), machine.finish(9)]
+        rows = [(r["seq"], r["sub"]) for r in pa.concat_tables(made).to_pylist()]
+        assert rows == [(5, sub) for sub in range(6)] + [(9, sub) for sub in range(4 + flushed)]
+
+
+def test_the_sink_of_a_single_operator_may_take_the_events_too():
+    app = App("beside")
+    events = app.source(Number)
+    events.union(events.flat_map(spread, Number)).sink()
+    rows = generated(app).process(table(n=[2, 1])).to_pylist()
+    assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [(0, 0, 2), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 0)]
+
+
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RegressionSpec, RunSpec, matrix
-from streaming_core.runspec.spec import AXES, CHAINED, EXECUTORS, SHARED_POOLS, strategies
+from streaming_core.runspec.spec import CHAINED, EXECUTORS, REQUESTED, SHARED_POOLS, strategies
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -57,6 +57,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: scalegate, merge_sort, spsc"),
         ({"channels": []}, "channels: "),
+        ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
         ({"batches": [0]}, "batches must lie in 1..65536, got 0"),
         ({"batches": [70_000]}, "batches must lie in 1..65536, got 70000"),
         ({"batches": []}, "batches: "),
@@ -113,7 +114,7 @@ REQUESTS = st.fixed_dictionaries(
         "threads": some([1, 2, 8, 1024]),
         "batches": some([1, 7, 256, 65_536]),
         "checkpoint": st.sampled_from([0, 3]),
-        **{f"{axis}s": some(strategies(axis)) for axis in AXES},
+        **{f"{axis}s": some(strategies(axis)) for axis in REQUESTED},
     }
 )
 
@@ -132,6 +133,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     if "wc" in request["applications"]:
         assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
         assert count["wc", "pinned"] == shape["channels"] * each
+        assert count["wc", "morsel"] == shape["orders"] * each
     if "sl" in request["applications"]:
         chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
         chained = len(CHAINED.intersection(request["schemes"]))
@@ -183,3 +185,5 @@ def test_a_strategy_names_what_differs_from_the_defaults():
     assert strategy(batch=7) == "tstream-batch7"
     assert RunSpec(app="wc", executor="pooled").strategy == "ct"
     assert RunSpec(app="wc", executor="pooled", heuristic="lp", reorder="lock").strategy == "lp-lock"
+    assert RunSpec(app="wc", executor="morsel", batch=7).strategy == "morsel-batch7"
+    assert RunSpec(app="wc", executor="morsel", order="none").strategy == "morsel-none"

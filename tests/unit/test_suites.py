@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.bench import briskstream, ordered, suite, viper
+from streaming_core.bench import briskstream, ordered, report, suite, viper
 from streaming_core.bench.race import Race
 from streaming_core.runspec.spec import AXES, EXECUTORS
 
@@ -70,10 +70,18 @@ def check(found, declared):
     assert {row["result"] for row in rows} == {"yardstick", "equal"}
     assert all(row["cpu_ns"] > 0 for row in rows)
     for plot in found["plots"]:
-        drawn = [row for row in rows if plotted(row, plot)]
+        drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
         ways = [row for row in rows if row["way"] != "loop"]
         # Energy is the one figure that a machine may not have.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
+        if plot["kind"] == "line":
+            charts = {}
+            for row in drawn:
+                line = tuple(report.value(row, name) for name in plot["lines"])
+                charts.setdefault(report.value(row, plot["by"]), []).append((line, report.value(row, plot["x"])))
+            for points in charts.values():  # a line goes through every x of its chart
+                lines, places = ({point[i] for point in points} for i in (0, 1))
+                assert len(set(points)) == len(lines) * len(places)
     assert {row.get("load") for row in rows if row["way"] != "loop"} == (set(loads) or {None})
 
 
@@ -124,7 +132,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, counts):
     assert {s.threads for _, s in ways("viper", "configurations")} == {most}
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
-    assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "pinned"}
+    assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
 
 
 def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
@@ -180,9 +188,9 @@ def test_what_is_concluded_of_buffers_and_costs(monkeypatch):
 
 def test_what_is_concluded_of_jumbo_tuples():
     rows = [
-        row([4], "sd", way="scalegate", batch=1, end_to_end_p99_us=500.0),
-        row([1], "sd", way="scalegate", batch=256, end_to_end_p99_us=2000.0),
-        row([1], "fd", way="scalegate", batch=256, end_to_end_p99_us=2000.0),
+        row([4], "sd", channel="scalegate", batch=1, end_to_end_p99_us=500.0),
+        row([1], "sd", channel="scalegate", batch=256, end_to_end_p99_us=2000.0),
+        row([1], "fd", channel="scalegate", batch=256, end_to_end_p99_us=2000.0),
     ]
     assert list(briskstream._gain(rows)) == [
         "sd, scalegate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "

@@ -25,13 +25,17 @@ _ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute", "place")
 class Program:
     """What the runtime needs to run an application. Keeps the kernels' addresses alive.
 
+    Args:
+        cache: folder of compiled kernels, or None.
+        whole: the program of the application that `app` is a part of, whose kernels it takes.
+
     Attributes:
         description: the program of runtime/README.md, as a dict.
         compile_seconds: time until the kernels were ready, reported apart from running.
         event, output: resolved records; tables: (table, resolved row, number of rows); states: (operator, resolved).
     """
 
-    def __init__(self, app: App, params: dict[str, Any], cache: Path | None):
+    def __init__(self, app: App, params: dict[str, Any], cache: Path | None, whole: Program | None = None):
         started = time.perf_counter()
         self.app, self.params = app, params
         self.event = app.event.resolve(params)
@@ -43,17 +47,24 @@ class Program:
         if app.unordered is not None:
             names = [*self.output.event[0]]
             self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
-        kernels, spans = self._cached(cache) if cache else compile_kernels(app, params)
-        for entry, span in zip(self.description.get("tables", []), spans, strict=True):
+        if whole is not None:
+            self._loaded, self._spans = whole._loaded, whole._spans
+        else:
+            kernels, self._spans = self._cached(cache) if cache else compile_kernels(app, params)
+            self._loaded = {name: machine.Loaded(code, "kernel") for name, code in kernels.items()}
+        for entry, span in zip(self.description.get("tables", []), self._spans, strict=True):
             entry["read"] = span
-        if spans:
-            self.description["transaction"]["result_stride"] = max(end - begin for begin, end in spans)
-        self._loaded = {name: machine.Loaded(code, "kernel") for name, code in kernels.items()}
+        if self._spans:
+            self.description["transaction"]["result_stride"] = max(end - begin for begin, end in self._spans)
         for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
             for role in _ADDRESSES:
                 if role in entry:
                     entry[role] = self._loaded[entry[role]].address if entry[role] else 0
         self.compile_seconds = time.perf_counter() - started
+
+    def part(self, app: App) -> Program:
+        """The program of a part of the application (App.upto, App.only), by the kernels that are compiled already."""
+        return Program(app.check(), self.params, None, self)
 
     def json(self) -> str:
         """The description as the runtime takes it."""

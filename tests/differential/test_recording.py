@@ -1,0 +1,99 @@
+"""Every operator's input, recorded in random ways, is what the oracle saw it take; replayed, it puts out the same."""
+
+import itertools
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core import profile, recording, workload
+from streaming_core.api.kernels import compile_app
+from streaming_core.diff import diff
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.runspec.spec import RunSpec
+from tests.differential import branching
+from tests.differential.case import strategies
+from tests.differential.streams import SEED, Stream
+from tests.differential.test_dataflows import EVENT, subject
+
+WAYS = [fields for executor in ("pooled", "pinned", "morsel") for fields in strategies(executor)]
+
+
+def watched(app, events):
+    """By operator, what the oracle sees it take and put out when it interprets the whole application."""
+    oracle = Interpreter(app, {})
+    taken, made = {}, {}
+    for step in oracle._steps:
+        name, seq, fields = step.operator.name, step.seq, list(step.operator.output.fields)
+        taken[name], made[name] = [], []
+
+        def take(row, take=step.take, rows=taken[name], names=tuple(step.operator.input.fields)):
+            rows.append((row.seq, *(getattr(row, field) for field in names)))
+            take(row)
+
+        def append(row, append=step.rows.append, rows=made[name], names=tuple(fields), seq=seq):
+            rows.append((seq[0], *(row if isinstance(row, tuple) else (getattr(row, field) for field in names))))
+            append(row)
+
+        step.take, step.namespace["_append"] = take, append
+    oracle.process(events)
+    oracle.finish(events.num_rows)
+    return taken, made
+
+
+def ranked(rows):
+    """(seq, rank among the rows of that seq, fields)."""
+    return [
+        (seq, sub, *row[1:]) for seq, group in itertools.groupby(rows, lambda r: r[0]) for sub, row in enumerate(group)
+    ]
+
+
+def written(folder):
+    """The rows in a folder's parts, in order."""
+    table = pa.concat_tables([pq.read_table(path) for path in sorted(folder.glob("part-*.parquet"))])
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def examine(app, program, events, root, r):
+    """Records and replays every operator of the application; returns how many rows of the end of the stream it met."""
+    count, flushed = events.num_rows, 0
+    workload.write(app, {}, count, 1, root / "workload", [events])
+    source = workload.read(root / "workload", app)
+    taken, made = watched(app, events)
+    for name in taken:
+        way = {"threads": r.choice((1, 2, 3)), "batch": r.choice((1, 7, 64))} | r.choice(WAYS)
+        ours, theirs, out = (root / f"{name}.{of}" for of in ("engine", "oracle", "replayed"))
+        recording.record(source, name, ours, RunSpec(app=app.name, **way), program)
+        recording.record_oracle(source, name, theirs)
+        assert written(ours / "rows") == ranked(taken[name]), (name, way)
+        assert diff(ours, theirs).exit_code == (0 if taken[name] else 2)
+        found = profile.replay(recording.read(ours, app), 1, out, program)
+        assert written(out / "outputs") == ranked(made[name]), name
+        assert (found.rows_in, found.rows_out) == (len(taken[name]), len(made[name]))
+        flushed += sum(row[0] == count for row in taken[name])
+    return flushed
+
+
+def examine_one(folder, number):
+    some, drawn = subject(folder, number), random.Random(f"recording {SEED} {number}")
+    events = [drawn.randbytes(EVENT) for _ in range(100)]
+    table = some.encode(Stream(events, rounds=3, span=drawn.choice((1, 3, 64)), fails=False))
+    examine(some.app, some.program, table, folder, drawn)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_what_operators_take_in_random_pipelines(tmp_path, number):
+    examine_one(tmp_path, number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3, 60))
+def test_what_operators_take_in_full(tmp_path, number):
+    examine_one(tmp_path, number)
+
+
+def test_what_operators_take_where_streams_meet_and_flush(tmp_path):
+    program, events = compile_app(branching.app.check(), {}), branching.table(400)
+    flushed = examine(branching.app, program, events, tmp_path, random.Random(1))
+    assert flushed == 24  # keys 0 to 23 of tally, flushed into trace

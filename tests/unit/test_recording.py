@@ -1,0 +1,296 @@
+"""Recordings and replays, as a user of the command line makes them; what is bad input to them; what they measure."""
+
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streaming_core import oracle, profile, recording, workload
+from streaming_core.api import App, i64, record, text
+from streaming_core.api.kernels import compile_app
+from streaming_core.apps import registry
+from streaming_core.apps.wc import Count, Counted, Sentence, Word
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.runspec.spec import RunSpec
+from tests.unit.test_cli import refused
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A workload of wc and one of sl, the oracle's result of wc, and a recording of what its operator count takes."""
+    root = tmp_path_factory.mktemp("recordings")
+    workload.write("wc", {"vocabulary": 20}, 300, 1, root / "wc")
+    workload.write("sl", {"n_items": 100}, 300, 1, root / "sl")
+    oracle.run(root / "wc", root / "oracle")
+    recording.record(workload.read(root / "wc"), "count", root / "count", RunSpec(app="wc", executor="pooled"))
+    return root
+
+
+def changed(folder, change):
+    """Writes change(table) over the first part of a recording."""
+    path = folder / "rows" / "part-00000.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+
+def other_word(table):
+    words = table["word"].to_pylist()
+    words[77] = b"other"
+    return table.set_column(2, table.schema.field("word"), pa.array(words))
+
+
+def test_a_mismatch_is_hunted(command, made, tmp_path, monkeypatch):
+    ours, theirs, out = tmp_path / "ours", tmp_path / "theirs", tmp_path / "out"
+    given = ("wc", "--operator", "count", "--input", made / "wc")
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"split": [0, 1], "count": [1], "sink": [0]}')  # as for a run: count itself is not run
+    way = ("--executor", "pinned", "--threads", 2, "--plan", plan, "--batch", 7)
+    assert command("record", *given, "--out", ours, *way)[:2] == (
+        0, f"{ours}: 3000 rows that count takes, digest {recording.read_manifest(made / 'count')['content_digest']}\n",
+    )  # fmt: skip
+    assert command("oracle", *given, "--out", theirs, "--mode", "compiled")[0] == 0
+    assert command("diff", ours, theirs)[:2] == (0, "equal: 3000 rows that count takes\n")
+    code, shown, _ = command("replay", ours, "--out", out, "--repetitions", 1)
+    assert (code, shown.partition(", ")[0]) == (0, "count of wc (partitioned): 3000 rows in")
+    # count is the last operator: what it puts out is what the application does, of the same events.
+    result = oracle.read_manifest(made / "oracle")
+    assert json.loads((out / "manifest.json").read_text())["output_digest"] == result["output_digest"]
+    assert pq.read_table(out / "outputs").equals(pq.read_table(made / "oracle" / "outputs"))
+    assert pq.read_table(out / "state" / "count.parquet").equals(
+        pq.read_table(made / "oracle" / "state" / "count.parquet")
+    )
+    # A row that is not delivered as it should be: of sentence 7 the eighth word.
+    changed(ours, other_word)
+    code, shown, _ = command("diff", ours, theirs)
+    assert (code, "rows: seq 7, sub 7: word: expected 'w" in shown) == (1, True)
+    # And an operator of which machine code and meaning differ.
+    monkeypatch.setattr(profile, "compile_app", lambda app, params: compile_app(miscounting().only("count"), params))
+    code, shown, said = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
+    first = next(r for r in pq.read_table(made / "oracle" / "outputs").to_pylist() if r["n"] == 3)
+    assert (code, shown) == (1, "")
+    assert f"operator count: not what the oracle makes of the recording: outputs: seq {first['seq']}, " in said
+    assert "n: expected 3, got 4" in said
+    assert not (tmp_path / "wrong").exists()
+
+
+def miscounting():
+    """wc with an operator that counts wrongly from three on."""
+
+    def split(row, out):
+        out.emit(word=row.line)
+
+    def count(row, state, out):
+        state.n += 1
+        out.emit(word=row.word, n=state.n + (state.n > 2))
+
+    app = App("wc")
+    app.source(Sentence).flat_map(split, Word).key_by("word").process(count, state=Count, output=Counted).sink()
+    app.generates(lambda *arguments: {})
+    return app.check()
+
+
+@pytest.mark.parametrize("app", ["wc", "sl"])
+def test_what_nothing_lies_in_front_of_takes_the_events(command, made, tmp_path, app):
+    operator = {"wc": "split", "sl": "ledger"}[app]
+    given = (app, "--operator", operator, "--input", made / app, "--out")
+    assert command("record", *given, tmp_path / "a", "--threads", 2)[0] == 0
+    assert command("oracle", *given, tmp_path / "b")[0] == 0
+    assert command("diff", tmp_path / "a", tmp_path / "b")[:2] == (0, f"equal: 300 rows that {operator} takes\n")
+    events = pa.concat_tables(workload.read(made / app).blocks(1000))
+    assert pq.read_table(tmp_path / "a" / "rows").drop_columns("sub").equals(events)
+    code, shown, _ = command("replay", tmp_path / "a", "--json", "--repetitions", 1)
+    found = json.loads(shown)
+    assert (code, found["rows_in"], found["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
+
+
+def test_what_is_no_recording_is_refused(command, made, tmp_path):
+    given = ("--input", made / "wc", "--out", tmp_path / "out")
+    refused(command("record", "wc", "--operator", "counts", *given), "no operator 'counts'; known: split, count")
+    refused(command("oracle", "wc", "--operator", "outputs", *given), "no operator 'outputs'; known: split, count")
+    refused(command("oracle", "wc", "--operator", "count", "--mode", "fast", *given), "unknown mode 'fast'")
+    unordered = ("--executor", "pinned", "--channel", "spsc")
+    refused(
+        command("record", "wc", "--operator", "count", *unordered, *given),
+        "spsc keeps none here",
+    )
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"app": "wc", "executor": "morsel", "order": "none", "params": {"vocabulary": 20}})
+    )
+    refused(command("record", tmp_path / "spec.json", "--operator", "count", *given), "morsel keeps none here")
+    transactional = ("--executor", "transactional")
+    refused(command("record", "wc", "--operator", "count", *transactional, *given), "does not run on transactional")
+    refused(command("record", "wc", "--operator", "count", *given[:3], made / "wc"), "new or empty")
+    refused(command("replay", made / "count", "--out", made / "wc"), "new or empty")
+    refused(command("replay", made / "count", "--repetitions", 0), "at least 1")
+    refused(command("replay", tmp_path / "out"), "no recording at")
+    refused(command("replay", made / "wc"), "none of a recording's")
+    for one, other in ((made / "count", made / "wc"), (made / "wc", made / "count")):
+        code, shown, _ = command("diff", one, other)
+        assert (code, "none of a recording's" in shown) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def damage(folder, how):
+    if how == "manifest":
+        (folder / "manifest.json").write_text("{")
+    elif how == "missing":
+        (folder / "rows" / "part-00000.parquet").unlink()
+    elif how == "truncated":
+        (folder / "rows" / "part-00000.parquet").write_bytes(b"PAR1")
+    elif how == "other code":
+        manifest = json.loads((folder / "manifest.json").read_text()) | {"code_digest": "0" * 16}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    else:
+        changes = {
+            "column": lambda t: t.rename_columns(["seq", "sub", "words"]),
+            "rows": lambda t: t.slice(1),
+            "value": other_word,
+            "order": lambda t: t.take(np.arange(t.num_rows)[::-1]),
+        }
+        changed(folder, changes[how])
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("manifest", "manifest.json cannot be read"),
+        ("missing", "part-00000.parquet is missing"),
+        ("truncated", "truncated or damaged"),
+        ("other code", "of other code of wc (0000000000000000, now it is"),
+        ("column", "column word is missing"),
+        ("rows", "has 2999 rows, expected 3000"),
+        ("value", "its rows are not what the manifest says"),
+        ("order", "rows are out of order"),
+    ],
+)
+def test_a_damaged_recording_is_refused(command, made, tmp_path, how, words):
+    shutil.copytree(made / "count", tmp_path / "count")
+    damage(tmp_path / "count", how)
+    refused(command("replay", tmp_path / "count", "--out", tmp_path / "out"), words)
+    assert [path.name for path in tmp_path.iterdir()] == ["count"]
+
+
+def test_recordings_of_different_things_are_not_compared(command, made, tmp_path):
+    workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "wc")
+    for name, of, operator in (("seed", tmp_path / "wc", "count"), ("operator", made / "wc", "split")):
+        recording.record_oracle(workload.read(of), operator, tmp_path / name)
+    for name, words in (("seed", "workload content_digest is"), ("operator", "operator is count of the one, split of")):
+        code, shown, _ = command("diff", made / "count", tmp_path / name)
+        assert (code, words in shown) == (2, True), shown
+
+
+# --- profiles --------------------------------------------------------------------------------------------------------
+
+
+@record
+class Line:
+    key: i64
+    line: text
+
+
+@record
+class Sum:
+    n: i64
+
+
+def halves(row, out):
+    if row.key % 2 == 0:
+        out.emit(key=row.key, line=row.line[0:3])
+
+
+def tally(row, state, out):
+    state.n += 1
+    if row.key == 4:
+        out.emit(n=len(row.line))
+
+
+def remains(state, out):
+    out.emit(n=state.n)
+
+
+def nothing(row, out):
+    if row.n < 0:
+        out.emit(n=row.n)
+
+
+def never(row, state, out):
+    state.n += 1
+    out.emit(n=state.n)
+
+
+def small():
+    app = App("small")
+    sums = app.source(Line).flat_map(halves, Line).key_by("key").process(tally, state=Sum, output=Sum, flush=remains)
+    sums.union(sums.flat_map(nothing, Sum).process(never, state=Sum, output=Sum)).sink()
+
+    @app.generates
+    def draw(params, seed, start, stop):
+        keys = np.arange(start, stop) % 10
+        return {"key": keys, "line": [b"x" * key for key in keys.tolist()]}
+
+    return app.check()
+
+
+def test_the_profiles_of_an_application(tmp_path):
+    app = small()
+    workload.write(app, {}, 100, 1, tmp_path / "w")
+    found = profile.operators(workload.read(tmp_path / "w", app), 3)
+    assert list(found) == ["halves", "tally", "nothing", "never"]
+    figures = {name: (p.kind, p.rows_in, p.rows_out, p.bytes_in, p.bytes_out, p.keys) for name, p in found.items()}
+    # A row is its seq, a key of 8 bytes and 8 that say where its text is; lines are as long as their key says.
+    assert figures == {
+        "halves": ("stateless", 100, 50, 24 + 4.5, 24 + (0 + 2 + 3 + 3 + 3) / 5, None),
+        "tally": ("partitioned", 50, 15, 24 + 11 / 5, 16.0, 5),
+        "nothing": ("stateless", 15, 0, 16.0, None, None),
+        "never": ("stateful", 0, 0, None, None, None),
+    }
+    assert [p.selectivity for p in found.values()] == [0.5, 0.3, 0.0, None]
+    assert [p.ns_per_row is not None and p.ns_per_row > 0 for p in found.values()] == [True, True, True, False]
+
+
+def test_the_profile_of_a_transaction(made):
+    found = profile.operators(workload.read(made / "sl"), 1)
+    assert list(found) == ["ledger"]
+    assert (found["ledger"].kind, found["ledger"].rows_in, found["ledger"].keys) == ("transaction", 300, None)
+    assert found["ledger"].ns_per_row > 0
+
+
+def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
+    def fails(row, out):
+        out.emit(n=1 // (4 - row.key))
+
+    app = App("failing")
+    app.source(Line).flat_map(halves, Line).flat_map(fails, Sum).sink()
+    app.generates(small().generator)
+    workload.write(app, {}, 30, 1, tmp_path / "w")
+    source = workload.read(tmp_path / "w", app)
+    recording.record(source, "fails", tmp_path / "r", RunSpec(app="failing", executor="pooled", threads=2))
+    with pytest.raises(RunFailed, match="operator fails failed at event 4: ZeroDivisionError"):
+        profile.replay(recording.read(tmp_path / "r", app), 1, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+# --- parts of applications -------------------------------------------------------------------------------------------
+
+
+def test_parts_of_an_application():
+    lr = registry.load("lr")
+    front = lr.upto("account_balance")
+    assert [o.name for o in front.operators if o.name not in ("source", "outputs")] == [
+        "position_reports", "balance_requests", "average_speed", "latest_velocity", "vehicle_count", "stopped_vehicle",
+        "accident", "segment_crossing", "toll_notification", "charges",
+    ]  # fmt: skip
+    assert [o.name for o in front.operators[-1].inputs] == [o.name for o in lr.operator("account_balance").inputs]
+    assert (front.event, front.outputs) == (lr.event, lr.operator("account_balance").input)
+    alone = lr.only("account_balance")
+    assert [o.kind for o in alone.operators] == ["source", "partitioned", "sink"]
+    assert alone.operators[1].inputs == alone.operators[:1]
+    assert (alone.event, alone.outputs) == (front.outputs, lr.operator("account_balance").output)
+    assert lr.unordered is None or alone.unordered is None
+    sl = registry.load("sl")
+    assert (sl.upto("ledger").kind, sl.upto("ledger").tables) == ("dataflow", [])
+    assert (sl.only("ledger").kind, sl.only("ledger").tables) == ("transaction", sl.tables)
+    with pytest.raises(BadInput, match="app sl: no operator 'outputs'; known: ledger"):
+        sl.only("outputs")
