@@ -131,6 +131,21 @@ def row_by_row(
     return (count, first) if a is None and b is None else None
 
 
+def same_multiset(expected: list[Path], actual: list[Path], columns: list[str]) -> bool:
+    """Whether two tables hold the same rows equally often; False also where values cannot be grouped by."""
+    sides = [[*_batches(paths, columns)] for paths in (expected, actual)]
+    signs = [np.repeat(sign, sum(map(len, side))) for sign, side in zip((1, -1), sides, strict=True)]
+    batches = [*sides[0], *sides[1]]
+    if not batches:
+        return True
+    rows = pa.Table.from_batches(batches).append_column("", pa.array(np.concatenate(signs)))
+    try:
+        counted = rows.group_by(columns).aggregate([("", "sum")])
+    except pa.ArrowNotImplementedError:
+        return False
+    return not pc.any(pc.not_equal(counted["_sum"], 0)).as_py()
+
+
 def out_of_order(paths: list[Path]) -> tuple[int, list[int]]:
     """Rows delivered directly after one that comes later in (seq, sub): their number, and the first positions."""
     count, first, position = 0, [], 0
@@ -160,14 +175,14 @@ def rows_at(paths: list[Path], positions: list[int], columns: list[str]) -> dict
     return rows
 
 
-def compare(expected: list[Path], actual: list[Path], keys: list[str], ordered: bool = True) -> dict:
+def compare(expected: list[Path], actual: list[Path], keys: list[str], multiset: list[str] | None = None) -> dict:
     """What can be said about two tables without joining them.
 
     Args:
         expected, actual: Parquet files, in order; each non-empty.
         keys: columns by which rows are matched; with `seq` and `sub` delivery in their order is judged too. Empty:
             the first column.
-        ordered: False compares nothing but columns: rows in any order take a join.
+        multiset: compare these columns instead, rows in any order; both tables are held in memory for that.
 
     Returns:
         JSON-able: `expected_rows`, `actual_rows`; `faults` (phrases: unreadable files, wrong columns); `different`
@@ -180,7 +195,10 @@ def compare(expected: list[Path], actual: list[Path], keys: list[str], ordered: 
         _count(facts, expected, actual)
         wanted = plain_schema(expected)
         facts["faults"] = schema_differences(wanted, plain_schema(actual))
-        if facts["faults"] or not ordered:
+        if facts["faults"]:
+            return facts
+        if multiset is not None:
+            facts["different"] = 0 if same_multiset(expected, actual, multiset) else None
             return facts
         columns = list(wanted)
         if facts["expected_rows"] == facts["actual_rows"]:

@@ -87,7 +87,8 @@ class Subject:
 
     @property
     def same(self) -> bool:
-        return all(pair.same for pair in self.pairs)
+        """Whether its files hold what its oracle's do, in the same order."""
+        return all(pair.same and pair.columns is None for pair in self.pairs)
 
     @property
     def views(self) -> dict[str, Path]:
@@ -119,7 +120,7 @@ def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
 
 def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
     """One row per pair: its index and the JSON of `comparison.compare`; Spark tasks take several pairs each."""
-    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else [], p.columns is None) for p in pairs]
+    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else [], p.columns) for p in pairs]
     tasks = tasks_of([sum(path.stat().st_size for path in p.expected + p.actual) for p in pairs])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

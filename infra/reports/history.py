@@ -281,7 +281,7 @@ def short(build: str | None) -> str:
 
 def named(strategy: str, order: str | None) -> str:
     """A strategy's name wherever speeds stand side by side: without order is another discipline."""
-    return f"{strategy}, no order" if order == "none" else strategy
+    return f"{strategy.removesuffix('-none')}, no order" if order == "none" else strategy
 
 
 def human_rate(value: float | None) -> str:
