@@ -44,11 +44,24 @@ pub struct Source {
     upto: i64,
     /// Nothing comes any more in this block.
     done: bool,
+    /// When the processing of the earliest event started of which only was said that it has become nothing here.
+    heard: u64,
 }
 
 impl Source {
     pub fn new(outlet: usize, reader: usize, stream: u64, hashes: Option<usize>) -> Self {
-        Self { outlet, reader, stream, hashes, waiting: 0, at: 0, next: None, upto: i64::MIN, done: false }
+        Self {
+            outlet,
+            reader,
+            stream,
+            hashes,
+            waiting: 0,
+            at: 0,
+            next: None,
+            upto: i64::MIN,
+            done: false,
+            heard: u64::MAX,
+        }
     }
 
     /// Looks for jumbo tuples; whether any has ranks.
@@ -78,6 +91,9 @@ impl Source {
             }
             self.at -= n;
             (self.upto, self.done) = (jumbo.upto, jumbo.last);
+            if n == 0 {
+                self.heard = self.heard.min(jumbo.started);
+            }
             self.waiting -= 1;
             outlet.release(self.reader);
         }
@@ -310,7 +326,7 @@ pub struct Taken {
     pub hashes: Vec<u64>,
     /// All rows of events up to this one have been taken.
     pub upto: i64,
-    /// Engine time when the processing of the earliest event of these started.
+    /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
     pub started: u64,
     /// Nothing comes any more in this block.
     pub last: bool,
@@ -440,6 +456,11 @@ impl Gate {
         let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);
         let upto = self.sources.iter().map(known).min().unwrap_or(i64::MAX);
         let last = self.sources.iter().all(|source| source.next.is_none() && source.done);
+        if upto > taken.upto {
+            for source in &mut self.sources {
+                taken.started = taken.started.min(std::mem::replace(&mut source.heard, u64::MAX));
+            }
+        }
         let new = taken.rows.n > 0 || upto > taken.upto || last != taken.last;
         (taken.upto, taken.last) = (upto, last);
         Ok(new)

@@ -109,6 +109,7 @@ impl Task {
         if let Role::Source { index, of } = self.role {
             return self.deal(index, of, shared, job, clock);
         }
+        let known = self.taken.upto;
         // SAFETY: this task alone reads as these readers; what was taken before has been used.
         let new = unsafe { self.gate.take(&shared.outlets, job.block.text, &mut self.taken) }?;
         clock.lap(&mut self.counters.time.other);
@@ -117,7 +118,7 @@ impl Task {
         }
         self.done = self.taken.last;
         if let Role::Sink(delivered) = &mut self.role {
-            deliver(delivered, &self.taken, shared, job)?;
+            deliver(delivered, &self.taken, known, shared, job)?;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
             self.operate(shared, job, clock)?;
@@ -222,17 +223,25 @@ impl Task {
     }
 }
 
-/// Delivers what the sink has taken.
-fn deliver(delivered: &mut Delivered, taken: &Taken, shared: &Shared, job: &Job<'_>) -> Result<(), RunError> {
+/// Delivers what the sink has taken; events up to `known` had been delivered before.
+fn deliver(
+    delivered: &mut Delivered,
+    taken: &Taken,
+    known: i64,
+    shared: &Shared,
+    job: &Job<'_>,
+) -> Result<(), RunError> {
     let rows = taken.gathered();
-    if rows.is_empty() {
-        return Ok(());
+    let first = if rows.is_empty() { job.block.seq(0).max(known.saturating_add(1)) } else { rows.seq(0) };
+    if !rows.is_empty() {
+        let prepared = delivered.sink.preparer().prepare(rows, job.block.text)?;
+        delivered.sink.deliver(rows, &prepared, job.block.text)?;
     }
-    let prepared = delivered.sink.preparer().prepare(rows, job.block.text)?;
-    delivered.sink.deliver(rows, &prepared, job.block.text)?;
-    // Events are numbered from the block's first one on.
-    let first = (rows.seq(0) - job.block.seq(0)) as usize;
-    delivered.record(job.clock.now(), taken.started, job.arrival(shared, first));
+    if taken.started < u64::MAX {
+        // Events are numbered from the block's first one on.
+        let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
+        delivered.record(job.clock.now(), taken.started, job.arrival(shared, index));
+    }
     Ok(())
 }
 

@@ -135,6 +135,21 @@ fn without_order_every_row_comes_once() {
 }
 
 #[test]
+fn events_that_become_nothing_take_time_too() {
+    let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
+    for channel in ["scalegate", "merge_sort", "spsc"] {
+        for threads in [1, 2] {
+            let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
+            let mut executor = Pinned::new(&program, &options(threads, 100, channel)).unwrap();
+            executor.process(&integers(1000, 40)[0].block()).unwrap();
+            let metrics = executor.metrics();
+            assert_eq!(metrics.digest.rows, 0);
+            assert!(!metrics.processing.is_empty(), "{channel}, {threads} threads");
+        }
+    }
+}
+
+#[test]
 fn text_outside_of_the_block_ends_the_run() {
     let mut events = Events::texts(0, &some(2000, 20));
     events.rows[1500][1] = 1 << 30;
