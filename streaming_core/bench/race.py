@@ -150,7 +150,7 @@ class Race:
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan
-            row |= {"order": spec.order, "cpu_ns": statistics.median(s.cpu_ns for s in samples)}
+            row["cpu_ns"] = statistics.median(s.cpu_ns for s in samples)
             row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
             row["rejected"] = samples[0].rejected / self.events

@@ -281,21 +281,14 @@ impl<K: Key> Lists<K> {
         while self.ends.len() > 1 {
             self.merged.clear();
             self.merged.reserve(self.entries.len());
-            let (mut start, mut ends) = (0, std::mem::take(&mut self.ends));
-            for pair in ends.chunks(2) {
-                let (middle, end) = (pair[0], *pair.last().expect("chunks are not empty"));
+            let (mut start, lists) = (0, self.ends.len());
+            for pair in 0..lists.div_ceil(2) {
+                let (middle, end) = (self.ends[2 * pair], self.ends[lists.min(2 * pair + 2) - 1]);
                 merge(&self.entries[start..middle], &self.entries[middle..end], &mut self.merged);
+                self.ends[pair] = end;
                 start = end;
             }
-            let mut at = 0;
-            ends.retain(|_| {
-                at += 1;
-                at % 2 == 0
-            });
-            if ends.last() != Some(&start) {
-                ends.push(start);
-            }
-            self.ends = ends;
+            self.ends.truncate(lists.div_ceil(2));
             std::mem::swap(&mut self.entries, &mut self.merged);
         }
     }

@@ -12,7 +12,7 @@ use crate::batch::{Block, RowBuffer};
 use crate::delivered::Delivered;
 use crate::executor::direct::{Direct, keyed};
 use crate::executor::flush::flush;
-use crate::executor::team::{Signals, Team};
+use crate::executor::team::{Lent, Signals, Team};
 use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
@@ -100,24 +100,6 @@ pub struct Morsel {
 
 // SAFETY: rows and addresses refer to memory that the executor owns, or to a block that is in use.
 unsafe impl Send for Morsel {}
-
-/// Each worker's part, lent to that worker.
-#[derive(Clone, Copy)]
-struct Lent<'a>(&'a [CachePadded<UnsafeCell<Worker>>]);
-
-// SAFETY: `with` makes its caller answer for it.
-unsafe impl Sync for Lent<'_> {}
-
-impl Lent<'_> {
-    /// Hands out the part of worker `index`.
-    ///
-    /// # Safety
-    /// The caller is that worker.
-    unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut Worker) -> R) -> R {
-        // SAFETY: as the caller says.
-        self.0[index].with_mut(|worker| work(unsafe { &mut *worker }))
-    }
-}
 
 /// Makes the executor that `options` describe.
 ///

@@ -25,7 +25,7 @@ use crate::channel::outlet::{Jumbo, Outlet};
 use crate::delivered::Delivered;
 use crate::executor::direct::Direct;
 use crate::executor::flush::flush;
-use crate::executor::team::{Signals, Team};
+use crate::executor::team::{Lent, Signals, Team};
 use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
@@ -113,24 +113,6 @@ pub struct Pinned {
 
 // SAFETY: rows and addresses refer to memory that the executor owns, or to a block that is in use.
 unsafe impl Send for Pinned {}
-
-/// Each thread's tasks, lent to that thread.
-#[derive(Clone, Copy)]
-struct Lent<'a>(&'a [Tasks]);
-
-// SAFETY: `with` makes its caller answer for it.
-unsafe impl Sync for Lent<'_> {}
-
-impl Lent<'_> {
-    /// Hands out the tasks of thread `index`.
-    ///
-    /// # Safety
-    /// The caller is that thread.
-    unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut [Task]) -> R) -> R {
-        // SAFETY: as the caller says.
-        self.0[index].with_mut(|tasks| work(unsafe { &mut *tasks }))
-    }
-}
 
 /// Makes the executor that `options` describe.
 ///

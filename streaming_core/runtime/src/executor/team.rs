@@ -56,6 +56,24 @@ unsafe impl Sync for Inner {}
 // SAFETY: as above.
 unsafe impl Send for Inner {}
 
+/// Each thread's own part of what an executor holds, lent to that thread for a job.
+#[derive(Debug)]
+pub struct Lent<'a, T>(pub &'a [CachePadded<UnsafeCell<T>>]);
+
+// SAFETY: `with` makes its caller answer for it; a part is used by a thread other than the one that made it.
+unsafe impl<T: Send> Sync for Lent<'_, T> {}
+
+impl<T> Lent<'_, T> {
+    /// Hands out the part of thread `index`.
+    ///
+    /// # Safety
+    /// The caller is that thread.
+    pub unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.0[index].with_mut(|part| work(unsafe { &mut *part }))
+    }
+}
+
 impl Team {
     /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core this process may use.
     pub fn new(threads: usize, strategy: Strategy, pin: bool) -> Result<Self, RunError> {

@@ -70,6 +70,9 @@ pub(super) struct Task {
     pub done: bool,
 }
 
+// SAFETY: rows refer to memory that the executor owns, or to a block that is in use; nothing refers to a thread.
+unsafe impl Send for Task {}
+
 impl Task {
     /// A block begins.
     pub fn begin(&mut self) {
