@@ -34,6 +34,26 @@ pub struct Prepared {
     ordered: bool,
 }
 
+impl Prepared {
+    /// Of rows each of which is its event's only output, so that their hashes may be summed in any order: `digest` says
+    /// which have been. Two of one event are found to be out of order.
+    ///
+    /// # Safety
+    /// The rows are readable, and there is one.
+    pub unsafe fn alone(rows: Rows, digest: Digest) -> Self {
+        // SAFETY: as the caller says.
+        let seq_of = |i: usize| unsafe { rows.seq(i) };
+        let ordered = (1..rows.n).fold(true, |ordered, i| ordered & (seq_of(i - 1) < seq_of(i)));
+        let (first, last) = (seq_of(0), seq_of(rows.n - 1));
+        Self { rows: rows.n, digest, first, last, leading: 1, trailing: 1, ordered }
+    }
+
+    /// Sum of the hashes of the rows.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
 /// The part of a sink that all threads may use at once.
 #[derive(Debug, Clone)]
 pub struct Preparer {
@@ -197,6 +217,19 @@ impl Sink {
         let whole = prepared.trailing == prepared.rows;
         self.so_far.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
         self.so_far.last = Some(prepared.last);
+        Ok(())
+    }
+
+    /// Takes rows out of the digest that are in it before their time, each its event's only output.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn take_back(&mut self, rows: Rows) -> Result<(), RunError> {
+        for i in 0..rows.n {
+            // SAFETY: as the caller says.
+            let prepared = unsafe { self.preparer.prepare_rows(rows.slice(i..i + 1)) }?;
+            self.so_far.digest -= prepared.digest;
+        }
         Ok(())
     }
 

@@ -17,8 +17,10 @@ use std::ops::Range;
 use crate::batch::Text;
 use crate::channel::outlet::{Jumbo, Outlet};
 use crate::channel::rank::Rank;
+use crate::digest::Digest;
 use crate::kernel::RunError;
 use crate::rows::Rows;
+use crate::sink::{Prepared, Sink};
 
 mod key;
 mod lists;
@@ -45,6 +47,12 @@ pub struct Taken {
     pub ranks: Vec<Rank>,
     /// Per row, if wanted.
     pub hashes: Vec<u64>,
+    /// What the sink needs to know of the rows, if they came with it.
+    prepared: Option<Prepared>,
+    /// What has been summed of them.
+    summed: Digest,
+    /// Where rows lie that had been summed, and now are to be examined when they are taken.
+    left_over: Vec<*const u8>,
     /// All rows of events up to this one have been taken.
     pub upto: i64,
     /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
@@ -61,9 +69,30 @@ impl Taken {
             rows: Rows::nothing(stride),
             ranks: Vec::new(),
             hashes: Vec::new(),
+            prepared: None,
+            summed: Digest::default(),
+            left_over: Vec::new(),
             upto: i64::MIN,
             started: u64::MAX,
             last: false,
+        }
+    }
+
+    /// Delivers the rows to a sink, by what they came prepared with or else examining them.
+    ///
+    /// # Safety
+    /// They have not been given back.
+    pub unsafe fn deliver(&self, sink: &mut Sink) -> Result<(), RunError> {
+        let places = self.left_over.as_ptr();
+        let left_over = Rows { start: std::ptr::null(), places, n: self.left_over.len(), ..self.rows };
+        // SAFETY: as the caller says.
+        unsafe {
+            sink.take_back(left_over)?;
+            let prepared = match self.prepared {
+                Some(prepared) => prepared,
+                None => sink.preparer().prepare_rows(self.rows)?,
+            };
+            sink.deliver_rows(self.rows, &prepared)
         }
     }
 
@@ -71,6 +100,8 @@ impl Taken {
         self.places.clear();
         self.ranks.clear();
         self.hashes.clear();
+        (self.prepared, self.summed) = (None, Digest::default());
+        self.left_over.clear();
         self.rows = Rows::nothing(self.rows.stride);
         self.started = u64::MAX;
     }
@@ -83,6 +114,9 @@ struct Manner {
     ranked: bool,
     /// Whether sources belong to several streams.
     united: bool,
+    /// Whether rows come prepared for the sink. Each is then its event's only output or has a rank, unless there is only
+    /// one source; once there are ranks, what was prepared for batches that have to part is of no use.
+    prepared: bool,
 }
 
 impl Manner {
@@ -108,9 +142,10 @@ pub struct Gate {
 unsafe impl Send for Gate {}
 
 impl Gate {
-    pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool) -> Self {
+    pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
-        let manner = Manner { ranked, united };
+        debug_assert!(!(united && prepared), "of several streams, an event has several outputs");
+        let manner = Manner { ranked, united, prepared };
         Self { sources, ordered, manner, turn: 0, events: Lists::default(), orders: Lists::default() }
     }
 
@@ -148,6 +183,9 @@ impl Gate {
                 has_ranks |= source.look(outlets);
             }
             let Self { sources, manner, events, orders, .. } = self;
+            if has_ranks && std::mem::take(&mut manner.prepared) {
+                sources.iter_mut().for_each(|source| source.left_over(outlets, &mut taken.left_over));
+            }
             match () {
                 () if !self.ordered => any(sources, &mut self.turn, outlets, taken),
                 // Rows without ranks are alone with their event, and event and stream say everything.
@@ -159,6 +197,10 @@ impl Gate {
             (taken.rows.places, taken.rows.n) = (taken.places.as_ptr(), taken.places.len());
         }
         taken.rows.text = text;
+        if self.manner.prepared && taken.rows.n > 0 && taken.prepared.is_none() {
+            // SAFETY: they have just been taken.
+            taken.prepared = Some(unsafe { Prepared::alone(taken.rows, taken.summed) });
+        }
         let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);
         let upto = self.sources.iter().map(known).min().unwrap_or(i64::MAX);
         let last = self.sources.iter().all(|source| source.next.is_none() && source.done);
@@ -193,7 +235,7 @@ unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], take
         let Some(head) = (unsafe { source.head(outlets) }) else { continue };
         let range = source.at..source.rows_of(head);
         source.at = range.end;
-        hand_on(head, source, range, taken, 0);
+        hand_on(head, source, range, taken, 0, false);
         // SAFETY: as above.
         unsafe { source.head(outlets) };
         break;
@@ -211,6 +253,7 @@ unsafe fn take<K: Key>(
     lists: &mut Lists<K>,
     taken: &mut Taken,
 ) -> Result<(), RunError> {
+    let least = if sources.len() > 1 { IN_PLACE } else { 0 };
     // Batches all of whose rows come before those of every other source, whole.
     while taken.rows.n == 0 && taken.places.len() < MOST {
         // The earliest row there is or may come, whose that is and where; what comes next of another source.
@@ -236,7 +279,7 @@ unsafe fn take<K: Key>(
         }
         source.at = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
-        hand_on(jumbo, source, range, taken, IN_PLACE);
+        hand_on(jumbo, source, range, taken, least, manner.prepared);
         // SAFETY: as the caller says.
         unsafe { source.head(outlets) };
     }
@@ -265,8 +308,12 @@ unsafe fn interleave<K: Key>(
         bound = more.map_or(bound, |key| bound.min(key));
     }
     let mut n = 0;
-    for (source, taken) in sources.iter_mut().zip(lists.cut(bound)) {
-        (source.at, n) = (source.at + taken, n + taken);
+    for (source, ready) in sources.iter_mut().zip(lists.cut(bound)) {
+        if manner.prepared {
+            // SAFETY: as the caller says; so many were listed.
+            taken.summed += unsafe { source.begun(outlets, ready) };
+        }
+        (source.at, n) = (source.at + ready, n + ready);
     }
     let ranked = manner.ranked && K::RANKED;
     if ranked {
@@ -329,8 +376,8 @@ fn rank_on(
 }
 
 /// Adds the rows `range` of those of a jumbo tuple that are the reader's: as they lie, if they are the only ones and at
-/// least `least`, or by their places.
-fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Taken, least: usize) {
+/// least `least`, or by their places. `summed` says whether the digests of jumbo tuples begun are.
+fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Taken, least: usize, summed: bool) {
     taken.started = taken.started.min(jumbo.started);
     let (share, rows) = (&jumbo.shares[source.reader], jumbo.rows);
     if let Some(hashes) = source.hashes {
@@ -342,8 +389,13 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
     }
     let adjacent = share.whole && rows.stride == taken.rows.stride;
     if adjacent && taken.places.is_empty() && range.len() >= least {
+        let begun = range.start == 0;
         taken.rows = rows.slice(range);
+        taken.prepared = if begun { jumbo.prepared } else { None };
     } else {
+        if summed && range.start == 0 {
+            taken.summed += source::digest(jumbo);
+        }
         let place = |i: usize| rows.start.wrapping_add(share.position(i) * rows.stride);
         taken.places.extend(range.map(place));
     }

@@ -11,6 +11,7 @@
 use crate::batch::{RowBuffer, Text};
 use crate::channel::rank::Rank;
 use crate::rows::Rows;
+use crate::sink::Prepared;
 use crate::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
 
 /// Rows under one header.
@@ -32,6 +33,8 @@ pub struct Jumbo {
     pub started: u64,
     /// Nothing comes any more in this block.
     pub last: bool,
+    /// What the sink would find out about all of these rows, if they are for it and whoever made them has done that.
+    pub prepared: Option<Prepared>,
 }
 
 /// Which rows of a jumbo tuple are a reader's.
@@ -70,6 +73,7 @@ impl Jumbo {
             upto: i64::MIN,
             started: 0,
             last: false,
+            prepared: None,
         }
     }
 
@@ -83,6 +87,7 @@ impl Jumbo {
             share.positions.clear();
         }
         self.last = false;
+        self.prepared = None;
     }
 }
 

@@ -232,6 +232,11 @@ fn wire(
             outlets.push(Outlet::new(SLOTS, readers, || Jumbo::new(program.stride(origin), readers, keyed)));
         }
     }
+    // Whose rows the sink takes, if it is one operator, and what examines them.
+    let (taken_by_sink, examined) = match program.outputs[..] {
+        [Origin::Operator(index)] => (Some(index), Some(delivered.sink.preparer().clone())),
+        _ => (None, None),
+    };
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
     let task = |role, gate, outlet, edges, ranked, stride| Task {
         role,
@@ -239,6 +244,7 @@ fn wire(
         outlet,
         edges,
         ranked,
+        preparer: None,
         taken: Taken::new(stride),
         scratch: Scratch::default(),
         counters: Counters::default(),
@@ -249,7 +255,7 @@ fn wire(
     };
     for (index, &place) in plan.source.iter().enumerate() {
         let role = Role::Source { index, of: plan.source.len() };
-        let gate = Gate::new(Vec::new(), true, false);
+        let gate = Gate::new(Vec::new(), true, false, false);
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
     let mut delivered = Some(delivered);
@@ -275,11 +281,12 @@ fn wire(
             if channel == Channel::MergeSort && sources.len() > 1 {
                 let outlet = outlets.len();
                 outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
-                let gate = Gate::new(std::mem::take(&mut sources), true, asks);
-                tasks[place].push(task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride));
+                let gate = Gate::new(std::mem::take(&mut sources), true, asks, false);
+                let merge = task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride);
+                tasks[place].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
-            let gate = Gate::new(sources, ordered, asks);
+            let gate = Gate::new(sources, ordered, asks, is_sink && ordered && examined.is_some());
             let new = if is_sink {
                 let delivered = Box::new(delivered.take().expect("there is one sink"));
                 task(Role::Sink(delivered), gate, None, Vec::new(), false, stride)
@@ -287,7 +294,10 @@ fn wire(
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
                 let outlet = first_outlet[taker + 1] + replica;
-                task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride)
+                // What merge operators take is nobody's to deliver yet.
+                let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
+                let preparer = examined.clone().filter(|_| direct);
+                Task { preparer, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
             };
             tasks[place].push(new);
         }

@@ -105,7 +105,7 @@ impl Reader {
     fn new(plan: &Plan, number: usize) -> Self {
         let source = |outlet| Source::new(outlet, number, outlet as u64, None);
         let sources = (0..plan.said.len()).map(source).collect();
-        let gate = Gate::new(sources, plan.ordered, false);
+        let gate = Gate::new(sources, plan.ordered, false, false);
         Self { number, gate, taken: Taken::new(16), seen: Vec::new() }
     }
 

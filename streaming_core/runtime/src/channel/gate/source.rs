@@ -6,6 +6,7 @@ use crate::channel::gate::MOST;
 use crate::channel::gate::key::Key;
 use crate::channel::gate::lists::Entry;
 use crate::channel::outlet::{Jumbo, Outlet};
+use crate::digest::Digest;
 
 /// One of those who put out something for a gate.
 #[derive(Debug)]
@@ -173,6 +174,40 @@ impl Source {
         to
     }
 
+    /// The digest of the jumbo tuples of which the next `n` rows are the first ones to be taken.
+    ///
+    /// # Safety
+    /// The caller is the reader; so many are waiting, prepared for the sink.
+    pub unsafe fn begun(&self, outlets: &[Outlet], n: usize) -> Digest {
+        let outlet = &outlets[self.outlet];
+        let (mut sum, mut at, mut left) = (Digest::default(), self.at, n);
+        for index in self.used..self.waiting {
+            // SAFETY: as the caller says.
+            let jumbo = unsafe { outlet.ahead(self.reader, index) };
+            let here = left.min(self.rows_of(jumbo) - at);
+            if here > 0 && at == 0 {
+                sum += digest(jumbo);
+            }
+            (at, left) = (0, left - here);
+        }
+        sum
+    }
+
+    /// Where the rows lie of which only some were taken, and when the first were, all were summed.
+    ///
+    /// # Safety
+    /// The caller is the reader, and releases nothing while the places are used.
+    pub unsafe fn left_over(&mut self, outlets: &[Outlet], places: &mut Vec<*const u8>) {
+        // SAFETY: as the caller says.
+        if let Some(jumbo) = unsafe { self.head(outlets) }
+            && self.at > 0
+        {
+            let rows = jumbo.rows;
+            let place = |i: usize| rows.start.wrapping_add(jumbo.shares[self.reader].position(i) * rows.stride);
+            places.extend((self.at..self.rows_of(jumbo)).map(place));
+        }
+    }
+
     /// Appends the rows at `positions` to a list.
     #[inline(always)]
     fn append<K: Key>(&self, jumbo: &Jumbo, positions: impl Iterator<Item = usize>, list: &mut Vec<Entry<K>>) {
@@ -190,4 +225,9 @@ impl Source {
             }
         }
     }
+}
+
+/// Of all rows of a jumbo tuple that is prepared for the sink.
+pub fn digest(jumbo: &Jumbo) -> Digest {
+    jumbo.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
 }

@@ -8,6 +8,7 @@ use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::Key;
 use crate::rows::Rows;
+use crate::sink::Preparer;
 use crate::stage::{Scratch, lane_of};
 use crate::sync::Ordering;
 
@@ -58,6 +59,8 @@ pub(super) struct Task {
     pub edges: Vec<Edge>,
     /// Whether its rows are ranked.
     pub ranked: bool,
+    /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
+    pub preparer: Option<Preparer>,
     pub taken: Taken,
     pub scratch: Scratch,
     pub counters: Counters,
@@ -175,7 +178,7 @@ impl Task {
     /// Runs the operator on what was taken, and puts out what it becomes.
     fn operate(&mut self, shared: &Shared, job: &Job<'_>, clock: &mut Stopwatch) -> Result<(), RunError> {
         let outlet = &shared.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, taken, scratch, counters, ended, .. } = self;
+        let Self { role, edges, ranked, preparer, taken, scratch, counters, ended, .. } = self;
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
@@ -190,7 +193,7 @@ impl Task {
                     hashes.extend_from_slice(&taken.hashes);
                 }
                 jumbo.shares[0].whole = true;
-                return Ok(());
+                return prepare(preparer.as_ref(), jumbo);
             };
             let about = &shared.chain.operators[operator];
             let outcome = match shared.chain.stateful.binary_search(&operator) {
@@ -216,6 +219,9 @@ impl Task {
                 rank(&taken.ranks, taken.rows, made.origins(), &mut jumbo.ranks)?;
             }
             jumbo.rows = Rows::of(&jumbo.made, job.block.text);
+            clock.lap(&mut counters.time.other);
+            prepare(preparer.as_ref(), jumbo)?;
+            clock.lap(&mut counters.time.useful);
             route(edges, outlet.serial(), scratch, jumbo)
         };
         // SAFETY: this task alone writes its outlet, and has seen room.
@@ -239,16 +245,27 @@ fn deliver(
     let mut first = job.block.seq(0).max(known.saturating_add(1));
     if rows.n > 0 {
         // SAFETY: the rows were taken just now.
-        unsafe {
-            first = rows.seq(0);
-            let prepared = delivered.sink.preparer().prepare_rows(rows)?;
-            delivered.sink.deliver_rows(rows, &prepared)?;
-        }
+        first = unsafe { rows.seq(0) };
     }
+    // SAFETY: nothing has been given back.
+    unsafe { taken.deliver(&mut delivered.sink) }?;
     if taken.started < u64::MAX {
         // Events are numbered from the block's first one on.
         let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
         delivered.record(job.clock.now(), taken.started, job.arrival(shared, index));
+    }
+    Ok(())
+}
+
+/// Finds out about the rows of a jumbo tuple what the sink needs to know. Of an event whose rows part only the sink sees
+/// how many there are: it examines these.
+fn prepare(preparer: Option<&Preparer>, jumbo: &mut Jumbo) -> Result<(), RunError> {
+    if let Some(preparer) = preparer
+        && jumbo.ranks.is_empty()
+        && jumbo.rows.n > 0
+    {
+        // SAFETY: the rows were made just now.
+        jumbo.prepared = Some(unsafe { preparer.prepare_rows(jumbo.rows) }?);
     }
     Ok(())
 }
