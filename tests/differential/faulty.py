@@ -61,7 +61,7 @@ class Faulty(Interpreter):
             former.clear()
             former.update(now)
             if not accepted:
-                self.rejected += 1
+                step.shared.rejected += 1
             post(request, accepted, None)
 
         step.take = take

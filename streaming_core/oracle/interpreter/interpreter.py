@@ -13,7 +13,7 @@ from streaming_core.api.app import App, Operator
 from streaming_core.api.record import Array
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
-from streaming_core.oracle.interpreter.steps import STEPS, Step
+from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
 from streaming_core.oracle.typed import Program
 
 
@@ -34,10 +34,11 @@ class Interpreter:
         self.event = self.program.resolved(app.event)
         self.output = self.program.resolved(app.outputs)
         self.output_schema = self.output.arrow(("seq", "sub"))
-        self.dropped_invalid = self.rejected = self.events = 0
+        self.events = 0
         self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
         self._make = row_class(self.event, header=True)
         self.tables = {table: self._rows(table) for table in app.tables}
+        self._shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
             if operator.kind == "windowed":
@@ -45,7 +46,7 @@ class Interpreter:
             if operator.kind in ("source", "sink"):
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
-            steps[operator] = STEPS[operator.kind](self, operator, takers == app.operators[-1:])
+            steps[operator] = STEPS[operator.kind](self._shared, operator, takers == app.operators[-1:])
         # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
         self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
         names = list(app.outputs.fields)
@@ -137,6 +138,16 @@ class Interpreter:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
+    @property
+    def dropped_invalid(self) -> int:
+        """Inputs declared invalid so far."""
+        return self._shared.dropped_invalid
+
+    @property
+    def rejected(self) -> int:
+        """Transactions rejected so far."""
+        return self._shared.rejected
+
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
         found = {}
@@ -174,7 +185,7 @@ class Interpreter:
 
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
         """One line: operator, event, error, where in the application."""
-        files = {f.file for f in step.printed} if step else set()
+        files = step.printer.files if step else set()
         place, frame = "", sys.exc_info()[2]
         while frame is not None:
             if frame.tb_frame.f_code.co_filename in files:

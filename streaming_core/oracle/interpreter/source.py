@@ -6,22 +6,21 @@ import ast
 import collections
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming_core.oracle.printer import HIGH, LOW, Printer
+from streaming_core.oracle.typed import Program
 from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
 from streaming_core.oracle.typed.tree import Function, Node
 
-if TYPE_CHECKING:
-    from streaming_core.oracle.interpreter.steps import Step
-
 
 class Source(Printer):
-    """Prints typed functions for one step's namespace."""
+    """Prints typed functions into the namespace of one operator."""
 
-    def __init__(self, step: Step, is_last: bool):
+    def __init__(self, program: Program, namespace: dict[str, Any], is_last: bool):
         super().__init__()
-        self.step, self.namespace, self.is_last = step, step.namespace, is_last
+        self.program, self.namespace, self.is_last = program, namespace, is_last
+        self.files: set[str] = set()  # that the printed functions come from
         self.counter = itertools.count()
         self.read_fields: dict[int, set[str]] = collections.defaultdict(set)  # of results, by table
 
@@ -48,7 +47,7 @@ class Source(Printer):
                     node.col_offset = node.end_col_offset = 0
             self.lines, self.function, self.indent = outer
             exec(compile(tree, function.file, "exec"), self.namespace)
-            self.step.printed.append(function)
+            self.files.add(function.file)
         return self.namespace[self.names[function]]
 
     def convert(self, value: str, given: Any, wanted: Any) -> str:
@@ -181,7 +180,7 @@ class Source(Printer):
     e_textitem = e_item
 
     def e_constant(self, node: Node) -> str:
-        return self.keep(self.step.owner.program.constant(node.data).tolist())
+        return self.keep(self.program.constant(node.data).tolist())
 
     def e_constantitem(self, node: Node) -> str:
         table, index = node.args

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.api.app import Operator
+from streaming_core.api.app import Operator, Table
 from streaming_core.api.record import Text
 from streaming_core.oracle.interpreter import twins
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
 from streaming_core.oracle.interpreter.source import Source
-from streaming_core.oracle.typed.tree import Function
+from streaming_core.oracle.typed import Program
 
-if TYPE_CHECKING:
-    from streaming_core.oracle.interpreter.interpreter import Interpreter
+
+@dataclass
+class Shared:
+    """What the operators of an application have in common: what they mean, the tables' rows, and what was counted."""
+
+    program: Program
+    tables: dict[Table, list]
+    dropped_invalid: int = 0
+    rejected: int = 0
 
 
 class Step:
     """An operator at work: `take(row)` appends to `rows` what the operator makes of one input."""
 
-    def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
-        self.owner, self.operator, self.is_last = owner, operator, is_last
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        self.shared, self.operator, self.is_last = shared, operator, is_last
         self.rows: list = []
-        self.printed: list[Function] = []
-        output = owner.program.resolved(operator.output)
+        output = shared.program.resolved(operator.output)
         # What goes to the sink alone is made a plain tuple; what an operator reads is a row, which knows its event.
         self.seq = [0]
         make: Any = row_class(output, header=True)
@@ -37,11 +44,11 @@ class Step:
             "_find": twins.text_find, "_nan": math.nan, "_inf": math.inf, "_negative": twins.negative, "_float": float,
             "_set_item": twins.set_item, "_bool": bool, "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip
-        self.printer = Source(self, is_last)
+        self.printer = Source(shared.program, self.namespace, is_last)
 
     def compiled(self, role: str) -> Callable:
         """The operator's function of this role."""
-        return self.printer.make(self.owner.program.operator(self.operator, role))
+        return self.printer.make(self.shared.program.operator(self.operator, role))
 
     def take(self, row: Any) -> None:
         raise NotImplementedError
@@ -58,14 +65,14 @@ class Step:
         return {}
 
     def _count_dropped(self) -> None:
-        self.owner.dropped_invalid += 1
+        self.shared.dropped_invalid += 1
 
 
 class Stateless(Step):
-    def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
-        super().__init__(owner, operator, is_last)
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
         function, seq = self.compiled("map"), self.seq
-        new = zero(owner.program.resolved(operator.scratch)) if operator.scratch else None
+        new = zero(shared.program.resolved(operator.scratch)) if operator.scratch else None
 
         def take(row: Any) -> None:
             seq[0] = row.seq
@@ -78,9 +85,9 @@ class Stateless(Step):
 
 
 class Stateful(Step):
-    def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
-        super().__init__(owner, operator, is_last)
-        self.resolved = owner.program.resolved(operator.state)
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
+        self.resolved = shared.program.resolved(operator.state)
         self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
         self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
         self.states: dict[Any, Any] = {}
@@ -105,7 +112,7 @@ class Stateful(Step):
     def state(self) -> dict[str, pa.Table]:
         if self.operator.key is None:
             return {self.operator.name: export(self.resolved, [self.states[None]], None, None)}
-        slot = self.owner.program.resolved(self.operator.input).event[0][self.operator.key]
+        slot = self.shared.program.resolved(self.operator.input).event[0][self.operator.key]
         keys = sorted(self.states)
         kind = pa.binary() if isinstance(slot.type, Text) else pa.int64()
         rows = [self.states[k] for k in keys]
@@ -128,8 +135,8 @@ def take(row):
 class Transaction(Step):
     """Conditions read the state before the event; then its operations take effect in program order, or none does."""
 
-    def __init__(self, owner: Interpreter, operator: Operator, is_last: bool):
-        super().__init__(owner, operator, is_last)
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
         self.dropped = False
         requires: list = []
         operations: list = []
@@ -139,11 +146,11 @@ class Transaction(Step):
             "_operate": operations.append,
             "_result": result_reader(results),
         }
-        for table, rows in owner.tables.items():
+        for table, rows in shared.tables.items():
             self.namespace[f"_table_{table.index}"] = rows
         plan, post, seq = self.compiled("plan"), self.compiled("post"), self.seq
         used = self.printer.read_fields
-        copiers = {t.index: copier(owner.program.resolved(t.row), used[t.index]) for t in owner.tables}
+        copiers = {t.index: copier(shared.program.resolved(t.row), used[t.index]) for t in shared.tables}
 
         def take(request: Any) -> None:
             requires.clear()
@@ -164,7 +171,7 @@ class Transaction(Step):
                 elif accepted:
                     change(row, request, *extra)
             if not accepted:
-                owner.rejected += 1
+                shared.rejected += 1
             post(request, accepted, None)
 
         self.take = take
