@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba import types
 
@@ -12,12 +12,10 @@ from streaming_core.errors import BadInput
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans, within
+from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
 from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.oracle.typed.tree import Function, Node
-
-if TYPE_CHECKING:
-    from streaming_core.oracle.loop.loop import Loop
 
 # What printed code calls, by module; it finds each under its name with _ in front.
 _CALLED = {
@@ -46,9 +44,9 @@ WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() 
 class Functions(Printer):
     """Prints the typed functions of an application, as the operator at hand calls them."""
 
-    def __init__(self, loop: Loop):
+    def __init__(self, work: Workspace):
         super().__init__()
-        self.loop = loop
+        self.work = work
         self.namespace: dict[str, Any] = {
             **WORDS,
             "_compiled": compiled, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
@@ -80,8 +78,8 @@ class Functions(Printer):
         """A number for an operation that may fail here."""
         assert self.function is not None
         place = f"{os.path.basename(self.function.file)}:{line or self.line}".replace("{", "{{").replace("}", "}}")
-        self.loop.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({place})")
-        return len(self.loop.sites) - 1
+        self.work.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({place})")
+        return len(self.work.sites) - 1
 
     def load(self, scalar: Scalar, address: str) -> str:
         name = f"_load_{scalar.name}"
@@ -215,7 +213,7 @@ class Functions(Printer):
         if self.phase not in ("whole", "operations"):
             return
         table = node.args[0].kind.table
-        resolved = self.loop.program.resolved(table.row)
+        resolved = self.work.program.resolved(table.row)
         reads = f"_get(_ctx + {layout.READS})" if self.shared else "_reads"
         self.add(f"_slot = _result_slot(_ctx, {reads}, {self.result_stride})")
         for name in sorted(self.read_fields[table.index]):
@@ -337,12 +335,12 @@ class Functions(Printer):
         return self.load(kind.item, f"{array} + {at}")
 
     def e_constant(self, node: Node) -> str:
-        values = self.loop.program.constant(node.data)
-        self.loop.keep.append(values)
+        values = self.work.program.constant(node.data)
+        self.work.keep.append(values)
         return str(values.ctypes.data)
 
     def e_constantitem(self, node: Node) -> str:
-        values = self.loop.program.constant(node.args[0].data)
+        values = self.work.program.constant(node.args[0].data)
         table, position = self.operands(node)
         word = f"_get({table} + 8 * _index(_ctx, {position}, {len(values)}, {self.site(node.line)}))"
         return f"_bits_float({word})" if node.kind == FLOAT else word
@@ -440,11 +438,11 @@ class Functions(Printer):
         return next(name for name, kind in self.function.parameters if kind == POST)
 
     def e_row(self, node: Node) -> str:
-        rows = self.loop.tables[node.data]
+        rows = self.work.tables[node.data]
         position = f"_index(_ctx, {self.expression(node.args[0])}, {len(rows)}, {self.site(node.line)})"
         return f"({rows.ctypes.data} + {position} * {rows.dtype.itemsize})"
 
     def e_result(self, node: Node) -> str:
-        stride = max(self.loop.program.resolved(t.row).state[1] for t in self.loop.app.tables)
+        stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
         return f"(_get(_ctx + {layout.RESULTS}) + {position} * {stride})"

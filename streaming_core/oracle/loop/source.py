@@ -20,41 +20,41 @@ class Source(Functions):
 
     def operator(self, i: int, operator: Operator) -> tuple[str, str]:
         """Prints operator i; returns what the driver says for a slice of events, and for the flush."""
-        program, loop = self.loop.program, self.loop
-        self.operator_name, self.emitter = operator.name, loop.emitter(i)
+        program, work = self.work.program, self.work
+        self.operator_name, self.emitter = operator.name, work.emitter(i)
         stride = program.resolved(operator.input).event[1]
         name, flush = f"_operator_{i}", ""
         if operator.kind == "transaction":
             body = self.transaction(operator)
         elif operator.kind == "stateless":
-            function, work = self.function_name(program.operator(operator, "map")), ""
+            function, scratch = self.function_name(program.operator(operator, "map")), ""
             body = []
             if operator.scratch is not None:
                 block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
-                loop.keep.append(block)
-                work = f" {block.ctypes.data},"
+                work.keep.append(block)
+                scratch = f" {block.ctypes.data},"
                 body = [f"_wipe({block.ctypes.data}, {block.nbytes})"]
-            body.append(f"{function}(_ctx, _row,{work} 0)")
+            body.append(f"{function}(_ctx, _row,{scratch} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
             state = program.resolved(operator.state).state[1]
             if operator.key is None:
                 block = np.zeros(state // 8, np.int64)
-                loop.keep.append(block)
+                work.keep.append(block)
                 table = block.ctypes.data
                 find = str(table)
             else:
                 block = np.zeros(layout.MAP_BYTES // 8, np.int64)
-                loop.keep.append(block)
+                work.keep.append(block)
                 table = block.ctypes.data
                 slot = program.resolved(operator.input).event[0][operator.key]
-                loop.open_map(operator, table)
+                work.open_map(operator, table)
                 if isinstance(slot.type, Text):
                     find = f"_text_state(_ctx, {table}, {self.text_at('_row', slot.offset)})"
                 else:
                     key = self.load(slot.type, f"_row + {slot.offset}")
                     find = f"_integer_state(_ctx, {table}, _int({key}))"
-            loop.maps.append((operator, table))
+            work.maps.append((operator, table))
             body = [f"{function}(_ctx, _row, {find}, 0)"]
             if "flush" in operator.functions:
                 flushed = self.function_name(program.operator(operator, "flush"))
@@ -75,10 +75,10 @@ class Source(Functions):
 
     def transaction(self, operator: Operator) -> list[str]:
         """One event: conditions on the state before it, operations in program order, post-processing."""
-        program, loop = self.loop.program, self.loop
-        self.read_fields = {t.index: set() for t in loop.app.tables}
+        program, work = self.work.program, self.work
+        self.read_fields = {t.index: set() for t in work.app.tables}
         post = self.function_name(program.operator(operator, "post"))
-        self.result_stride = max(program.resolved(t.row).state[1] for t in loop.app.tables)
+        self.result_stride = max(program.resolved(t.row).state[1] for t in work.app.tables)
         plan = program.operator(operator, "plan")
         self.plans = [plan]
         self.shared = any(operates(n.data) for n in within(plan.body) if n.op == "call" and plans(n.data))
@@ -182,8 +182,8 @@ class Source(Functions):
     def union(self, i: int, operator: Operator) -> None:
         """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
         streams = range(len(operator.inputs))
-        stride = self.loop.program.resolved(operator.inputs[0].output).event[1]
-        emitter = self.loop.emitter(len(self.loop.operators) + i)
+        stride = self.work.program.resolved(operator.inputs[0].output).event[1]
+        emitter = self.work.emitter(len(self.work.operators) + i)
         given = ", ".join(f"at_{k}, n_{k}" for k in streams)
         lines: list[tuple[int, str, int]] = [
             (0, "@_compiled", 0),
@@ -204,30 +204,30 @@ class Source(Functions):
 
     def driver(self, calls: list[str], flushes: list[str]) -> None:
         """The loop over slices of events, and the end of the stream."""
-        loop, operators = self.loop, self.loop.operators
-        resolved = loop.program.resolved
-        events = loop.app.operators[0]
-        sink = loop.app.operators[-1]
+        work, operators = self.work, self.work.operators
+        resolved = work.program.resolved
+        events = work.app.operators[0]
+        sink = work.app.operators[-1]
         # The emitter that holds the outputs, and the stride of every emitter's rows.
-        last = len(operators) + loop.unions.index(sink) if sink in loop.unions else len(operators) - 1
+        last = len(operators) + work.unions.index(sink) if sink in work.unions else len(operators) - 1
         strides = [resolved(o.output).event[1] for o in operators]
-        strides += [resolved(o.inputs[0].output).event[1] for o in loop.unions]
+        strides += [resolved(o.inputs[0].output).event[1] for o in work.unions]
 
         def reset(i: int) -> str:
-            emitter = loop.emitter(i)
+            emitter = work.emitter(i)
             return f"_put({emitter + layout.NEXT}, _get({emitter + layout.BEGIN}))"
 
         def made(i: int, skip: str = "0") -> tuple[str, str]:
-            emitter = loop.emitter(i)
+            emitter = work.emitter(i)
             begin = f"_get({emitter + layout.BEGIN}) + {skip}"
             return begin, f"(_get({emitter + layout.NEXT}) - _get({emitter + layout.BEGIN}) - {skip}) // {strides[i]}"
 
         def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], tuple[str, str]]:
             """What merges the streams of an operator, if there are several, and where its rows then are."""
             streams = [source if o is events else made(operators.index(o)) for o in operator.inputs]
-            if operator not in loop.unions:
+            if operator not in work.unions:
                 return [], streams[0]
-            i = loop.unions.index(operator)
+            i = work.unions.index(operator)
             words = ", ".join(word for stream in streams for word in stream)
             return [f"_union_{i}(_ctx, {words})"], made(len(operators) + i)
 
@@ -250,7 +250,7 @@ class Source(Functions):
         body: list[tuple[int, str, int]] = [(2, reset(i), 0) for i in range(len(strides)) if i != last]
         body += [
             (2, "if keep != 0:", 0),
-            (3, f"kept = _get({loop.emitter(last) + layout.NEXT}) - _get({loop.emitter(last) + layout.BEGIN})", 0),
+            (3, f"kept = _get({work.emitter(last) + layout.NEXT}) - _get({work.emitter(last) + layout.BEGIN})", 0),
             (2, "else:", 0),
             (3, reset(last), 0),
         ]
@@ -260,7 +260,7 @@ class Source(Functions):
             body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]
         body += [(2, line, 0) for line in taken(sink, slice_)[0]]
         closing = [
-            (1, f"_put(_ctx + {layout.ROWS}, _get({loop.emitter(last) + layout.BEGIN}))", 0),
+            (1, f"_put(_ctx + {layout.ROWS}, _get({work.emitter(last) + layout.BEGIN}))", 0),
             (1, f"_put(_ctx + {layout.COUNT}, total)", 0),
             (1, f"_put(_ctx + {layout.DIGEST}, _int(digest))", 0),
             (1, "return 0", 0),
