@@ -38,7 +38,7 @@ class Interpreter:
         self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
         self._make = row_class(self.event, header=True)
         self.tables = {table: self._rows(table) for table in app.tables}
-        self._shared = Shared(self.program, self.tables)
+        self.shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
             if operator.kind == "windowed":
@@ -46,7 +46,7 @@ class Interpreter:
             if operator.kind in ("source", "sink"):
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
-            steps[operator] = STEPS[operator.kind](self._shared, operator, takers == app.operators[-1:])
+            steps[operator] = STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
         # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
         self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
         names = list(app.outputs.fields)
@@ -141,12 +141,12 @@ class Interpreter:
     @property
     def dropped_invalid(self) -> int:
         """Inputs declared invalid so far."""
-        return self._shared.dropped_invalid
+        return self.shared.dropped_invalid
 
     @property
     def rejected(self) -> int:
         """Transactions rejected so far."""
-        return self._shared.rejected
+        return self.shared.rejected
 
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
