@@ -30,7 +30,7 @@ from streaming_core.apps import registry
 from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.layout import atomic_directory, write_json
+from streaming_core.runspec import layout
 from streaming_core.runspec.spec import RunSpec
 from streaming_core.support import check
 
@@ -102,7 +102,7 @@ def _write(
     if len(part.operators) == 2:
         write = _events(source, len(part.operators[-1].inputs))
     try:
-        with atomic_directory(out) as folder:
+        with layout.atomic_directory(out) as folder:
             digest = write(folder)
             os.rename(folder / "outputs", folder / "rows")
             shutil.rmtree(folder / "state", ignore_errors=True)
@@ -120,7 +120,7 @@ def _write(
                 "by": by,
                 "parts": [{"file": f"rows/{p.name}", "rows": pq.read_metadata(p).num_rows} for p in paths],
             }
-            write_json(folder / "manifest.json", manifest)
+            layout.write_json(folder / "manifest.json", manifest)
     except OSError as error:
         raise RunFailed(f"the recording cannot be written to {out}: {error.strerror or error}") from None
     return manifest
@@ -166,16 +166,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     Raises:
         BadInput: there is none, or it is damaged.
     """
-    path = Path(directory) / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"no recording at {directory}: make one with `streaming-core record`") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"recording {directory}: manifest.json cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not manifest.keys() >= _KEYS:
-        raise BadInput(f"recording {directory}: manifest.json is none of a recording's")
-    return manifest
+    return layout.read_manifest(directory, "recording", _KEYS, "record")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ parameters, events, seed, generator code); the content digest says what the rows
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,7 @@ from streaming_core.apps import registry
 from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput
-from streaming_core.runspec.layout import atomic_directory, write_json
+from streaming_core.runspec import layout
 from streaming_core.runspec.spec import digest_of
 
 CHUNK = 250_000  # events in a part
@@ -166,7 +165,7 @@ def seal(
         # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
         "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
     }
-    write_json(Path(directory) / "manifest.json", manifest)
+    layout.write_json(Path(directory) / "manifest.json", manifest)
     return manifest
 
 
@@ -199,7 +198,7 @@ def write(
         return manifest
     if tables is None:
         tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
-    with atomic_directory(out_dir) as temporary:
+    with layout.atomic_directory(out_dir) as temporary:
         seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
     return read_manifest(out_dir)
 
@@ -213,19 +212,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     Raises:
         BadInput: there is none, or it is damaged.
     """
-    path = Path(directory) / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadInput(
-            f"no workload at {directory}: {path.name} is missing; make it with `streaming-core generate`"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"workload {directory}: {path.name} cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not manifest.keys() >= _KEYS:
-        lacking = sorted(_KEYS - manifest.keys()) if isinstance(manifest, dict) else sorted(_KEYS)
-        raise BadInput(f"workload {directory}: {path.name} lacks {', '.join(lacking)}")
-    return manifest
+    return layout.read_manifest(directory, "workload", _KEYS, "generate")
 
 
 @dataclass(frozen=True)

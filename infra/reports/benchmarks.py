@@ -11,10 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from infra.reports import series
 from streaming_core.bench.report import VERSION, value
 
-# Ways keep their colour over all charts (charts.py, style.css); the loop, which all are measured by, is the grey one.
-GREY, COLOURS = 5, 10
 RESULTS = {"equal": "equal", "yardstick": "yardstick", "bound": "a bound", "different": "differs"}
 
 
@@ -45,10 +44,13 @@ def _read(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and "suite" in found and found.get("version") == VERSION else None
 
 
-def colours(suite: dict[str, Any]) -> dict[str, int]:
-    """Number of the colour of every line there is in a suite, in the order in which they first appear."""
-    labels: dict[str, int] = {"loop": GREY}
-    free = (number for number in itertools.count() if number % COLOURS != GREY)
+def numbers(suite: dict[str, Any]) -> dict[str, int]:
+    """Which series of the page every line of a suite is (series.py), in the order in which they first appear.
+
+    The loop, which all are measured by, is the grey one, and no other line is.
+    """
+    labels: dict[str, int] = {"loop": series.GREY}
+    free = (number for number in itertools.count() if number % len(series.COLOURS) != series.GREY)
     for experiment in suite["experiments"]:
         for plot in experiment["plots"]:
             for row in experiment["rows"]:

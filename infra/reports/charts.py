@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import vl_convert
 
-# Colours that keep their distance on white and on near-black, in a fixed order: a strategy has one colour everywhere.
-COLOURS = [
-    "#3b82c4", "#e0862f", "#4fa36b", "#b565b8", "#c9556b", "#8a8f98", "#2aa5a0", "#9c8347", "#6f6fd8", "#a3b043",
-]  # fmt: skip
+from infra.reports import series
+
 INK = "#7d8590"
 WIDTH, HEIGHT = 250, 170
 PARTS = ("useful", "sync", "lock", "remote", "other")
@@ -56,6 +54,7 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
     ]
     x = {"field": "threads", "type": "ordinal", "title": "threads", "axis": {"labelAngle": 0}}
     colour = _colour(strategies)
+    shape = _shape(strategies)
     return _svg(
         values,
         [
@@ -66,7 +65,7 @@ def throughput(rows: list[dict], strategies: list[str]) -> str:
             {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": _rate("median"), "color": colour}},
             {
                 "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {"x": x, "y": _rate("median"), "color": colour},
+                "encoding": {"x": x, "y": _rate("median"), "color": colour, "shape": shape},
             },
         ],
     )
@@ -110,11 +109,12 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
         },
     }
     plain = {name: value for name, value in encoding.items() if name != "strokeDash"}
+    plain |= {"shape": _shape(strategies)}
     return _svg(
         values,
         [
             {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
-            {"mark": {"type": "point", "filled": True, "size": 25, "opacity": 1}, "encoding": plain},
+            {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": plain},
         ],
     )
 
@@ -136,17 +136,24 @@ def history(rows: list[dict], strategies: list[str]) -> str:
         "axis": {"labels": False, "ticks": False},
     }
     encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies), "detail": {"field": "series"}}
-    return _svg(values, [{"mark": {"type": "line", "strokeWidth": 1.5, "point": {"size": 25}}, "encoding": encoding}])
+    points = encoding | {"shape": _shape(strategies)}
+    return _svg(
+        values,
+        [
+            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
+            {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
+        ],
+    )
 
 
-def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tuple[int, int]) -> str:
+def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tuple[int, int]) -> str:
     """One chart of a benchmark suite.
 
     Args:
         points: `x`, `y`, `line`; `dashed`: the line is what others are measured by, or a bound; `level`: it is one
             height at every x. Of stacked bars `part` and its `order` instead.
         plot: as the suite's JSON declares it.
-        colours: number of the colour of every line.
+        numbers: of every line, which series of the page it is.
         size: width and height, axes not counted.
     """
     title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
@@ -168,18 +175,19 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
             "title": None,
             "sort": list(PARTS),
             "legend": {"columns": 3},
-            "scale": {"domain": list(PARTS), "range": [COLOURS[i] for i in (2, 1, 4, 3, 5)]},
+            "scale": {"domain": list(PARTS), "range": [series.colour(i) for i in (2, 1, 4, 3, 5)]},
         }
         x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
         order = {"field": "order", "type": "quantitative"}
         return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, "color": colour, "order": order}}], size)
     lines = list(dict.fromkeys(point["line"] for point in points))
-    scale = {"domain": lines, "range": [COLOURS[colours[line] % len(COLOURS)] for line in lines]}
-    colour = {"field": "line", "type": "nominal", "scale": scale, "legend": None}
+    shown = [numbers[line] for line in lines]
+    colour = _told_apart("line", lines, [series.colour(number) for number in shown])
     if plot["kind"] == "bar":
         x = {"field": "x", "type": "nominal", "title": named, "sort": None, "axis": names}
         beside = {"xOffset": {"field": "line", "sort": lines}} if any(p["x"] != p["line"] for p in points) else {}
-        return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, "color": colour, **beside}}], size)
+        look = {"color": colour, "stroke": colour, "fillOpacity": _told_apart("line", lines, series.fillings(shown))}
+        return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, **look, **beside}}], size)
     x = {"field": "x", "type": "quantitative", "title": named, "axis": {"tickCount": 5}}
     if plot["log"]:
         shape = "~s" if min(point["x"] for point in points) >= 1 else "~r"
@@ -195,9 +203,11 @@ def benchmark(points: list[dict], plot: dict, colours: dict[str, int], size: tup
             layers.append({"data": {"values": level}, "mark": rule, "encoding": {"y": y, "color": colour}})
         if curve:
             encoding = {"x": x, "y": y, "color": colour}
-            line, point = {"type": "line", "strokeWidth": 1.5, **mark}, {"type": "point", "filled": True, "size": 35}
+            marked = encoding | {"shape": _told_apart("line", lines, [series.marker(number) for number in shown])}
+            line = {"type": "line", "strokeWidth": 1.5, **mark}
+            point = {"type": "point", "filled": True, "size": 35, "opacity": 1}
             layers.append({"data": {"values": curve}, "mark": line, "encoding": encoding})
-            layers.append({"data": {"values": curve}, "mark": {**point, "opacity": 1}, "encoding": encoding})
+            layers.append({"data": {"values": curve}, "mark": point, "encoding": marked})
     return _svg(values, layers, size)
 
 
@@ -216,8 +226,17 @@ def _rate(field: str) -> dict:
 
 
 def _colour(strategies: list[str]) -> dict:
-    scale = {"domain": strategies, "range": [COLOURS[i % len(COLOURS)] for i in range(len(strategies))]}
-    return {"field": "strategy", "type": "nominal", "scale": scale, "legend": None}
+    return _told_apart("strategy", strategies, [series.colour(i) for i in range(len(strategies))])
+
+
+def _shape(strategies: list[str]) -> dict:
+    return _told_apart("strategy", strategies, [series.marker(i) for i in range(len(strategies))])
+
+
+def _told_apart(field: str, names: list[str], looks: list) -> dict:
+    """The encoding that gives every name its look; the page has the legend."""
+    scale = {"type": "ordinal", "domain": names, "range": looks}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": None}
 
 
 def _svg(values: list[dict], layers: list[dict], size: tuple[int, int] = (WIDTH, HEIGHT)) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infra.reports import benchmarks
+from infra.reports import benchmarks, series
 from infra.reports.history import (
     NOTHING,
     Cell,
@@ -55,7 +55,9 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._env.globals.update(rate=human_rate, micros=human_micros, nano=human_nano, short=short, mark=MARKS)
+        self._env.globals.update(
+            rate=human_rate, micros=human_micros, nano=human_nano, short=short, mark=MARKS, classes=series.classes
+        )
 
     def index(self) -> str:
         """Overview of the latest run; before the first one a page that says so."""
@@ -415,7 +417,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
 
     svgs: dict[str, str] = {}
     for suite in found:
-        colours = benchmarks.colours(suite)
+        numbers = benchmarks.numbers(suite)
         for experiment in suite["experiments"]:
             labels: set[str] = set()
             groups = []
@@ -426,7 +428,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
                     href = f"charts/bench-{_slug(suite['name'])}-{_slug(experiment['name'])}-{len(svgs)}.svg"
                     points = benchmarks.points(chart)
                     size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
-                    svgs[href] = charts.benchmark(points, chart["plot"], colours, size)
+                    svgs[href] = charts.benchmark(points, chart["plot"], numbers, size)
                     groups[-1].append({"title": chart["title"], "href": href})
                     labels |= {point["line"] for point in points if "line" in point}
             rows = experiment["rows"]
@@ -434,7 +436,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
             shown = dict.fromkeys(("p99_us", "end_to_end_p99_us", "cpu_ns", "energy_nj"))
             experiment |= {
                 "groups": groups,
-                "legend": [{"label": label, "colour": colours[label]} for label in colours if label in labels],
+                "legend": [{"label": label, "number": numbers[label]} for label in numbers if label in labels],
                 "wrong": sum(row["result"] == "different" for row in rows),
                 "columns": columns,
                 "open_loop": any("end_to_end_p99_us" in row for row in rows),

@@ -15,28 +15,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from streaming_core.cli.options import (
+    RECORD,
+    RUN,
     AppName,
-    Batch,
-    Channel,
-    Executor,
-    Heuristic,
-    Idle,
     Input,
     Json,
-    Pin,
-    Plan,
-    Pool,
     ProfileName,
-    Punctuation,
-    Queue,
-    Reorder,
-    Scheme,
     Settings,
-    Stealing,
-    Threads,
     What,
     parameters,
     specification,
+    takes,
 )
 from streaming_core.errors import BadInput, RunFailed
 
@@ -214,55 +203,17 @@ def generate(
 
 
 @app.command()
+@takes(RUN)
 def run(
     what: What,
     input: Input,
     out: Annotated[Path, typer.Option(help="Run folder to write.")],
-    executor: Executor = None,
-    threads: Threads = None,
-    scheme: Scheme = None,
-    pool: Pool = None,
-    stealing: Stealing = None,
-    punctuation: Punctuation = None,
-    checkpoint: Annotated[int | None, typer.Option(help="Punctuations between checkpoints; 0 = none.")] = None,
-    batch: Batch = None,
-    heuristic: Heuristic = None,
-    queue: Queue = None,
-    reorder: Reorder = None,
-    channel: Channel = None,
-    plan: Plan = None,
-    order: Annotated[str | None, typer.Option(help="Order of delivery.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")] = None,
-    pin: Pin = None,
-    idle: Idle = None,
-    sink: Annotated[str | None, typer.Option(help="parquet, digest or count. Default: parquet.")] = None,
-    repetitions: Annotated[int | None, typer.Option(help="Measured passes after the first.")] = None,
+    given: dict[str, Any],
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
     """Run an application over a workload on the native runtime."""
-    given = {
-        "executor": executor,
-        "threads": threads,
-        "scheme": scheme,
-        "pool": pool,
-        "stealing": stealing,
-        "punctuation": punctuation,
-        "checkpoint": checkpoint,
-        "batch": batch,
-        "heuristic": heuristic,
-        "queue": queue,
-        "reorder": reorder,
-        "channel": channel,
-        "plan": plan,
-        "order": order,
-        "rate": rate,
-        "pin": pin,
-        "idle": idle,
-        "sink": sink,
-        "repetitions": repetitions,
-    }
     spec = specification(what, given, profile, settings, input)
     from streaming_core import engine
 
@@ -283,38 +234,18 @@ def run(
 
 
 @app.command()
+@takes(RECORD)
 def record(
     what: What,
     operator: Annotated[str, typer.Option(help="Of the application's operators, this one.")],
     input: Input,
     out: Annotated[Path, typer.Option(help="Recording to write; must be new or empty.")],
-    executor: Executor = None,
-    threads: Threads = None,
-    batch: Batch = None,
-    heuristic: Heuristic = None,
-    queue: Queue = None,
-    reorder: Reorder = None,
-    channel: Channel = None,
-    plan: Plan = None,
-    pin: Pin = None,
-    idle: Idle = None,
+    given: dict[str, Any],
     settings: Settings = None,
     profile: ProfileName = None,
     as_json: Json = False,
 ) -> None:
     """Record the rows an operator takes, by running what lies in front of it (by the oracle: `oracle --operator`)."""
-    given = {
-        "executor": executor,
-        "threads": threads,
-        "batch": batch,
-        "heuristic": heuristic,
-        "queue": queue,
-        "reorder": reorder,
-        "channel": channel,
-        "plan": plan,
-        "pin": pin,
-        "idle": idle,
-    }
     spec = specification(what, given, profile, settings, input)
     from streaming_core import recording, workload
 

@@ -11,7 +11,6 @@ manifest.json, written last.
 from __future__ import annotations
 
 import hashlib
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from streaming_core.apps import registry
 from streaming_core.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.runspec.layout import atomic_directory, write_json
+from streaming_core.runspec import layout
 from streaming_core.runspec.spec import digest_of
 
 MODES = ("auto", "interpreted", "compiled")
@@ -37,14 +36,20 @@ INTERPRETED = 100_000  # events up to which `auto` interprets all of them
 CHECKED = 10_000  # events on which the compiled loop is compared with the interpreter
 _BLOCK = 1 << 16  # events in memory at a time
 _PART = 4_000_000  # rows in a file of outputs
+_KEYS = {"address", "workload", "output_digest", "state_digest"}
 
 
 @cache
 def version() -> str:
     """Digest of the oracle's own source: another meaning, another address."""
+    return source_digest(Path(__file__).parent)
+
+
+def source_digest(package: Path) -> str:
+    """16 hex digits over every Python file of a package, in subpackages too: its place and what is in it."""
     content = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        content.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sorted(package.rglob("*.py")):
+        content.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return content.hexdigest()[:16]
 
 
@@ -90,7 +95,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
             )
         return manifest
     try:
-        with atomic_directory(out_dir) as folder:
+        with layout.atomic_directory(out_dir) as folder:
             keys = ("address", "content_digest", "events", "seed", "params")
             about = {
                 "address": wanted,
@@ -98,7 +103,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
                 "workload": {key: source.manifest[key] for key in keys},
                 "code_digest": registry.code_digest(source.app),
             }
-            write_json(folder / "manifest.json", about | compute(source, folder, mode))
+            layout.write_json(folder / "manifest.json", about | compute(source, folder, mode))
     except OSError as error:
         raise RunFailed(f"the result cannot be written to {out_dir}: {error.strerror or error}") from None
     return read_manifest(out_dir)
@@ -116,21 +121,7 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     Raises:
         BadInput: there is none, or it is damaged.
     """
-    path = Path(directory) / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise BadInput(f"no oracle result at {directory}: make it with `streaming-core oracle`") from None
-    except (OSError, ValueError) as error:
-        raise BadInput(f"oracle result {directory}: manifest.json cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or not manifest.keys() >= {
-        "address",
-        "workload",
-        "output_digest",
-        "state_digest",
-    }:
-        raise BadInput(f"oracle result {directory}: manifest.json is none of an oracle's")
-    return manifest
+    return layout.read_manifest(Path(directory), "oracle result", _KEYS, "oracle")
 
 
 def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_core.oracle.typed import BOOL, FLOAT, INT, Function, Node
+from streaming_core.oracle.typed.kinds import INT
+from streaming_core.oracle.typed.tree import Function, Node
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -168,6 +169,3 @@ class Printer:
 
     def e_max(self, node: Node) -> str:
         return f"max({', '.join(self.operands(node))})"
-
-
-__all__ = ["BOOL", "FLOAT", "HIGH", "INT", "LOW", "Printer"]

@@ -12,6 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from streaming_core.errors import BadInput
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
@@ -65,6 +68,31 @@ def write_json(path: Path, value: object) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
+    """The manifest of a folder that is whole.
+
+    Args:
+        what: kind of folder, such as workload.
+        keys: those that every manifest of this kind has.
+        command: the `streaming-core` command that makes such a folder.
+
+    Raises:
+        BadInput: there is none, it cannot be read, or it is of a folder of another kind.
+    """
+    path = Path(directory) / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(
+            f"no {what} at {directory}: {path.name} is missing; make it with `streaming-core {command}`"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise BadInput(f"{what} {directory}: {path.name} cannot be read: {error}") from None
+    if lacking := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
+        raise BadInput(f"{directory} is no {what}: {path.name} lacks {', '.join(lacking)}")
+    return manifest
 
 
 @contextmanager

@@ -6,7 +6,9 @@ Each fault is one that a scheme could have, in a sequential form so that it is t
 import copy
 from collections.abc import Callable
 
-from streaming_core.oracle.interpreter import Interpreter, _copier, _result
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.interpreter.rows import copier
+from streaming_core.oracle.interpreter.steps import result_reader
 
 
 class Faulty(Interpreter):
@@ -22,10 +24,10 @@ class Faulty(Interpreter):
         [step] = self._steps
         conditions, operations = (step.namespace[name].__self__ for name in ("_require", "_operate"))
         results: list = []
-        step.namespace["_result"] = _result(results)
+        step.namespace["_result"] = result_reader(results)
         plan, post = step.compiled("plan"), step.compiled("post")
         used = step.printer.read_fields
-        copiers = {t.index: _copier(self.program.resolved(t.row), used[t.index]) for t in self.tables}
+        copiers = {t.index: copier(self.program.resolved(t.row), used[t.index]) for t in self.tables}
         former: dict = {}
 
         def take(request):
@@ -59,7 +61,7 @@ class Faulty(Interpreter):
             former.clear()
             former.update(now)
             if not accepted:
-                self.rejected += 1
+                step.shared.rejected += 1
             post(request, accepted, None)
 
         step.take = take

@@ -126,7 +126,7 @@ class Subject:
     def interpreted(self, events: pa.Table, oracle: Interpreter | None = None) -> Outcome:
         """What the oracle (or another interpreter) makes of the events, from fresh tables."""
         oracle = oracle or self.oracle
-        oracle.dropped_invalid = oracle.rejected = oracle.events = 0
+        oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
         for table, rows in oracle.tables.items():
             rows[:] = oracle._rows(table)
         try:

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.reports import benchmarks, charts, publish
+from infra.reports import benchmarks, charts, publish, series
 from infra.reports.history import History
 from infra.reports.pages import Pages
 from streaming_core.bench import ordered
@@ -123,15 +123,39 @@ def test_a_result_that_differs_is_said_and_in_no_chart(home):
     assert "differs" in text
 
 
-def test_lines_keep_their_colour_and_the_loop_is_grey(home):
+def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
     rows = [row(way, 1e6) for way in ("tstream", "serial", "lock", "mvlk", "pat", "no_lock", "ct")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
     [suite] = benchmarks.suites(home.reports / "bench")
-    colours = benchmarks.colours(suite)
-    assert colours["loop"] == benchmarks.GREY
-    assert len(set(colours.values())) == len(colours) == 9
-    assert colours["stealing"] == 8
+    numbers = benchmarks.numbers(suite)
+    assert numbers["loop"] == series.GREY
+    assert len(set(numbers.values())) == len(numbers) == 9
+    assert numbers["stealing"] == 8
+
+
+def test_series_that_have_one_colour_have_different_markers_in_chart_and_legend(home):
+    ways = [f"way{i}" for i in range(25)]
+    measured(home, "2026-01-01T00:00:00Z", [experiment("skew", [row(way, 1e6, t) for way in ways for t in (1, 2)])])
+    page, svgs = page_of(home)
+    legend = re.findall(r'<i class="(.+?)"></i>(.+?)</span>', page)
+    assert len({look for look, _ in legend}) == len(legend) == 26
+    [svg] = svgs.values()
+    drawn = re.findall(r'roledescription="point" transform=".+?" d="(.+?)" fill="(.+?)"', svg)
+    assert len(drawn) == 50
+    assert len(set(drawn)) == 25
+    bars = [{"x": way, "y": 1.0, "line": way} for way in ways]
+    svg = charts.benchmark(bars, plot("way", y="to_loop", kind="bar"), {way: i for i, way in enumerate(ways)}, (90, 90))
+    filled = re.findall(r'roledescription="bar" d=".+?" fill="(.+?)" fill-opacity="(.+?)"', svg)
+    assert len(filled) == len(set(filled)) == 25
+
+
+def test_legends_have_the_charts_colours_and_markers():
+    style = (ROOT / "infra" / "reports" / "style.css").read_text()
+    for number in range(len(series.COLOURS)):
+        assert f".c{number} {{ background: {series.colour(number)}; }}" in style
+    for marker in set(series.MARKERS) - {"square"}:  # what an element without a shape is
+        assert f".{marker} {{" in style
 
 
 def test_whatever_stands_in_a_file_is_text(home):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
+from streaming_core import workload
 from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK
 from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
@@ -176,6 +177,10 @@ class Result:
     def __init__(self, app, params, outputs, state, dropped):
         self.app, self.params, self.outputs, self.state, self.dropped = app, params, outputs, state, dropped
 
+    def columns(self, *names):
+        """The outputs as tuples of these columns."""
+        return [tuple(row[name] for name in names) for row in self.outputs]
+
     def output_table(self):
         schema = self.app.outputs.resolve(self.params).arrow(("seq", "sub"))
         return pa.Table.from_pylist(self.outputs, schema)
@@ -279,3 +284,23 @@ def run(app: App, params, events: pa.Table) -> Result:
     state = {f"state_{t.name}": (t.row, tables[t.name]) for t in app.tables}
     state |= {f"state_{name}": pair for name, pair in states.items()}
     return Result(app, params, outputs, state, dropped)
+
+
+def run_generated(name: str, params=None, events=1500, seed=3) -> tuple[list[dict], Result]:
+    """Generated events of an application, and what becomes of them."""
+    app = registry.load(name)
+    table = workload.generate_chunk(app, params or {}, events, seed, 0, events)
+    return table.to_pylist(), run(app, params or {}, table)
+
+
+def run_rows(name: str, params, rows: list[dict]) -> Result:
+    """What becomes of rows with the columns that matter; the others are zero."""
+    app = registry.load(name)
+    schema = workload.schema(app, params)
+    empty = dict.fromkeys(schema.names, 0)
+    return run(app, params, pa.Table.from_pylist([{**empty, **row, "seq": i} for i, row in enumerate(rows)], schema))
+
+
+def run_lines(name: str, lines: list[bytes], params=None) -> Result:
+    """What becomes of lines of text."""
+    return run_rows(name, params or {}, [{"ts": i, "line": line} for i, line in enumerate(lines)])

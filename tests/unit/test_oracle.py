@@ -2,6 +2,8 @@
 
 import json
 import resource
+import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,6 +79,22 @@ def test_a_disagreement_fails_the_run(words):
         oracle.compare("wc", outputs, wrong, "outputs")
 
 
+def test_every_source_file_of_the_oracle_changes_its_version(tmp_path):
+    package = tmp_path / "oracle"
+    shutil.copytree(Path(oracle.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    versions = [oracle.source_digest(package)]
+    assert versions == [oracle.version()]
+    sources = {path for path in package.rglob("*") if path.is_file()}
+    assert {path.parent.name for path in sources} >= {"oracle", "typed", "interpreter", "loop"}
+    for path in sources:
+        with path.open("a") as file:
+            file.write("# changed\n")
+        versions.append(oracle.source_digest(package))
+    (package / "loop" / "checks.py").rename(package / "checks.py")  # another place is another program
+    versions.append(oracle.source_digest(package))
+    assert len(set(versions)) == len(sources) + 2
+
+
 def test_a_result_that_is_there_is_kept(words, tmp_path):
     first = oracle.run(words, tmp_path / "out")
     assert oracle.run(words, tmp_path / "out") == first  # `seconds` would differ if it had run again
@@ -92,6 +110,8 @@ def test_a_folder_that_holds_something_else_is_refused(words, tmp_path):
     (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest | {"address": "0" * 16}))
     with pytest.raises(BadInput, match="holds another result"):
         oracle.run(words, tmp_path / "other")
+    with pytest.raises(BadInput, match=r"is no oracle result: manifest.json lacks output_digest"):
+        oracle.run(words, words)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
 

@@ -61,7 +61,7 @@ def fingerprint() -> str:
         digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
     digest.update(f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()}\n".encode())
     digest.update(llvm.get_host_cpu_features().flatten().encode())
-    for path in sorted([*_HERE.glob("*.py"), *_HERE.parent.glob("*.py")]):
+    for path in sorted(_HERE.parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -13,6 +13,8 @@ mod pooled;
 mod schedules;
 pub mod team;
 pub mod transactional;
+#[cfg(all(test, not(loom)))]
+mod unordered;
 
 use crate::batch::Block;
 use crate::digest::ColumnKind;

@@ -386,6 +386,36 @@ mod loom_tests {
         });
     }
 
+    /// The caller writes what a job is about, both threads do it, and the caller reads what came of it: loom fails if a job
+    /// begins before it was given or goes on after `run`. A second one, because the first finds threads that begin.
+    #[test]
+    fn loom_a_job_is_handed_out_and_what_it_did_comes_back() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let mut team = Team::new(2, Strategy::Yield, false).unwrap();
+            let parts = [0, 1].map(|_| CachePadded::new(UnsafeCell::new(0)));
+            for round in 1..=2 {
+                for part in &parts {
+                    // SAFETY: between jobs, loom checks that nobody else is at it.
+                    part.with_mut(|part| unsafe { *part += 1 });
+                }
+                let lent = Lent(&parts);
+                // SAFETY: the thread's own part.
+                let job = |index: usize| unsafe { lent.with(index, |part| *part *= 10) };
+                team.run(&|index| {
+                    job(index);
+                    Ok(())
+                })
+                .unwrap();
+                for part in &parts {
+                    // SAFETY: as above.
+                    assert_eq!(part.with(|part| unsafe { *part }), [10, 110][round - 1]);
+                }
+            }
+        });
+    }
+
     #[test]
     fn loom_a_failure_frees_those_who_wait() {
         loom::model(|| {

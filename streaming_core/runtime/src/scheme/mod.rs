@@ -17,6 +17,8 @@ mod ring;
 mod serial;
 mod tstream;
 mod turn;
+#[cfg(all(test, loom))]
+mod world;
 
 use std::ops::Range;
 

@@ -90,8 +90,11 @@ unsafe impl Sync for Row {}
 
 /// A former version of a row. Its bytes follow. Never changed once a row points to it.
 #[derive(Debug)]
-#[repr(C)]
-struct Image {
+struct Image(UnsafeCell<Former>);
+
+/// What an image is of.
+#[derive(Debug, Clone, Copy)]
+struct Former {
     /// The image of an earlier version, which may not be there any more unless somebody is to read it.
     before: *mut Image,
     version: u32,
@@ -135,11 +138,18 @@ impl Row {
         if ticket.writes { done == ticket.version } else { done.wrapping_sub(ticket.version) as i32 >= 0 }
     }
 
-    /// The writer's announcement; it writes the row after `fence(Release)`.
+    /// The writer's announcement; it writes the row after `announced`.
     #[inline]
     fn begin(&self, ticket: &Ticket) {
         // ORDERING: Release, so that who sees it finds the image.
         self.begun.store(ticket.version.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Stands between a writer's announcements and its first write.
+    #[inline]
+    fn announced() {
+        // ORDERING: Release fence: whoever reads something that is written from here on also sees the announcements.
+        fence(Ordering::Release);
     }
 
     /// Links an image of the version before the writer's.
@@ -150,7 +160,7 @@ impl Row {
         // ORDERING: Relaxed; the last writer's store, taken over with `done`.
         let before = self.image.load(Ordering::Relaxed);
         // SAFETY: as the caller says; nobody else knows it yet.
-        unsafe { image.write(Image { before, version: ticket.version }) };
+        unsafe { image.write(Image(UnsafeCell::new(Former { before, version: ticket.version }))) };
         // ORDERING: Release publishes the image's content.
         self.image.store(image, Ordering::Release);
     }
@@ -175,10 +185,9 @@ impl Row {
         let mut image: *const Image = self.image.load(Ordering::Acquire);
         // SAFETY: the version was kept for us when its next writer asked, and is reachable from every newer image; all of
         // these belong to events that are not behind us in a batch that has been applied.
-        unsafe {
-            while (*image).version != version {
-                image = (*image).before;
-            }
+        let former = |image: *const Image| unsafe { (*image).0.with(|former| *former) };
+        while former(image).version != version {
+            image = former(image).before;
         }
         or_image(image);
     }
@@ -419,8 +428,7 @@ impl Guard for Mvlk {
             }
             row.begin(ticket);
         }
-        // ORDERING: Release fence: whoever reads something that is written from here on also sees the announcements.
-        fence(Ordering::Release);
+        Row::announced();
         // SAFETY: these rows are this thread's to write; what the events only read was done with above.
         unsafe { group.apply(&plan.others[others as usize..others_end as usize], group.run.tables.bases()) }
     }
@@ -450,7 +458,7 @@ mod loom_tests {
         row: Row,
         progress: Progress,
         words: [AtomicUsize; 2],
-        images: Vec<cell::UnsafeCell<[u64; 4]>>,
+        images: Vec<cell::UnsafeCell<[u64; size_of::<Image>() / 8 + 2]>>,
     }
 
     // SAFETY: images are used under the protocol that is being modelled.
@@ -472,7 +480,7 @@ mod loom_tests {
                 }
             }
             self.row.begin(ticket);
-            fence(Ordering::Release);
+            Row::announced();
             for word in &self.words {
                 word.store(ticket.version as usize + 1, Ordering::Relaxed);
             }
@@ -524,7 +532,7 @@ mod loom_tests {
                 row: Row::default(),
                 progress: Progress::new(2),
                 words: [AtomicUsize::new(0), AtomicUsize::new(0)],
-                images: events.iter().map(|_| cell::UnsafeCell::default()).collect(),
+                images: events.iter().map(|_| cell::UnsafeCell::new([0; _])).collect(),
             });
             let other = {
                 let shared = shared.clone();

@@ -353,99 +353,8 @@ impl<E> Ring<E> {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::batch::{Block, TEXT_PADDING, Text};
-    use crate::idle::{Idle, Strategy};
-    use crate::kernel::{ApplyContext, ExecuteContext, PlaceContext, PlanContext, PostContext};
-    use crate::metrics::{Arrivals, Clock};
-    use crate::placement::Placement;
-    use crate::scheme::Delivery;
-    use crate::sink::{Sink, SinkKind};
-    use crate::state::table::Tables;
+    use crate::scheme::world::World;
     use crate::sync::{Arc, thread};
-    use crate::transaction::Transaction;
-
-    // Kernels for events that have no accesses and no outputs: what is looked at is who is at a slot when.
-    extern "C" fn plan(_: *mut PlanContext) -> i64 {
-        0
-    }
-    extern "C" fn apply(_: *mut ApplyContext) -> i64 {
-        0
-    }
-    extern "C" fn post(_: *mut PostContext) -> i64 {
-        0
-    }
-    extern "C" fn execute(_: *mut ExecuteContext) -> i64 {
-        0
-    }
-    extern "C" fn place(_: *mut PlaceContext) -> i64 {
-        0
-    }
-
-    struct World {
-        ring: Ring<()>,
-        transaction: Transaction,
-        tables: Tables,
-        placement: Placement,
-        delivery: Delivery,
-        idle: Idle,
-        stopped: AtomicBool,
-        events: [u64; 2],
-        text: [u64; TEXT_PADDING / 8],
-    }
-
-    fn world(slots: usize) -> World {
-        let kernels = [
-            plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
-            apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
-            post as extern "C" fn(*mut PostContext) -> i64 as usize,
-            execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
-            place as extern "C" fn(*mut PlaceContext) -> i64 as usize,
-        ];
-        let program = Program::parse(&format!(
-            r#"{{"kind": "transaction", "event": {{"stride": 8}},
-                "tables": [{{"name": "t", "rows": 1, "stride": 8, "read": [0, 8]}}],
-                "transaction": {{"name": "t", "plan": {}, "apply": {}, "post": {}, "execute": {}, "place": {},
-                                 "stride": 8, "result_stride": 8}},
-                "columns": []}}"#,
-            kernels[0], kernels[1], kernels[2], kernels[3], kernels[4]
-        ))
-        .unwrap();
-        World {
-            ring: Ring::of(slots, 8, 1, || ()),
-            // SAFETY: the kernels above.
-            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
-            tables: Tables::new(&program.tables, 2).unwrap(),
-            placement: Placement::flat(2, "a model"),
-            delivery: Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
-            idle: Idle::new(Strategy::Yield, 2, 2),
-            stopped: AtomicBool::new(false),
-            events: [0, 1],
-            text: [0; TEXT_PADDING / 8],
-        }
-    }
-
-    /// Runs `work` with everything a thread needs.
-    fn with_run(world: &World, work: impl FnOnce(&Run)) {
-        // SAFETY: both outlive the block.
-        let block = unsafe {
-            let text = Text::new(world.text.as_ptr().cast(), 0);
-            Block::new(world.events.as_ptr().cast(), world.events.len(), 8, text)
-        };
-        work(&Run {
-            block: &block,
-            events: 0..block.n,
-            offset: 0,
-            transaction: &world.transaction,
-            tables: &world.tables,
-            placement: &world.placement,
-            delivery: &world.delivery,
-            first_ticket: 0,
-            arrivals: Arrivals::new(0.0),
-            clock: Clock::default().start(),
-            idle: &world.idle,
-            stopped: &world.stopped,
-        });
-    }
 
     fn plan_next(ring: &Ring<()>, run: &Run) -> bool {
         ring.plan(run, &mut Counters::default(), &mut Stopwatch::start(), |_, _| ()).unwrap()
@@ -466,15 +375,16 @@ mod loom_tests {
         // Every schedule with up to this many involuntary switches; all of them would take hours.
         model.preemption_bound = Some(3);
         model.check(move || {
-            let shared = Arc::new(world(slots));
-            with_run(&shared, |run| before(&shared.ring, run));
+            let shared = Arc::new((Ring::of(slots, 8, 1, || ()), World::new()));
+            let (ring, world) = &*shared;
+            world.run(|run| before(ring, run));
             let other = {
                 let shared = shared.clone();
-                thread::spawn(move || with_run(&shared, |run| second(&shared.ring, run)))
+                thread::spawn(move || shared.1.run(|run| second(&shared.0, run)))
             };
-            with_run(&shared, |run| first(&shared.ring, run));
+            world.run(|run| first(ring, run));
             other.join().unwrap();
-            assert_eq!(shared.delivery.next_ticket(), 2);
+            world.check();
         });
     }
 

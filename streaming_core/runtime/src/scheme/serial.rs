@@ -170,3 +170,29 @@ impl Serial {
         Ok(true)
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::scheme::world::World;
+    use crate::sync::{Arc, thread};
+
+    /// Two threads write and post-process as they come to it, and each leaves when everything is delivered.
+    #[test]
+    fn loom_one_writes_at_a_time() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let world = World::new();
+            let options = Options { threads: 2, batch: 1, ..Options::default() };
+            let shared = Arc::new((make(&world.program, &options).unwrap(), world));
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || shared.1.run(|run| shared.0.block(1, run).unwrap()))
+            };
+            shared.1.run(|run| shared.0.block(0, run).unwrap());
+            other.join().unwrap();
+            assert_eq!(shared.1.check(), 2);
+        });
+    }
+}

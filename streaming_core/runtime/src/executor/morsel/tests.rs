@@ -6,6 +6,7 @@ use super::*;
 use crate::executor::pipelines::{
     Events, Pipeline, any_blocks, any_pipeline, check, integers, partitioned, some, stateful, stateless, texts,
 };
+use crate::executor::unordered;
 use crate::idle;
 use crate::sink::SinkKind;
 
@@ -50,18 +51,11 @@ fn without_order_every_row_comes_once_and_states_are_the_same() {
     let pipeline = Pipeline::new(ops, &[0, -1], false);
     let blocks = integers(1500, 40);
     let run = |options: &Options| {
-        let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
-        let mut executor = Morsel::new(&program, options).unwrap();
-        blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-        executor.finish(1500).unwrap();
-        let rows = executor.take_outputs().0;
-        // SAFETY: a row of 24 bytes.
-        let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
-        let mut values: Vec<_> = rows.map(|row| [row[1], row[2]]).collect();
-        values.sort_unstable();
+        let (mut executor, pairs) =
+            unordered::run(&pipeline, &blocks, |program| Morsel::new(program, options).unwrap());
         let mut single = executor.states(2).unwrap();
         single.states.truncate(16); // Behind them is the key that came last.
-        (values, executor.metrics().digest, executor.states(1).unwrap(), single)
+        (pairs, executor.metrics().digest, executor.states(1).unwrap(), single)
     };
     let (rows, _, keyed, single) = run(&options(1, 256, "total"));
     let (.., digest, _, _) = run(&options(1, 1, "none"));

@@ -12,6 +12,7 @@ use crate::digest::Digest;
 use crate::executor::pipelines::{
     Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
 };
+use crate::executor::unordered;
 use crate::idle;
 use crate::sink::SinkKind;
 
@@ -98,20 +99,8 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
 
 /// Runs the pipeline and holds keys and values of its rows, in whatever order, against the model's; their digest.
 fn check_unordered(pipeline: &Pipeline, blocks: &[Events], options: &Options) -> Digest {
-    let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
-    let mut executor = Pinned::new(&program, options).unwrap();
-    blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
-    executor.finish(blocks.iter().map(|block| block.rows.len() as i64).sum()).unwrap();
-    let values = |rows: &[[i64; 3]]| {
-        let mut values: Vec<_> = rows.iter().map(|row| [row[1], row[2]]).collect();
-        values.sort_unstable();
-        values
-    };
-    let rows = executor.take_outputs().0;
-    // SAFETY: a row of 24 bytes.
-    let rows = rows.chunks(24).map(|row| unsafe { row.as_ptr().cast::<[i64; 3]>().read_unaligned() });
-    let expected = Model::run(pipeline, blocks).outcomes.rows;
-    assert_eq!(values(&rows.collect::<Vec<_>>()), values(&expected), "{options:?}");
+    let (executor, pairs) = unordered::run(pipeline, blocks, |program| Pinned::new(program, options).unwrap());
+    assert_eq!(pairs, unordered::pairs(Model::run(pipeline, blocks).outcomes.rows), "{options:?}");
     executor.metrics().digest
 }
 

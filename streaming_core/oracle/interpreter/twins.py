@@ -48,6 +48,18 @@ def item(items: Any, index: int) -> Any:
     return items[index]
 
 
+def negative() -> Any:
+    """What stands for an item at a negative position."""
+    raise IndexError("index is negative")
+
+
+def set_item(items: list, index: int, value: Any) -> None:
+    """`items[index] = value`; negative positions are out of range."""
+    if not 0 <= index < len(items):
+        raise IndexError(f"index {index} out of range 0..{len(items) - 1}")
+    items[index] = value
+
+
 def text_slice(text: bytes, low: int, high: int) -> bytes:
     """`text[low:high]`; negative bounds are an error."""
     if low < 0 or high < 0:

@@ -1,0 +1,63 @@
+"""Events as the oracle takes them in: columns of the declared types, without nulls, seq ascending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.api.record import Array, Resolved, Slot
+from streaming_core.errors import BadInput
+
+
+def seqs(events: pa.Table) -> np.ndarray:
+    """The events' seq; it repeats where an event has become several on the way to an operator that is replayed alone.
+
+    Raises:
+        BadInput: there is none, or it does not ascend.
+    """
+    seq = _checked(events, "seq", pa.int64()).to_numpy()
+    if len(seq) and (seq[0] < 0 or (np.diff(seq) < 0).any()):
+        raise BadInput("events: seq must ascend from 0 or above")
+    return seq
+
+
+def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Array]]:
+    """Each field of the event record, and its column.
+
+    Raises:
+        BadInput: a column is missing, has another type or nulls.
+    """
+    for slot in resolved.event[0].values():
+        wanted = slot.type.arrow(slot.count) if isinstance(slot.type, Array) else slot.type.arrow()
+        yield slot, _checked(events, slot.name, wanted)
+
+
+def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
+    """One column as a single array of the wanted type.
+
+    Raises:
+        BadInput: it is missing, has another type or nulls.
+    """
+    if name not in events.column_names:
+        raise BadInput(f"events have no column {name!r}; there are: {', '.join(events.column_names)}")
+    column = events.column(name)
+    if column.type != wanted:
+        if pa.types.is_binary(wanted) and (pa.types.is_string(column.type) or pa.types.is_large_binary(column.type)):
+            column = column.cast(pa.binary())
+        elif not (pa.types.is_fixed_size_list(wanted) and _same_list(column.type, wanted)):
+            raise BadInput(f"events: column {name} has type {column.type}, must be {wanted}")
+    if column.null_count:
+        raise BadInput(f"events: column {name} has {column.null_count} nulls")
+    column = column.combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _same_list(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two fixed-size lists differ in nothing but the name of their item."""
+    return (
+        pa.types.is_fixed_size_list(given)
+        and given.list_size == wanted.list_size
+        and given.value_type == wanted.value_type
+    )

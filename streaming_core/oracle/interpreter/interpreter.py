@@ -1,0 +1,199 @@
+"""An application being interpreted: its operators as steps, which hand on the rows of one event after the other."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_core.api.app import App, Operator
+from streaming_core.api.record import Array
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
+from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
+from streaming_core.oracle.typed import Program
+
+
+class Interpreter:
+    """A bound application being interpreted.
+
+    Args:
+        app: the application.
+        params: its bound parameters.
+
+    Raises:
+        BadInput: an operator does not keep to the language, or the application needs what no oracle offers yet.
+    """
+
+    def __init__(self, app: App, params: dict[str, Any]):
+        self.app = app
+        self.program = Program(app.check(), params)
+        self.event = self.program.resolved(app.event)
+        self.output = self.program.resolved(app.outputs)
+        self.output_schema = self.output.arrow(("seq", "sub"))
+        self.events = 0
+        self._last = (0, 0)  # the seq of the last output, and the next `sub` of that seq
+        self._make = row_class(self.event, header=True)
+        self.tables = {table: self._rows(table) for table in app.tables}
+        self.shared = Shared(self.program, self.tables)
+        steps: dict[Operator, Step] = {}
+        for operator in app.operators:
+            if operator.kind == "windowed":
+                raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
+            if operator.kind in ("source", "sink"):
+                continue
+            takers = [other for other in app.operators if operator in other.inputs]
+            steps[operator] = STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
+        # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
+        self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
+        names = list(app.outputs.fields)
+        self._values = lambda row: [getattr(row, name) for name in names]
+        self._steps = list(steps.values())
+        self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
+
+    # --- input -------------------------------------------------------------------------------------------------------
+
+    def process(self, events: pa.Table) -> pa.Table:
+        """Interprets a chunk of events, in order; returns its outputs, in order.
+
+        Raises:
+            BadInput: a column is missing, has another type or nulls.
+            RunFailed: an operator raised; the line names operator, event, error, file and line.
+        """
+        rows_in = decode(self.event, events, self._make)
+        # Nothing here is cyclic, and scanning the outputs for cycles over and over takes longer than making them.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            is_alone = len(self._steps) == 1 and self._sinks == [(self._steps[0], True)]
+            return self._alone(rows_in) if is_alone else self._several(rows_in)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _several(self, events: Any) -> pa.Table:
+        """`process` for any graph of operators."""
+        rows: list[tuple] = []
+        last = self._last
+        edges = [(s.take, s.rows, [None if i is None else i.rows for i in inputs]) for s, inputs in self._edges]
+        request, step = None, None
+        try:
+            for request in events:
+                for step in edges:
+                    take, made, sources = step
+                    made.clear()
+                    for source in sources:
+                        if source is None:
+                            take(request)
+                        else:
+                            for row in source:
+                                take(row)
+                last = self._collect(rows, request.seq, [request], last)
+                self.events += 1
+        except _ERRORS as error:
+            raise self._failure(self._steps[edges.index(step)] if step else None, request.seq, error) from error
+        self._last = last
+        return self._table(rows)
+
+    def _alone(self, events: Any) -> pa.Table:
+        """`process` for an application of a single operator, a transaction for example."""
+        [(step, _)] = self._edges
+        rows: list[tuple] = []
+        made, take, request = step.rows, step.take, None
+        last, sub = self._last
+        try:
+            for request in events:
+                made.clear()
+                take(request)
+                if request.seq != last:
+                    last, sub = request.seq, 0
+                for row in made:
+                    rows.append((last, sub, *row))
+                    sub += 1
+                self.events += 1
+        except _ERRORS as error:
+            raise self._failure(step, request.seq, error) from error
+        self._last = last, sub
+        return self._table(rows)
+
+    def finish(self, seq: int) -> pa.Table:
+        """The end of the stream: flushes in topological order, keys ascending; returns what that put out."""
+        rows: list[tuple] = []
+        for step, inputs in self._edges:
+            step.rows.clear()
+            step.set_seq(seq)
+            try:
+                for source in inputs:
+                    if source is not None:
+                        for row in source.rows:
+                            step.take(row)
+                step.flush()
+            except _ERRORS as error:
+                raise self._failure(step, seq, error) from error
+        self._last = self._collect(rows, seq, [], self._last)
+        return self._table(rows)
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    @property
+    def dropped_invalid(self) -> int:
+        """Inputs declared invalid so far."""
+        return self.shared.dropped_invalid
+
+    @property
+    def rejected(self) -> int:
+        """Transactions rejected so far."""
+        return self.shared.rejected
+
+    def state(self) -> dict[str, pa.Table]:
+        """Final tables by name, then keyed states by operator, ascending by key."""
+        found = {}
+        for table, rows in self.tables.items():
+            found[table.name] = export(self.program.resolved(table.row), rows, range(len(rows)), pa.int64())
+        for step in self._steps:
+            found |= step.state()
+        return found
+
+    def _collect(self, rows: list[tuple], seq: int, events: list, last: tuple[int, int]) -> tuple[int, int]:
+        """What reached the sink for this event; `sub` counts it. Returns what `last` is behind it."""
+        sub = last[1] if seq == last[0] else 0
+        for step, is_tuple in self._sinks:
+            for row in events if step is None else step.rows:
+                rows.append((seq, sub, *(row if is_tuple else self._values(row))))
+                sub += 1
+        return seq, sub
+
+    def _table(self, rows: list[tuple]) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.output_schema)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.output_schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=self.output_schema)
+
+    def _rows(self, table: Any) -> list:
+        resolved = self.program.resolved(table.row)
+        new, size = zero(resolved), self.program.size(table)
+        rows = [new() for _ in range(size)]
+        for name, column in self.program.initial(table).items():
+            kind = resolved.state[0][name].type
+            item = kind.item if isinstance(kind, Array) else kind
+            values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()
+            for row, value in zip(rows, values, strict=True):
+                setattr(row, name, value)
+        return rows
+
+    def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
+        """One line: operator, event, error, where in the application."""
+        files = step.printer.files if step else set()
+        place, frame = "", sys.exc_info()[2]
+        while frame is not None:
+            if frame.tb_frame.f_code.co_filename in files:
+                place = f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
+            frame = frame.tb_next
+        name = step.operator.name if step else "source"
+        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{place}")
+
+
+# What the language can raise; anything else is a defect of the oracle and keeps its traceback.
+_ERRORS = (ArithmeticError, LookupError, ValueError, UnboundLocalError)

@@ -1,0 +1,80 @@
+"""Rows as slotted objects: made from events or from nothing, copied, exported as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_core.api.record import Array, Resolved, Scalar, Text
+from streaming_core.errors import BadInput
+from streaming_core.oracle import events
+from streaming_core.oracle.interpreter import twins
+
+
+def row_class(resolved: Resolved, header: bool) -> type:
+    """A class with one slot per field (and `seq`), made from the values in order."""
+    names = [*(["seq"] if header else []), *resolved.record.fields]
+    body = [f"    {'__slots__'} = {tuple(names)!r}", f"    def __init__(self, {', '.join(names)}):"]
+    body += [f"        self.{name} = {name}" for name in names]
+    namespace: dict[str, Any] = {}
+    exec(f"class Row:\n{chr(10).join(body)}\n", namespace)
+    return namespace["Row"]
+
+
+def zero(resolved: Resolved) -> Callable[[], Any]:
+    """A maker of rows whose fields are zero, or empty."""
+    cls, values, makers = row_class(resolved, header=False), [], {}
+    for name, slot in resolved.state[0].items():
+        match slot.type:
+            case Scalar():
+                values.append("0.0" if slot.type.is_float else "False" if slot.type.name == "boolean" else "0")
+            case Array(item):
+                one = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
+                values.append(f"[{one}] * {slot.count}")
+            case Text():
+                raise BadInput(f"record {resolved.name}.{name}: states and tables hold no text")
+            case _:
+                makers[f"_new_{name}"] = lambda slot=slot: twins.twin(
+                    slot.type, slot.count, f"{resolved.name}.{slot.name}"
+                )
+                values.append(f"_new_{name}()")
+    return eval(f"lambda: _Row({', '.join(values)})", {"_Row": cls, **makers})
+
+
+def copier(resolved: Resolved, used: set[str]) -> Callable:
+    """Copies the fields of a row that somebody looks at afterwards: scalars and arrays."""
+    cls, parts = row_class(resolved, header=False), []
+    for name, slot in resolved.state[0].items():
+        copied = f"row.{name}[:]" if isinstance(slot.type, Array) else f"row.{name}"
+        parts.append(copied if name in used else "None")
+    return eval(f"lambda row: _Row({', '.join(parts)})", {"_Row": cls})
+
+
+def decode(resolved: Resolved, table: pa.Table, make: Callable) -> Any:
+    """The events as row objects, lazily."""
+    columns: list[Any] = [events.seqs(table).tolist()]
+    for slot, column in events.columns(table, resolved):
+        if isinstance(slot.type, Array):
+            columns.append(column.flatten().to_numpy(zero_copy_only=False).reshape(-1, slot.count).tolist())
+        elif isinstance(slot.type, Text):
+            columns.append(column.to_pylist())
+        else:
+            columns.append(column.to_numpy(zero_copy_only=False).tolist())
+    return map(make, *columns)
+
+
+def export(resolved: Resolved, rows: list, keys: Any, key: pa.DataType | None) -> pa.Table:
+    """Table rows or states as a table: `key` (unless None), then the fields."""
+    fields = list(resolved.arrow())
+    arrays = []
+    for field in fields:
+        values = [getattr(row, field.name) for row in rows]
+        if not isinstance(resolved.state[0][field.name].type, Scalar | Array):
+            values = [v.export() for v in values]
+        arrays.append(pa.array(values, field.type))
+    if key is not None:
+        fields.insert(0, pa.field("key", key, nullable=False))
+        arrays.insert(0, pa.array(keys, key))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,228 @@
+"""Typed functions printed as plain Python, which keeps the lines of the application."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from streaming_core.oracle.printer import HIGH, LOW, Printer
+from streaming_core.oracle.typed import Program
+from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
+from streaming_core.oracle.typed.tree import Function, Node
+
+
+class Source(Printer):
+    """Prints typed functions into the namespace of one operator."""
+
+    def __init__(self, program: Program, namespace: dict[str, Any], is_last: bool):
+        super().__init__()
+        self.program, self.namespace, self.is_last = program, namespace, is_last
+        self.files: set[str] = set()  # that the printed functions come from
+        self.counter = itertools.count()
+        self.read_fields: dict[int, set[str]] = collections.defaultdict(set)  # of results, by table
+
+    def make(self, function: Function) -> Callable:
+        """The Python function for a typed one."""
+        if function not in self.names:
+            name = f"_f{next(self.counter)}_{function.name}"
+            self.names[function] = name
+            outer = self.lines, self.function, self.indent
+            self.lines, self.function, self.indent = [], function, 0
+            self.add(f"def {name}({', '.join(n for n, _ in function.parameters)}):", function.line)
+            self.indent = 1
+            for parameter, given in function.parameters:
+                wanted = function.variables[parameter]
+                if wanted != given:
+                    self.add(f"{parameter} = {self.convert(parameter, given, wanted)}", function.line)
+            self.indent = 0
+            self.block(function.body)
+            tree = ast.parse(self.source())
+            places = [line for _, _, line in self.lines]
+            for node in ast.walk(tree):
+                if hasattr(node, "lineno"):
+                    node.lineno = node.end_lineno = places[node.lineno - 1] or function.line
+                    node.col_offset = node.end_col_offset = 0
+            self.lines, self.function, self.indent = outer
+            exec(compile(tree, function.file, "exec"), self.namespace)
+            self.files.add(function.file)
+        return self.namespace[self.names[function]]
+
+    def convert(self, value: str, given: Any, wanted: Any) -> str:
+        return f"_float({value})" if wanted == FLOAT else f"(+{value})"
+
+    def keep(self, value: Any) -> str:
+        """The name under which the printed code finds an object."""
+        name = f"_k{next(self.counter)}"
+        self.namespace[name] = value
+        return name
+
+    # --- statements
+
+    def s_return(self, node: Node) -> None:
+        self.add(f"return {self.expression(node.args[0])}" if node.args else "return", node.line)
+
+    def s_setfield(self, node: Node) -> None:
+        row, value = self.operands(node)
+        self.add(f"{row}.{node.data.name} = {value}", node.line)
+
+    def s_setitem(self, node: Node) -> None:
+        self.add(f"_set_item({', '.join(self.operands(node))})", node.line)
+
+    def s_emit(self, node: Node) -> None:
+        # An array is emitted as it is now; who has it may go on writing to it.
+        given = zip(node.args, self.operands(node), strict=True)
+        values = ", ".join(f"{value}[:]" if isinstance(n.kind, ArrayKind) else value for n, value in given)
+        made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
+        self.add(f"_append({made})", node.line)
+
+    def s_drop(self, node: Node) -> None:
+        self.add("_count_dropped()", node.line)
+
+    def s_require(self, node: Node) -> None:
+        condition, extra = node.data
+        self.make(condition)
+        if not node.args:  # on the event alone: evaluated where it stands
+            request = next(n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
+            self.add(f"_require((None, {self.names[condition]}({request}), None))", node.line)
+            return
+        places, given = ("".join(f"{self.expression(v)}, " for v in values) for values in (node.args, extra))
+        self.add(f"_require(({self.names[condition]}, ({places}), ({given})))", node.line)
+
+    def s_modify(self, node: Node) -> None:
+        self.make(node.data)
+        row, *extra = self.operands(node)
+        self.add(f"_operate(({self.names[node.data]}, {row}, ({''.join(f'{e},' for e in extra)})))", node.line)
+
+    def s_read(self, node: Node) -> None:
+        [row] = node.args
+        self.add(f"_operate((None, {self.expression(row)}, {row.kind.table.index}))", node.line)
+
+    # --- arithmetic
+
+    def wrapped(self, value: str) -> str:
+        return f"(_t if {LOW} <= (_t := {value}) <= {HIGH} else _wrap(_t))"
+
+    def arithmetic(self, node: Node, sign: str, can_wrap: bool = True) -> str:
+        left, right = self.operands(node)
+        plain = f"({left} {sign} {right})"
+        return self.wrapped(plain) if node.kind == INT and can_wrap else plain
+
+    def e_add(self, node: Node) -> str:
+        return self.arithmetic(node, "+")
+
+    def e_sub(self, node: Node) -> str:
+        return self.arithmetic(node, "-")
+
+    def e_mul(self, node: Node) -> str:
+        return self.arithmetic(node, "*")
+
+    def e_div(self, node: Node) -> str:
+        return self.arithmetic(node, "/")
+
+    def e_floordiv(self, node: Node) -> str:
+        divisor = node.args[1]
+        return self.arithmetic(node, "//", not (divisor.op == "const" and divisor.data != -1))
+
+    def e_mod(self, node: Node) -> str:
+        return self.arithmetic(node, "%", False)
+
+    def e_neg(self, node: Node) -> str:
+        [value] = self.operands(node)
+        return self.wrapped(f"-{value}") if node.kind == INT else f"(-{value})"
+
+    def e_abs(self, node: Node) -> str:
+        [value] = self.operands(node)
+        return self.wrapped(f"abs({value})") if node.kind == INT else f"abs({value})"
+
+    def e_shl(self, node: Node) -> str:
+        left, right = self.operands(node)
+        count = node.args[1]
+        if count.op == "const" and 0 <= count.data <= 63:
+            return self.wrapped(f"({left} << {right})")
+        return f"_shift_left({left}, {right})"
+
+    def e_shr(self, node: Node) -> str:
+        left, right = self.operands(node)
+        count = node.args[1]
+        if count.op == "const" and 0 <= count.data <= 63:
+            return f"({left} >> {right})"
+        return f"_shift_right({left}, {right})"
+
+    def e_truncate(self, node: Node) -> str:
+        return f"_truncate({self.expression(node.args[0])})"
+
+    def e_fit(self, node: Node) -> str:
+        scalar, where = node.data
+        keep = self.keep((scalar, where))
+        value = self.expression(node.args[0])
+        checked = f"(_t if {scalar.low} <= (_t := {value}) <= {scalar.high} else _narrow(_t, *{keep}))"
+        return f"_bool({checked})" if scalar.name == "boolean" else checked
+
+    # --- rows, text, containers
+
+    def e_field(self, node: Node) -> str:
+        kind = node.args[0].kind
+        if kind.role == "result":
+            self.read_fields[kind.table.index].add(node.data.name)
+        return f"{self.expression(node.args[0])}.{node.data.name}"
+
+    e_part = e_field
+
+    def e_item(self, node: Node) -> str:
+        array, index = node.args
+        if array.op == "part" and array.args[0].op == "var":
+            return f"({self.expression(array)}[_t] if (_t := {self.expression(index)}) >= 0 else _negative())"
+        return f"_item({', '.join(self.operands(node))})"
+
+    e_textitem = e_item
+
+    def e_constant(self, node: Node) -> str:
+        return self.keep(self.program.constant(node.data).tolist())
+
+    def e_constantitem(self, node: Node) -> str:
+        table, index = node.args
+        return f"({self.expression(table)}[_t] if (_t := {self.expression(index)}) >= 0 else _negative())"
+
+    def e_textlength(self, node: Node) -> str:
+        return f"len({self.expression(node.args[0])})"
+
+    def e_textequal(self, node: Node) -> str:
+        left, right = self.operands(node)
+        return f"({left} == {right})"
+
+    def e_slice(self, node: Node) -> str:
+        text, low, high = self.operands(node)
+        if all(n.op in ("var", "const") for n in node.args[1:]):
+            return f"({text}[{low}:{high}] if {low} >= 0 <= {high} else _negative())"
+        return f"_slice({text}, {low}, {high})"
+
+    def e_find(self, node: Node) -> str:
+        text, byte, start = self.operands(node)
+        constant = node.args[1].op == "const" and 0 <= node.args[1].data <= 255
+        if constant and node.args[2].op in ("var", "const"):
+            return f"({text}.find({byte}, {start}) if {start} >= 0 else _negative())"
+        return f"_find({text}, {byte}, {start})"
+
+    def e_method(self, node: Node) -> str:
+        box, *values = self.operands(node)
+        return f"{box}.{node.data}({', '.join(values)})"
+
+    def e_call(self, node: Node) -> str:
+        self.make(node.data)
+        return f"{self.names[node.data]}({', '.join(self.operands(node))})"
+
+    # --- transactions
+
+    def e_accepted(self, node: Node) -> str:
+        assert self.function is not None
+        return next(name for name, kind in self.function.parameters if kind == POST)
+
+    def e_row(self, node: Node) -> str:
+        table = f"_table_{node.data.index}"
+        return f"({table}[_t] if (_t := {self.expression(node.args[0])}) >= 0 else _negative())"
+
+    def e_result(self, node: Node) -> str:
+        return f"_result({self.expression(node.args[0])}, {node.data.index})"

@@ -1,0 +1,198 @@
+"""Operators at work: what one makes of its input, row by row, and the state it keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from streaming_core.api.app import Operator, Table
+from streaming_core.api.record import Text
+from streaming_core.oracle.interpreter import twins
+from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
+from streaming_core.oracle.interpreter.source import Source
+from streaming_core.oracle.typed import Program
+
+
+@dataclass
+class Shared:
+    """What the operators of an application have in common: what they mean, the tables' rows, and what was counted."""
+
+    program: Program
+    tables: dict[Table, list]
+    dropped_invalid: int = 0
+    rejected: int = 0
+
+
+class Step:
+    """An operator at work: `take(row)` appends to `rows` what the operator makes of one input."""
+
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        self.shared, self.operator, self.is_last = shared, operator, is_last
+        self.rows: list = []
+        output = shared.program.resolved(operator.output)
+        # What goes to the sink alone is made a plain tuple; what an operator reads is a row, which knows its event.
+        self.seq = [0]
+        make: Any = row_class(output, header=True)
+        self.namespace: dict[str, Any] = {
+            "_append": self.rows.append, "_Out": make, "_seq": self.seq, "_count_dropped": self._count_dropped,
+            "_wrap": twins.wrap, "_shift_left": twins.shift_left, "_shift_right": twins.shift_right,
+            "_truncate": twins.truncate, "_narrow": twins.narrow, "_item": twins.item, "_slice": twins.text_slice,
+            "_find": twins.text_find, "_nan": math.nan, "_inf": math.inf, "_negative": twins.negative, "_float": float,
+            "_set_item": twins.set_item, "_bool": bool, "len": len, "min": min, "max": max, "abs": abs, "range": range,
+        }  # fmt: skip
+        self.printer = Source(shared.program, self.namespace, is_last)
+
+    def compiled(self, role: str) -> Callable:
+        """The operator's function of this role."""
+        return self.printer.make(self.shared.program.operator(self.operator, role))
+
+    def take(self, row: Any) -> None:
+        raise NotImplementedError
+
+    def set_seq(self, seq: int) -> None:
+        """The seq that outputs of a flush carry."""
+        self.seq[0] = seq
+
+    def flush(self) -> None:
+        """The end of the stream."""
+
+    def state(self) -> dict[str, pa.Table]:
+        """Final states, by the operator's name."""
+        return {}
+
+    def _count_dropped(self) -> None:
+        self.shared.dropped_invalid += 1
+
+
+class Stateless(Step):
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
+        function, seq = self.compiled("map"), self.seq
+        new = zero(shared.program.resolved(operator.scratch)) if operator.scratch else None
+
+        def take(row: Any) -> None:
+            seq[0] = row.seq
+            if new is None:
+                function(row, None)
+            else:
+                function(row, new(), None)
+
+        self.take = take
+
+
+class Stateful(Step):
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
+        self.resolved = shared.program.resolved(operator.state)
+        self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
+        self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
+        self.states: dict[Any, Any] = {}
+        if operator.key is None:
+            only = self.states[None] = self.new()
+
+            def take(row: Any) -> None:
+                seq[0] = row.seq
+                function(row, only, None)
+        else:
+            key, states, new = operator.key, self.states, self.new
+            namespace = {"states": states, "new": new, "seq": seq, "function": function}
+            exec(_TAKE.format(key=key), namespace)
+            take = namespace["take"]
+        self.take = take
+
+    def flush(self) -> None:
+        if self.flush_one is not None:
+            for key in sorted(self.states) if self.operator.key else [None]:
+                self.flush_one(self.states[key], None)
+
+    def state(self) -> dict[str, pa.Table]:
+        if self.operator.key is None:
+            return {self.operator.name: export(self.resolved, [self.states[None]], None, None)}
+        slot = self.shared.program.resolved(self.operator.input).event[0][self.operator.key]
+        keys = sorted(self.states)
+        kind = pa.binary() if isinstance(slot.type, Text) else pa.int64()
+        rows = [self.states[k] for k in keys]
+        return {
+            self.operator.name: export(self.resolved, rows, [k if kind == pa.binary() else int(k) for k in keys], kind)
+        }
+
+
+_TAKE = """
+def take(row):
+    key = row.{key}
+    state = states.get(key)
+    if state is None:
+        state = states[key] = new()
+    seq[0] = row.seq
+    function(row, state, None)
+"""
+
+
+class Transaction(Step):
+    """Conditions read the state before the event; then its operations take effect in program order, or none does."""
+
+    def __init__(self, shared: Shared, operator: Operator, is_last: bool):
+        super().__init__(shared, operator, is_last)
+        self.dropped = False
+        requires: list = []
+        operations: list = []
+        results: list = []
+        self.namespace |= {
+            "_require": requires.append,
+            "_operate": operations.append,
+            "_result": result_reader(results),
+        }
+        for table, rows in shared.tables.items():
+            self.namespace[f"_table_{table.index}"] = rows
+        plan, post, seq = self.compiled("plan"), self.compiled("post"), self.seq
+        used = self.printer.read_fields
+        copiers = {t.index: copier(shared.program.resolved(t.row), used[t.index]) for t in shared.tables}
+
+        def take(request: Any) -> None:
+            requires.clear()
+            operations.clear()
+            results.clear()
+            self.dropped = False
+            seq[0] = request.seq
+            plan(request, None)
+            if self.dropped:
+                return
+            accepted = True
+            for condition, places, extra in requires:  # every one is evaluated, also after one has failed
+                if not (places if condition is None else condition(*places, request, *extra)):
+                    accepted = False
+            for change, row, extra in operations:
+                if change is None:
+                    results.append((extra, copiers[extra](row)))
+                elif accepted:
+                    change(row, request, *extra)
+            if not accepted:
+                shared.rejected += 1
+            post(request, accepted, None)
+
+        self.take = take
+
+    def _count_dropped(self) -> None:
+        super()._count_dropped()
+        self.dropped = True
+
+
+STEPS = {"stateless": Stateless, "stateful": Stateful, "partitioned": Stateful, "transaction": Transaction}
+
+
+def result_reader(results: list) -> Callable:
+    """`txn.result` over what the reads of an event have found."""
+
+    def result(index: int, table: int) -> Any:
+        if not 0 <= index < len(results):
+            raise IndexError(f"txn.result: index {index} out of range 0..{len(results) - 1}")
+        found, row = results[index]
+        if found != table:
+            raise ValueError(f"txn.result: read {index} was of another table")
+        return row
+
+    return result

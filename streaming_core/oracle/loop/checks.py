@@ -1,0 +1,129 @@
+"""Operations that may fail: the site of the one that did is left in the context."""
+
+from __future__ import annotations
+
+from numba import types
+
+from streaming_core.oracle.loop.layout import SITE
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.memory import put
+
+# What went wrong at a site: the context's SITE word is 16 * site + the place in this list.
+ERRORS = (
+    "IndexError: index out of range",
+    "OverflowError: the value does not fit the field",
+    "ZeroDivisionError: division by zero",
+    "ZeroDivisionError: integer division by zero",
+    "ZeroDivisionError: integer modulo by zero",
+    "ZeroDivisionError: float floor division by zero",
+    "ZeroDivisionError: float modulo by zero",
+    "ValueError: shift count outside 0..63",
+    "ValueError: range() arg 3 must not be zero",
+    "OverflowError: int() of a float outside 64 bits",
+    "IndexError: slice bounds are not negative",
+    "IndexError: a search does not start before the text",
+    "ValueError: a byte lies in 0..255",
+)
+
+
+@compiled
+def index(ctx, i, length, site):
+    """`i` if 0 <= i < length."""
+    if i < 0 or i >= length:
+        put(ctx + SITE, 16 * site + 0)
+        raise IndexError("index out of range")
+    return i
+
+
+@compiled
+def fit(ctx, value, low, high, site):
+    """`value` if low <= value <= high."""
+    if value < low or value > high:
+        put(ctx + SITE, 16 * site + 1)
+        raise OverflowError("the value does not fit the field")
+    return value
+
+
+@compiled
+def divide(ctx, a, b, site):
+    """Quotient of two doubles."""
+    if b == 0.0:
+        put(ctx + SITE, 16 * site + 2)
+        raise ZeroDivisionError("division by zero")
+    return a / b
+
+
+@compiled
+def floor_divide(ctx, a, b, site):
+    """Floor of the quotient of two integers; INT_MIN // -1 wraps around."""
+    if b == 0:
+        put(ctx + SITE, 16 * site + 3)
+        raise ZeroDivisionError("integer division by zero")
+    if b == -1:
+        return -a
+    return a // b
+
+
+@compiled
+def modulo(ctx, a, b, site):
+    """Remainder with the sign of the divisor."""
+    if b == 0:
+        put(ctx + SITE, 16 * site + 4)
+        raise ZeroDivisionError("integer modulo by zero")
+    if b == -1:
+        return 0
+    return a % b
+
+
+@compiled
+def float_floor_divide(ctx, a, b, site):
+    """Python's `//` of doubles."""
+    if b == 0.0:
+        put(ctx + SITE, 16 * site + 5)
+        raise ZeroDivisionError("float floor division by zero")
+    return a // b
+
+
+@compiled
+def float_modulo(ctx, a, b, site):
+    """Python's `%` of doubles."""
+    if b == 0.0:
+        put(ctx + SITE, 16 * site + 6)
+        raise ZeroDivisionError("float modulo by zero")
+    return a % b
+
+
+@compiled
+def shift_left(ctx, a, b, site):
+    """`a << b` modulo 2^64."""
+    if b < 0 or b > 63:
+        put(ctx + SITE, 16 * site + 7)
+        raise ValueError("shift count outside 0..63")
+    return a << b
+
+
+@compiled
+def shift_right(ctx, a, b, site):
+    """`a >> b` with sign."""
+    if b < 0 or b > 63:
+        put(ctx + SITE, 16 * site + 7)
+        raise ValueError("shift count outside 0..63")
+    return a >> b
+
+
+@compiled
+def step(ctx, value, site):
+    """The step of a range, which is not zero."""
+    if value == 0:
+        put(ctx + SITE, 16 * site + 8)
+        raise ValueError("range() arg 3 must not be zero")
+    return value
+
+
+@compiled
+def truncate(ctx, value, site):
+    """`int(value)`."""
+    if not (value >= -9223372036854775808.0 and value < 9223372036854775808.0):
+        put(ctx + SITE, 16 * site + 9)
+        raise OverflowError("int() of a float outside 64 bits")
+    return types.int64(value)

@@ -1,0 +1,99 @@
+"""Rows of the loop as columns: views of its memory, fields of rows as Arrow arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.memory import copy_bytes
+
+
+def word_at(address: int) -> int:
+    """The int64 at an address."""
+    return int(view(address, 8).view(np.int64)[0])
+
+
+def view(address: int, size: int) -> np.ndarray:
+    """`size` bytes of raw memory."""
+    if not size:
+        return np.empty(0, np.uint8)
+    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8)), (size,))
+
+
+def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Array:
+    """One field of rows as an arrow array (copied)."""
+    match slot.type:
+        case Scalar(name="boolean"):
+            return pa.array(values != 0)
+        case Scalar():
+            return pa.array(np.ascontiguousarray(values))
+        case Text():
+            lengths = values["length"].astype(np.int64)
+            offsets = np.zeros(len(values) + 1, np.int64)
+            np.cumsum(lengths, out=offsets[1:])
+            data = np.empty(int(offsets[-1]) + 1, np.uint8)
+            begins = np.ascontiguousarray(values["offset"].astype(np.int64)) + text.ctypes.data
+            _gather(begins, offsets, data)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+            return pa.Array.from_buffers(pa.large_binary(), len(values), buffers).cast(pa.binary())
+        case Array(item):
+            flat = np.ascontiguousarray(values).reshape(-1)
+            inner = pa.array(flat != 0) if item.name == "boolean" else pa.array(flat)
+            return pa.FixedSizeListArray.from_arrays(inner, slot.count)
+    raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), slot.size)
+    if isinstance(slot.type, Ring):
+        return _rings(raw, slot.type.item, slot.count)
+    return _boxes(raw, slot.type)
+
+
+def _rings(raw: np.ndarray, item: Scalar, capacity: int) -> pa.Array:
+    heads = raw[:, :8].copy().view(np.uint32).astype(np.int64)
+    items = np.ascontiguousarray(raw[:, 8 : 8 + capacity * item.width]).view(item.dtype).reshape(len(raw), capacity)
+    positions = np.arange(capacity)
+    order = (heads[:, :1] + positions) % capacity
+    values = np.take_along_axis(items, order, 1)[positions < heads[:, 1:2]]
+    return _lists(heads[:, 1], pa.array(values != 0) if item.name == "boolean" else pa.array(values))
+
+
+def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+
+def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:
+    heads = raw[:, :16].copy().view(np.int64)
+    lengths = heads[:, 1] & 0xFFFFFFFF
+    pairs = [
+        view(int(a), 16 * int(n)).view(np.int64).reshape(-1, 2) for a, n in zip(heads[:, 0], lengths, strict=True) if n
+    ]
+    keys, values = np.concatenate([*pairs, np.empty((0, 2), np.int64)]).T.copy()
+    match kind:
+        case Set(item):
+            return _lists(lengths, pa.array(keys.astype(item.dtype) if item.name != "boolean" else keys != 0))
+        case Map(key, value):
+            held = (
+                values.view(np.float64)
+                if value.is_float
+                else values != 0
+                if value.name == "boolean"
+                else values.astype(value.dtype)
+            )
+            fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": held}
+        case Counter(key):
+            fields = {"key": keys != 0 if key.name == "boolean" else keys.astype(key.dtype), "value": values}
+        case TopK():
+            fields = {"key": keys, "score": values}
+    return _lists(lengths, pa.StructArray.from_arrays([pa.array(v) for v in fields.values()], names=list(fields)))
+
+
+@compiled
+def _gather(begins, offsets, data):
+    """Copies the texts at `begins` behind each other."""
+    for i in range(begins.size):
+        copy_bytes(data.ctypes.data + offsets[i], begins[i], offsets[i + 1] - offsets[i])

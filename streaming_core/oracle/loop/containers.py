@@ -1,0 +1,157 @@
+"""Containers in the fields of rows: rings of a fixed size, and growing sets, maps, counters and top-k.
+
+A ring is {head: u32, length: u32, items}. A growing container is {items: address, length: u32, capacity: u32,
+places: address, 8 spare}: its items are pairs (key, value) of 8 bytes each, in insertion order (top-k: in rank order);
+from 16 items on, `places` is a hash table of twice the capacity that holds positions + 1.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from streaming_core.oracle.loop.checks import fit, index
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.maps import mix
+from streaming_core.oracle.loop.memory import arena, copy_bytes, get, get_u32, put, put_u32
+
+_INDEXED = 16
+
+
+@compiled
+def ring_slot(ring, capacity):
+    """Makes room for one more item; returns its position."""
+    head, length = get_u32(ring), get_u32(ring + 4)
+    if length < capacity:
+        put_u32(ring + 4, length + 1)
+        place = head + length
+        return place - capacity if place >= capacity else place
+    put_u32(ring, head + 1 if head + 1 < capacity else 0)
+    return head
+
+
+@compiled
+def ring_item(ctx, ring, i, capacity, site):
+    """Position of the i-th oldest item."""
+    place = get_u32(ring) + index(ctx, i, get_u32(ring + 4), site)
+    return place - capacity if place >= capacity else place
+
+
+@compiled
+def box_find(box, key):
+    """Position of a key, or -1."""
+    items, length, places = get(box), get_u32(box + 8), get(box + 16)
+    if places == 0:
+        for i in range(length):
+            if get(items + 16 * i) == key:
+                return i
+        return -1
+    mask = 2 * get_u32(box + 12) - 1
+    place = types.int64(mix(types.uint64(key))) & mask
+    while True:
+        found = get_u32(places + 4 * place) - 1
+        if found < 0 or get(items + 16 * found) == key:
+            return found
+        place = (place + 1) & mask
+
+
+@compiled
+def box_get(box, key, default):
+    """The word of a key, or `default`."""
+    place = box_find(box, key)
+    return default if place < 0 else get(get(box) + 16 * place + 8)
+
+
+@compiled
+def _box_note(box, key, position):
+    mask = 2 * get_u32(box + 12) - 1
+    place = types.int64(mix(types.uint64(key))) & mask
+    while get_u32(get(box + 16) + 4 * place) != 0:
+        place = (place + 1) & mask
+    put_u32(get(box + 16) + 4 * place, position + 1)
+
+
+@compiled
+def box_append(ctx, box, key, value):
+    """Adds a pair behind the others."""
+    length, capacity = get_u32(box + 8), get_u32(box + 12)
+    if length == capacity:
+        capacity = max(4, 2 * capacity)
+        items = arena(ctx, 16 * capacity)
+        copy_bytes(items, get(box), 16 * length)
+        put(box, items)
+        put_u32(box + 12, capacity)
+        if capacity >= _INDEXED:
+            put(box + 16, arena(ctx, 8 * capacity))
+            for i in range(length):
+                _box_note(box, get(items + 16 * i), i)
+    put(get(box) + 16 * length, key)
+    put(get(box) + 16 * length + 8, value)
+    put_u32(box + 8, length + 1)
+    if get(box + 16) != 0:
+        _box_note(box, key, length)
+
+
+@compiled
+def box_put(ctx, box, key, value):
+    """Sets the value of a key."""
+    place = box_find(box, key)
+    if place < 0:
+        box_append(ctx, box, key, value)
+    else:
+        put(get(box) + 16 * place + 8, value)
+
+
+@compiled
+def box_clear(box):
+    """Empties the container."""
+    put_u32(box + 8, 0)
+    if get(box + 16) != 0:
+        for i in range(get_u32(box + 12)):
+            put(get(box + 16) + 8 * i, 0)
+
+
+@compiled
+def counter_add(ctx, box, key, count, low, high, site):
+    """Adds to the count of a key; returns the new count."""
+    place = box_find(box, key)
+    if place < 0:
+        box_append(ctx, box, fit(ctx, key, low, high, site), count)
+        return count
+    total = get(get(box) + 16 * place + 8) + count
+    put(get(box) + 16 * place + 8, total)
+    return total
+
+
+@compiled
+def set_add(ctx, box, key, low, high, site):
+    """Adds a key; says whether it was new."""
+    if box_find(box, key) >= 0:
+        return False
+    box_append(ctx, box, fit(ctx, key, low, high, site), 0)
+    return True
+
+
+@compiled
+def top_offer(ctx, box, key, score, capacity):
+    """Replaces the key's pair, keeps the best `capacity` pairs: score descending, then key ascending."""
+    if get(box) == 0:
+        put(box, arena(ctx, 16 * (capacity + 1)))
+        put_u32(box + 12, capacity)
+    items, length = get(box), get_u32(box + 8)
+    place = 0
+    while place < length and get(items + 16 * place) != key:
+        place += 1
+    if place < length:
+        length -= 1
+        for i in range(place, length):
+            copy_bytes(items + 16 * i, items + 16 * (i + 1), 16)
+    place = length
+    while place > 0:
+        before = items + 16 * (place - 1)
+        if get(before + 8) > score or (get(before + 8) == score and get(before) < key):
+            break
+        copy_bytes(items + 16 * place, before, 16)
+        place -= 1
+    put(items + 16 * place, key)
+    put(items + 16 * place + 8, score)
+    put_u32(box + 8, min(length + 1, capacity))

@@ -1,0 +1,448 @@
+"""Operator functions printed as code over addresses."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from numba import types
+
+from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
+from streaming_core.errors import BadInput
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.plans import plans, within
+from streaming_core.oracle.loop.workspace import Workspace
+from streaming_core.oracle.printer import HIGH, LOW, Printer
+from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, RowKind
+from streaming_core.oracle.typed.tree import Function, Node
+
+# What printed code calls, by module; it finds each under its name with _ in front.
+_CALLED = {
+    memory: (
+        "get", "put", "get_u32", "put_u32", "get_u64", "more_rows", "append_rows", "allocate", "release",
+        "copy_bytes", "float_bits", "bits_float", "wipe", "result_slot",
+    ),
+    checks: (
+        "index", "fit", "divide", "floor_divide", "modulo", "step", "float_floor_divide", "float_modulo",
+        "shift_left", "shift_right", "truncate",
+    ),
+    text: (
+        "text_item", "text_slice", "text_find", "text_equal", "text_word",
+    ),
+    maps: (
+        "text_state", "integer_state",
+    ),
+    containers: (
+        "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
+        "box_get",
+    ),
+}  # fmt: skip
+WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() for name in names}
+
+
+class Functions(Printer):
+    """Prints the typed functions of an application, as the operator at hand calls them."""
+
+    def __init__(self, work: Workspace):
+        super().__init__()
+        self.work = work
+        self.namespace: dict[str, Any] = {
+            **WORDS,
+            "_compiled": compiled, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
+            "_nan": float("nan"), "_inf": float("inf"), "min": min, "max": max, "abs": abs, "range": range, "len": len,
+        }  # fmt: skip
+        self.finished: list[tuple[int, str, int]] = []
+        self.operator_name, self.emitter = "?", 0
+        self.read_fields: dict[int, set[str]] = {}
+        # A plan is printed once, or as several passes: "drops" finds out whether it drops the event, then come its
+        # "conditions", then its "operations".
+        self.phase = "whole"
+        self.plans: list[Function] = []
+        # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
+        # calls have conditions and operations too, the context does.
+        self.shared = False
+        self.middles: dict[str, Node] = {}
+
+    def source(self) -> str:
+        self.lines = self.finished
+        return super().source()
+
+    def keep(self, hint: str, value: Any) -> str:
+        """The name under which the printed code finds an object."""
+        name = f"_{hint}_{len(self.namespace)}"
+        self.namespace[name] = value
+        return name
+
+    def site(self, line: int) -> int:
+        """A number for an operation that may fail here."""
+        assert self.function is not None
+        place = f"{os.path.basename(self.function.file)}:{line or self.line}".replace("{", "{{").replace("}", "}}")
+        self.work.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({place})")
+        return len(self.work.sites) - 1
+
+    def load(self, scalar: Scalar, address: str) -> str:
+        name = f"_load_{scalar.name}"
+        self.namespace.setdefault(name, memory.loader(scalar))
+        return f"{name}({address})"
+
+    def store(self, scalar: Scalar, address: str, value: str) -> str:
+        name = f"_store_{scalar.name}"
+        self.namespace.setdefault(name, memory.storer(scalar))
+        return f"{name}({address}, {value})"
+
+    def function_name(self, function: Function, suffix: str = "") -> str:
+        """Prints a function once per operator; returns its name."""
+        key = (function, self.emitter, suffix)
+        if key not in self.names:
+            name = self.names[key] = f"_f{len(self.names)}_{function.name}"
+            outer = self.lines, self.function, self.indent, getattr(self, "line", 0)
+            self.lines, self.function, self.indent = [], function, 0
+            self.add("@_compiled")
+            self.add(f"def {name}({', '.join(['_ctx', *(n for n, _ in function.parameters)])}):")
+            self.indent = 1
+            for parameter, given in function.parameters:
+                wanted = function.variables[parameter]
+                if wanted != given:
+                    self.add(f"{parameter} = {self.convert(parameter, given, wanted)}")
+            planned = function in self.plans
+            if planned:
+                held = "txn_ok" if suffix == "operations" else "True"
+                self.add(f"_put(_ctx + {layout.HOLDS}, _int({held}))" if self.shared else f"_ok = {held}")
+                self.add(f"_put(_ctx + {layout.READS}, 0)" if self.shared else "_reads = 0")
+            self.indent = 0
+            self.block(function.body)
+            if planned:
+                self.indent = 1
+                self.add(f"return {self.status()}")
+            self.finished += self.lines
+            self.lines, self.function, self.indent, self.line = outer
+        return self.names[key]
+
+    # --- statements
+
+    def s_return(self, node: Node) -> None:
+        assert self.function is not None
+        if self.function in self.plans:
+            if not self.dropping:
+                self.add(f"return {self.status()}")
+            self.dropping = False
+            return
+        self.add(f"return {self.expression(node.args[0])}" if node.args else "return")
+
+    dropping = False
+
+    def s_drop(self, node: Node) -> None:
+        assert self.function is not None
+        word = self.emitter + layout.DROPPED
+        self.add(f"_put({word}, _get({word}) + 1)")
+        if self.function in self.plans:
+            self.add("return 2")
+            self.dropping = True
+
+    def s_setfield(self, node: Node) -> None:
+        row, value = self.operands(node)
+        self.add(self.store(node.data.type, f"{row} + {node.data.offset}", value))
+
+    def s_setitem(self, node: Node) -> None:
+        array, position, value = self.operands(node)
+        kind = node.args[0].kind
+        at = f"{array} + _index(_ctx, {position}, {kind.count}, {self.site(node.line)}) * {kind.item.width}"
+        self.add(self.store(kind.item, at, self.plain(node.args[2], kind.item, value)))
+
+    def plain(self, node: Node, scalar: Scalar, value: str) -> str:
+        """A value in the type its store takes."""
+        return f"({value} != 0)" if scalar.name == "boolean" and node.kind == INT else value
+
+    def s_emit(self, node: Node) -> None:
+        output, values = node.data, self.operands(node)
+        for i, value in enumerate(values):
+            self.add(f"_v{i} = {value}")
+        stride = output.event[1]
+        self.add(f"_o = _get({self.emitter + layout.NEXT})")
+        self.add(f"if _o + {stride} > _get({self.emitter + layout.LIMIT}):")
+        self.add(f"    _o = _more_rows({self.emitter}, {stride})")
+        self.add(f"_put({self.emitter + layout.NEXT}, _o + {stride})")
+        self.add(f"_put(_o, _get(_ctx + {layout.SEQ}))")
+        for i, slot in enumerate(output.event[0].values()):
+            if isinstance(slot.type, Text):
+                self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {layout.TEXT}))")
+                self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
+            elif isinstance(slot.type, Array):
+                self.add(f"_copy_bytes(_o + {slot.offset}, _v{i}, {slot.size})")
+            else:
+                self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
+
+    def status(self) -> str:
+        """What a plan returns: the number of its reads, and in the last bit whether all conditions hold."""
+        if self.shared:
+            return f"(_get(_ctx + {layout.READS}) << 2) | _get(_ctx + {layout.HOLDS})"
+        return "(_reads << 2) | _int(_ok)"
+
+    def request(self) -> str:
+        assert self.function is not None
+        found = (n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
+        return next(found)
+
+    def s_require(self, node: Node) -> None:
+        if self.phase == "operations":
+            return
+        condition, extra = node.data
+        places, extra = self.operands(node), [self.expression(e) for e in extra]
+        given = ", ".join(["_ctx", *places, self.request(), *extra])
+        holds = f"{self.function_name(condition)}({given})"
+        if self.phase == "drops":  # what the plan itself evaluates may fail, and does so before it drops the event
+            for value in [*places, *extra] if places else [holds]:
+                self.add(f"_place = {value}")
+            return
+        self.add(f"if not {holds}:")
+        self.add(f"    _put(_ctx + {layout.HOLDS}, 0)" if self.shared else "    _ok = False")
+
+    def s_modify(self, node: Node) -> None:
+        row, *extra = self.operands(node)
+        self.add(f"_place = {row}")
+        for value in extra:
+            self.add(f"_argument = {value}")
+        if self.phase in ("whole", "operations"):
+            self.add(f"if _get(_ctx + {layout.HOLDS}) != 0:" if self.shared else "if _ok:")
+            given = ", ".join(["_ctx", "_place", self.request(), *(["_argument"] if extra else [])])
+            self.add(f"    {self.function_name(node.data)}({given})")
+
+    def s_read(self, node: Node) -> None:
+        self.add(f"_place = {self.expression(node.args[0])}")
+        if self.phase not in ("whole", "operations"):
+            return
+        table = node.args[0].kind.table
+        resolved = self.work.program.resolved(table.row)
+        reads = f"_get(_ctx + {layout.READS})" if self.shared else "_reads"
+        self.add(f"_slot = _result_slot(_ctx, {reads}, {self.result_stride})")
+        for name in sorted(self.read_fields[table.index]):
+            slot = resolved.state[0][name]
+            if isinstance(slot.type, Scalar):
+                self.add(
+                    self.store(slot.type, f"_slot + {slot.offset}", self.load(slot.type, f"_place + {slot.offset}"))
+                )
+            else:
+                self.add(f"_copy_bytes(_slot + {slot.offset}, _place + {slot.offset}, {slot.size})")
+        self.add(f"_put(_ctx + {layout.READS}, {reads} + 1)" if self.shared else "_reads += 1")
+
+    def s_for(self, node: Node) -> None:
+        assert self.function is not None
+        bounds = [self.expression(b) for b in node.args[0]]
+        if len(bounds) == 3 and node.args[0][2].op != "const":
+            bounds[2] = f"_step(_ctx, {bounds[2]}, {self.site(node.line)})"
+        if self.function.variables[node.data] == INT:
+            self.add(f"for {node.data} in range({', '.join(bounds)}):")
+        else:
+            self.add(f"for _i in range({', '.join(bounds)}):")
+            self.add(f"    {node.data} = {self.convert('_i', INT, self.function.variables[node.data])}")
+        self.block(node.args[1])
+
+    # --- arithmetic
+
+    def convert(self, value: str, given: Any, wanted: Any) -> str:
+        return f"_float({value})" if wanted == FLOAT else f"_int({value})"
+
+    def infix(self, node: Node, sign: str) -> str:
+        left, right = self.operands(node)
+        return f"({left} {sign} {right})"
+
+    def checked(self, node: Node, name: str) -> str:
+        return f"{name}(_ctx, {', '.join(self.operands(node))}, {self.site(node.line)})"
+
+    def e_add(self, node: Node) -> str:
+        return self.infix(node, "+")
+
+    def e_sub(self, node: Node) -> str:
+        return self.infix(node, "-")
+
+    def e_mul(self, node: Node) -> str:
+        return self.infix(node, "*")
+
+    def e_div(self, node: Node) -> str:
+        return self.checked(node, "_divide")
+
+    def e_floordiv(self, node: Node) -> str:
+        return self.checked(node, "_floor_divide" if node.kind == INT else "_float_floor_divide")
+
+    def e_mod(self, node: Node) -> str:
+        return self.checked(node, "_modulo" if node.kind == INT else "_float_modulo")
+
+    def e_neg(self, node: Node) -> str:
+        return f"(-{self.expression(node.args[0])})"
+
+    def e_abs(self, node: Node) -> str:
+        return f"abs({self.expression(node.args[0])})"
+
+    def e_shl(self, node: Node) -> str:
+        return self.checked(node, "_shift_left")
+
+    def e_shr(self, node: Node) -> str:
+        return self.checked(node, "_shift_right")
+
+    def e_truncate(self, node: Node) -> str:
+        return self.checked(node, "_truncate")
+
+    def e_fit(self, node: Node) -> str:
+        scalar, _ = node.data
+        value = f"_fit(_ctx, {self.expression(node.args[0])}, {scalar.low}, {scalar.high}, {self.site(node.line)})"
+        return f"({value} != 0)" if scalar.name == "boolean" else value
+
+    def e_let(self, node: Node) -> str:
+        # The middle of a chain of comparisons is printed twice: numba loses the type of a variable assigned within an
+        # expression. Evaluating it again changes nothing unless it calls something that does.
+        if any(n.op in ("call", "method") for n in within(node.args)):
+            raise BadInput(
+                f"operator {self.operator_name}: the compiled loop takes no calls in the middle of a < b < c"
+            )
+        self.middles[node.data] = node.args[0]
+        return self.expression(node.args[0])
+
+    def e_var(self, node: Node) -> str:
+        return self.expression(self.middles[node.data]) if node.data in self.middles else super().e_var(node)
+
+    def e_const(self, node: Node) -> str:
+        if node.kind == INT and node.data == LOW:
+            return f"(-{HIGH} - 1)"
+        return super().e_const(node)
+
+    # --- rows, text, containers
+
+    def text_at(self, row: str, offset: int) -> str:
+        return f"(_get(_ctx + {layout.TEXT}) + _get_u32({row} + {offset}), _get_u32({row} + {offset + 4}))"
+
+    def e_field(self, node: Node) -> str:
+        [row] = self.operands(node)
+        slot, kind = node.data, node.args[0].kind
+        if kind.role == "result":
+            self.read_fields[kind.table.index].add(slot.name)
+        if isinstance(slot.type, Text):
+            if node.args[0].op != "var":
+                raise BadInput(f"operator {self.operator_name}: text is loaded from a row's name")
+            return self.text_at(row, slot.offset)
+        return self.load(slot.type, f"{row} + {slot.offset}")
+
+    def e_part(self, node: Node) -> str:
+        kind = node.args[0].kind
+        if kind.role == "result":
+            self.read_fields[kind.table.index].add(node.data.name)
+        return f"({self.expression(node.args[0])} + {node.data.offset})"
+
+    def e_item(self, node: Node) -> str:
+        array, position = self.operands(node)
+        kind = node.args[0].kind
+        at = f"_index(_ctx, {position}, {kind.count}, {self.site(node.line)}) * {kind.item.width}"
+        return self.load(kind.item, f"{array} + {at}")
+
+    def e_constant(self, node: Node) -> str:
+        values = self.work.program.constant(node.data)
+        self.work.keep.append(values)
+        return str(values.ctypes.data)
+
+    def e_constantitem(self, node: Node) -> str:
+        values = self.work.program.constant(node.args[0].data)
+        table, position = self.operands(node)
+        word = f"_get({table} + 8 * _index(_ctx, {position}, {len(values)}, {self.site(node.line)}))"
+        return f"_bits_float({word})" if node.kind == FLOAT else word
+
+    def e_textitem(self, node: Node) -> str:
+        return self.checked(node, "_text_item")
+
+    def e_textlength(self, node: Node) -> str:
+        return f"{self.expression(node.args[0])}[1]"
+
+    def e_textequal(self, node: Node) -> str:
+        return f"_text_equal({', '.join(self.operands(node))})"
+
+    def e_slice(self, node: Node) -> str:
+        return self.checked(node, "_text_slice")
+
+    def e_find(self, node: Node) -> str:
+        return self.checked(node, "_text_find")
+
+    def e_method(self, node: Node) -> str:
+        box, *values = self.operands(node)
+        kind, name = node.args[0].kind, node.data
+        site = self.site(node.line)
+        match kind.type:
+            case Ring(item):
+                if name == "length":
+                    return f"_get_u32({box} + 4)"
+                if name == "item":
+                    at = f"_ring_item(_ctx, {box}, {values[0]}, {kind.count}, {site})"
+                    return self.load(item, f"{box} + 8 + {at} * {item.width}")
+                if name == "append":
+                    # The value first: one that does not fit must not have made room for itself.
+                    self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
+                    value = "_value"
+                    return self.store(item, f"{box} + 8 + _ring_slot({box}, {kind.count}) * {item.width}", value)
+                return f"_put({box}, 0)"
+            case Set(item):
+                key, value = item, None
+            case Map(key, value):
+                pass
+            case Counter(key):
+                value = None
+            case TopK():
+                key, value = None, None
+        match name:
+            case "length":
+                return f"_get_u32({box} + 8)"
+            case "clear":
+                return f"_box_clear({box})"
+            case "contains":
+                return f"(_box_find({box}, {values[0]}) >= 0)"
+            case "at" | "key_at" | "value_at" | "score_at":
+                offset = 8 if name in ("value_at", "score_at") else 0
+                found = f"_get(_get({box}) + 16 * _index(_ctx, {values[0]}, _get_u32({box} + 8), {site}) + {offset})"
+                return self.seen(found, value) if name == "value_at" else found
+            case "offer":
+                return f"_top_offer(_ctx, {box}, {', '.join(values)}, {kind.count})"
+            case "add" if isinstance(kind.type, Set):
+                return f"_set_add(_ctx, {box}, {values[0]}, {key.low}, {key.high}, {site})"
+            case "add":
+                return f"_counter_add(_ctx, {box}, {', '.join(values)}, {key.low}, {key.high}, {site})"
+            case "get" if isinstance(kind.type, Counter):
+                return f"_box_get({box}, {values[0]}, 0)"
+            case "get":
+                return self.seen(f"_box_get({box}, {values[0]}, {self.bits(value, values[1])})", value)
+            case "put":
+                fitted = self.fitted(value, values[1], node.args[2], site)
+                fits = f"_fit(_ctx, {values[0]}, {key.low}, {key.high}, {site})"
+                return f"_box_put(_ctx, {box}, {fits}, {self.bits(value, fitted)})"
+        raise AssertionError(name)
+
+    def fitted(self, scalar: Scalar, value: str, node: Node, site: int) -> str:
+        """A value checked against the type a container holds."""
+        if scalar.is_float or (scalar.name == "boolean" and node.kind != INT):
+            return value
+        checked = f"_fit(_ctx, {value}, {scalar.low}, {scalar.high}, {site})"
+        return f"({checked} != 0)" if scalar.name == "boolean" else checked
+
+    def bits(self, scalar: Scalar, value: str) -> str:
+        """A value as the word a container keeps."""
+        return f"_int(_float_bits(_float({value})))" if scalar.is_float else f"_int({value})"
+
+    def seen(self, word: str, scalar: Scalar) -> str:
+        """A container's word as an operator sees it."""
+        return f"_bits_float({word})" if scalar.is_float else f"({word} != 0)" if scalar.name == "boolean" else word
+
+    def e_call(self, node: Node) -> str:
+        phase = self.phase if plans(node.data) and self.phase != "whole" else ""
+        return f"{self.function_name(node.data, phase)}({', '.join(['_ctx', *self.operands(node)])})"
+
+    # --- transactions
+
+    def e_accepted(self, node: Node) -> str:
+        assert self.function is not None
+        return next(name for name, kind in self.function.parameters if kind == POST)
+
+    def e_row(self, node: Node) -> str:
+        rows = self.work.tables[node.data]
+        position = f"_index(_ctx, {self.expression(node.args[0])}, {len(rows)}, {self.site(node.line)})"
+        return f"({rows.ctypes.data} + {position} * {rows.dtype.itemsize})"
+
+    def e_result(self, node: Node) -> str:
+        stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
+        position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
+        return f"(_get(_ctx + {layout.RESULTS}) + {position} * {stride})"

@@ -1,0 +1,191 @@
+"""A loop that is compiled: it runs events, and holds what came of them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba.core.errors import NumbaError
+
+import streaming_core.api.wrapping  # noqa: F401 - the loop's integers wrap around too
+from streaming_core.api.app import App
+from streaming_core.api.record import Array, Text
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle.events import columns, seqs
+from streaming_core.oracle.loop import checks, layout
+from streaming_core.oracle.loop.columns import column_of, view, word_at
+from streaming_core.oracle.loop.machine import Machine
+from streaming_core.oracle.loop.source import Source
+from streaming_core.oracle.loop.workspace import Workspace
+from streaming_core.oracle.typed import Program
+
+_PADDING = 64  # readable bytes behind every text buffer
+
+
+class Loop:
+    """A bound application, compiled to run one event at a time on the calling thread.
+
+    Attributes:
+        seconds: time spent running, compiling and decoding excluded.
+        running: makes a context for each time that the loop runs: who measures something else enters his own.
+        compile_seconds: time spent compiling.
+        digest: (rows, sum of hashes) of all outputs so far (digest.py).
+
+    Raises:
+        BadInput: an operator does not keep to the language, or the loop cannot be compiled from it.
+    """
+
+    def __init__(self, app: App, params: dict[str, Any]):
+        started = time.perf_counter()
+        self.app, self.program = app, Program(app.check(), params)
+        self.event, self.output = self.program.resolved(app.event), self.program.resolved(app.outputs)
+        self.output_schema = self.output.arrow(("seq", "sub"))
+        self.event_dtype, self.output_dtype = self.event.dtype(True), self.output.dtype(True)
+        self.events = 0
+        self.seconds = 0.0
+        self.running: Callable[[], AbstractContextManager] = nullcontext
+        self.digest = (0, 0)
+        self._work = Workspace(app, self.program)
+        self._compile()
+        self.compile_seconds = time.perf_counter() - started
+
+    def reset(self) -> None:
+        """Back to the initial state, without compiling again."""
+        self._work.reset()
+        self.events, self.seconds, self.digest = 0, 0.0, (0, 0)
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def process(self, events: pa.Table) -> pa.Table:
+        """Runs a chunk of events; returns its outputs, in order.
+
+        Raises:
+            BadInput: a column is missing, has another type or nulls.
+            RunFailed: an operator raised; the line names operator, event, error, file and line.
+        """
+        rows, text = self.decode(events)
+        self.run(rows, text, keep=True)
+        return self.outputs(text)
+
+    def decode(self, events: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Event rows (structured) and the text beside them (bytes, padded)."""
+        rows = np.zeros(events.num_rows, self.event_dtype)
+        rows["seq"] = seqs(events)
+        texts, at = [], 0
+        for slot, column in columns(events, self.event):
+            if isinstance(slot.type, Array):
+                values = column.flatten().to_numpy(zero_copy_only=False).reshape(-1, slot.count)
+                rows[slot.name] = values
+            elif isinstance(slot.type, Text):
+                offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+                begin, end = (int(offsets[0]), int(offsets[-1])) if len(column) else (0, 0)
+                data = column.buffers()[2]
+                texts.append(np.frombuffer(data, np.uint8)[begin:end] if data else np.empty(0, np.uint8))
+                if at + end - begin >= 1 << 32:
+                    raise BadInput("events: a chunk holds 4 GiB of text or more; write smaller row groups")
+                if len(column):
+                    rows[slot.name]["offset"] = offsets[:-1].astype(np.int64) - begin + at
+                    rows[slot.name]["length"] = np.diff(offsets)
+                at += end - begin
+            else:
+                rows[slot.name] = column.to_numpy(zero_copy_only=False)
+        return rows, np.concatenate([*texts, np.zeros(_PADDING, np.uint8)])
+
+    def run(self, rows: np.ndarray, text: np.ndarray, keep: bool) -> float:
+        """Runs decoded events; returns the seconds it took. `keep`: leave the output rows for `outputs`."""
+        return self._timed(self._run, rows.ctypes.data, len(rows), text, keep, lambda: int(rows[0]["seq"]), len(rows))
+
+    def finish(self, seq: int) -> pa.Table:
+        """The end of the stream: flushes in topological order, keys ascending; returns what that put out."""
+        text = np.zeros(_PADDING, np.uint8)
+        if not any("flush" in o.functions for o in self._work.operators):
+            return self.output_schema.empty_table()
+        # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
+        self._work.context[layout.SEQ // 8] = seq
+        orders = [self._work.ascending(o, table) for o, table in self._work.maps]
+        addresses = np.array([a.ctypes.data for a in orders] or [0], np.int64)
+        counts = np.array([len(a) for a in orders] or [0], np.int64)
+        self._timed(self._flush, addresses.ctypes.data, counts.ctypes.data, text, True, None, 0)
+        return self.outputs(text)
+
+    def _timed(self, function: Any, a: int, b: int, text: np.ndarray, keep: bool, first: Any, events: int) -> float:
+        self._work.context[layout.TEXT // 8] = text.ctypes.data
+        self._work.context[layout.SITE // 8] = 0
+        with self.running():
+            started = time.perf_counter()
+            done = function(self._work.ctx, a, b, keep)
+            spent = time.perf_counter() - started
+        if not done:
+            site, error = divmod(int(self._work.context[layout.SITE // 8]), 16)
+            if site == 0:
+                raise RunFailed("out of memory")
+            seq = self._work.context[layout.SEQ // 8]
+            raise RunFailed(self._work.sites[site].format(seq=seq, error=checks.ERRORS[error]))
+        count, digest = (int(self._work.context[word // 8]) for word in (layout.COUNT, layout.DIGEST))
+        self.seconds += spent
+        self.events += events
+        self.digest = (self.digest[0] + count, (self.digest[1] + digest) % (1 << 64))
+        self._count = count
+        return spent
+
+    # --- results -----------------------------------------------------------------------------------------------------
+
+    @property
+    def dropped_invalid(self) -> int:
+        """Inputs declared invalid so far."""
+        return sum(int(word_at(self._work.emitter(i) + layout.DROPPED)) for i in range(len(self._work.operators)))
+
+    def state(self) -> dict[str, pa.Table]:
+        """Final tables by name, then keyed states by operator, ascending by key."""
+        return self._work.state()
+
+    @property
+    def rejected(self) -> int:
+        """Transactions rejected so far."""
+        return int(self._work.context[layout.REJECTED // 8])
+
+    def outputs(self, text: np.ndarray) -> pa.Table:
+        """The output rows of the last `run(..., keep=True)`."""
+        n, stride = self._count, self.output_dtype.itemsize
+        begin = int(self._work.context[layout.ROWS // 8])
+        rows = view(begin, n * stride).view(self.output_dtype) if n else np.empty(0, self.output_dtype)
+        subs = view(int(self._work.context[layout.SUBS // 8]), 4 * n).view(np.uint32) if n else np.empty(0, np.uint32)
+        arrays = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
+        for name, slot in self.output.event[0].items():
+            arrays.append(column_of(rows[name], slot, text))
+        return pa.Table.from_arrays(
+            [a.cast(f.type) for a, f in zip(arrays, self.output_schema, strict=True)], schema=self.output_schema
+        )
+
+    # --- compiling ---------------------------------------------------------------------------------------------------
+
+    def _compile(self) -> None:
+        for operator in self._work.operators:
+            if operator.kind == "windowed":
+                raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
+        source = Source(self._work)
+        calls, flushes = [], []
+        for i, operator in enumerate(self._work.operators):
+            call, flush = source.operator(i, operator)
+            calls.append(call)
+            flushes.append(flush)
+        source.sink(self.output)
+        for i, operator in enumerate(self._work.unions):
+            source.union(i, operator)
+        source.driver(calls, flushes)
+        text = source.source()
+        namespace = source.namespace
+        try:
+            exec(compile(text, "<compiled loop>", "exec"), namespace)
+            self._run = Machine(namespace["_run"], 4)
+            if any("flush" in o.functions for o in self._work.operators):
+                self._flush = Machine(namespace["_flush"], 4)
+        except NumbaError as error:
+            lines = [re.sub(r"\x1b\[\d+m", "", line).strip() for line in str(error).splitlines()]
+            reason = next((line for line in lines if line and not line.startswith("Failed in")), "unknown error")
+            raise BadInput(f"app {self.app.name}: the compiled loop does not compile: {reason}") from None

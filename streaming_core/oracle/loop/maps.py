@@ -1,0 +1,210 @@
+"""Maps from keys to states: open addressing, linear probing, at most half full, fixed seed."""
+
+from __future__ import annotations
+
+from numba import types
+
+from streaming_core.oracle.loop.layout import ENTRIES, ENTRY, INSIDE, MASK, STATE, USED
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.memory import allocate, arena, copy_bytes, get, get_u64, put, put_u64, release
+from streaming_core.oracle.loop.text import same_bytes, text_word
+
+
+@compiled
+def mix(word):
+    """A good 64-bit hash of a word."""
+    h = (word ^ types.uint64(0x51A7B0C4D9E8F263)) * types.uint64(0x9FB21C651E98DF25)
+    return h ^ (h >> types.uint64(32))
+
+
+@compiled
+def map_open(table, state_size, key_words):
+    """An empty map; an entry is key words, then the state, or its address when it is large."""
+    inside = state_size <= 64
+    put(table + STATE, state_size)
+    put(table + INSIDE, 1 if inside else 0)
+    put(table + ENTRY, 8 * key_words + (state_size if inside else 8))
+    put(table + MASK, 63)
+    put(table + ENTRIES, allocate(64 * get(table + ENTRY)))
+
+
+@compiled
+def _fresh(ctx, table, entry, key_bytes):
+    """The state of a new entry."""
+    put(table + USED, get(table + USED) + 1)
+    if get(table + INSIDE) != 0:
+        return entry + key_bytes
+    state = arena(ctx, get(table + STATE))
+    put(entry + key_bytes, state)
+    return state
+
+
+@compiled
+def integer_state(ctx, table, key):
+    """The state of an integer key, zero when it is new. Valid until the next key is looked up."""
+    mask, size = get(table + MASK), get(table + ENTRY)
+    entries = get(table + ENTRIES)
+    place = types.int64(mix(types.uint64(key))) & mask
+    while True:
+        entry = entries + place * size
+        if get(entry + 8) == 0:
+            break
+        if get(entry) == key:
+            return entry + 16 if get(table + INSIDE) != 0 else get(entry + 16)
+        place = (place + 1) & mask
+    if 2 * (get(table + USED) + 1) > mask + 1:
+        larger_integer_map(table)
+        mask = get(table + MASK)
+        place = types.int64(mix(types.uint64(key))) & mask
+        while get(get(table + ENTRIES) + place * size + 8) != 0:
+            place = (place + 1) & mask
+        entry = get(table + ENTRIES) + place * size
+    put(entry, key)
+    put(entry + 8, 1)
+    return _fresh(ctx, table, entry, 16)
+
+
+@compiled
+def larger_integer_map(table):
+    """Twice the entries."""
+    mask, size, old = get(table + MASK), get(table + ENTRY), get(table + ENTRIES)
+    wide = 2 * mask + 1
+    entries = allocate((wide + 1) * size)
+    for i in range(mask + 1):
+        entry = old + i * size
+        if get(entry + 8) != 0:
+            place = types.int64(mix(types.uint64(get(entry)))) & wide
+            while get(entries + place * size + 8) != 0:
+                place = (place + 1) & wide
+            copy_bytes(entries + place * size, entry, size)
+    release(old)
+    put(table + ENTRIES, entries)
+    put(table + MASK, wide)
+
+
+@compiled
+def short_hash(first, second, length):
+    """Hash of a text of up to 16 bytes."""
+    return mix(first ^ types.uint64(length) ^ (second * types.uint64(0xC2B2AE3D27D4EB4F)))
+
+
+@compiled
+def text_hash(address, length):
+    """Hash of a text: its words, the last one padded with zeros, and its length."""
+    if length <= 16:
+        return types.int64(short_hash(text_word(address, length), text_word(address + 8, length - 8), length))
+    h = mix(text_word(address, length) ^ types.uint64(length))
+    at = 8
+    while at < length:
+        h = mix(h ^ text_word(address + at, length - at))
+        at += 8
+    return types.int64(h)
+
+
+# An entry: length + 1, first word, second word (texts of up to 16 bytes) or the address of the key's copy.
+
+
+@compiled
+def text_state(ctx, table, text):
+    """The state of a text key, zero when it is new. Valid until the next key is looked up."""
+    address, length = text
+    mask, size = get(table + MASK), get(table + ENTRY)
+    entries = get(table + ENTRIES)
+    first = text_word(address, length)
+    second = text_word(address + 8, length - 8)
+    h = types.int64(short_hash(first, second, length)) if length <= 16 else text_hash(address, length)
+    place = h & mask
+    while True:
+        entry = entries + place * size
+        marked = get(entry)
+        if marked == 0:
+            break
+        if marked == length + 1 and get_u64(entry + 8) == first:
+            same = get_u64(entry + 16) == second if length <= 16 else same_bytes(get(entry + 16), address, length)
+            if same:
+                return entry + 24 if get(table + INSIDE) != 0 else get(entry + 24)
+        place = (place + 1) & mask
+    if 2 * (get(table + USED) + 1) > mask + 1:
+        larger_text_map(table)
+        mask = get(table + MASK)
+        place = text_hash(address, length) & mask
+        while get(get(table + ENTRIES) + place * size) != 0:
+            place = (place + 1) & mask
+        entry = get(table + ENTRIES) + place * size
+    put(entry, length + 1)
+    put_u64(entry + 8, first)
+    if length <= 16:
+        put_u64(entry + 16, second)
+    else:
+        key = arena(ctx, length + 8)
+        copy_bytes(key, address, length)
+        put(entry + 16, key)
+    return _fresh(ctx, table, entry, 24)
+
+
+@compiled
+def text_key(entry):
+    """Address and length of an entry's key."""
+    length = get(entry) - 1
+    return (entry + 8 if length <= 16 else get(entry + 16)), length
+
+
+@compiled
+def larger_text_map(table):
+    """Twice the entries."""
+    mask, size, old = get(table + MASK), get(table + ENTRY), get(table + ENTRIES)
+    wide = 2 * mask + 1
+    entries = allocate((wide + 1) * size)
+    for i in range(mask + 1):
+        entry = old + i * size
+        if get(entry) != 0:
+            address, length = text_key(entry)
+            place = text_hash(address, length) & wide
+            while get(entries + place * size) != 0:
+                place = (place + 1) & wide
+            copy_bytes(entries + place * size, entry, size)
+    release(old)
+    put(table + ENTRIES, entries)
+    put(table + MASK, wide)
+
+
+@compiled
+def entries_in_use(table, marker, addresses):
+    """Writes the address of every entry in use; `marker`: offset of the word that is not zero then."""
+    count, size, entries = 0, get(table + ENTRY), get(table + ENTRIES)
+    for i in range(get(table + MASK) + 1):
+        entry = entries + i * size
+        if get(entry + marker) != 0:
+            addresses[count] = entry
+            count += 1
+    return count
+
+
+@compiled
+def copy_states(table, addresses, key_bytes, states):
+    """Copies the states of these entries, one behind the other."""
+    size = get(table + STATE)
+    for i in range(addresses.size):
+        inside = addresses[i] + key_bytes
+        copy_bytes(states + i * size, inside if get(table + INSIDE) != 0 else get(inside), size)
+
+
+@compiled
+def copy_text_keys(addresses, offsets, target):
+    """Lengths into `offsets` (running sum); with `target` != 0 also the keys' bytes."""
+    total = 0
+    for i in range(addresses.size):
+        key, length = text_key(addresses[i])
+        if target != 0:
+            copy_bytes(target + total, key, length)
+        offsets[i] = total
+        total += length
+    offsets[addresses.size] = total
+    return total
+
+
+@compiled
+def copy_integer_keys(addresses, keys):
+    """The integer keys of these entries."""
+    for i in range(addresses.size):
+        keys[i] = get(addresses[i])

@@ -1,0 +1,245 @@
+"""Raw memory: loads and stores, memory that grows, and the buffers that rows go to.
+
+Everything is an address (int64). Memory that grows comes from calloc and is freed with the loop; growing containers
+take theirs from an arena that only ever grows.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from streaming_core.api.record import Scalar
+from streaming_core.oracle.loop.layout import (
+    ARENA,
+    ARENA_CHUNKS,
+    ARENA_LIMIT,
+    BEGIN,
+    LIMIT,
+    NEXT,
+    RESULT_CAPACITY,
+    RESULTS,
+)
+from streaming_core.oracle.loop.machine import compiled
+
+_I8, _I32, _I64, _F64 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+_PTR = ir.PointerType(_I8)
+
+
+def loader(scalar: Scalar):
+    """An intrinsic `load(address)` -> int64, float64 or boolean."""
+    result = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
+
+    @intrinsic
+    def load(typingctx, address):
+        def codegen(context, builder, signature, args):
+            kind = _F64 if scalar.is_float else ir.IntType(scalar.width * 8)
+            raw = builder.load(builder.inttoptr(args[0], ir.PointerType(kind)), align=scalar.width)
+            if scalar.name == "boolean":
+                return builder.icmp_unsigned("!=", raw, raw.type(0))
+            if scalar.is_float or scalar.width == 8:
+                return raw
+            return builder.sext(raw, _I64) if scalar.low < 0 else builder.zext(raw, _I64)
+
+        return result(types.int64), codegen
+
+    return load
+
+
+def storer(scalar: Scalar):
+    """An intrinsic `store(address, value)`; the value has been found to fit."""
+    given = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
+
+    @intrinsic
+    def store(typingctx, address, value):
+        def codegen(context, builder, signature, args):
+            value = args[1]
+            if scalar.name == "boolean":
+                value = builder.zext(value, _I8)
+            elif not scalar.is_float and scalar.width < 8:
+                value = builder.trunc(value, ir.IntType(scalar.width * 8))
+            builder.store(value, builder.inttoptr(args[0], ir.PointerType(value.type)), align=scalar.width)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, given), codegen
+
+    return store
+
+
+def _word(scalar_type, unsigned: bool):
+    """Loads and stores that need no alignment."""
+    seen = types.uint64 if unsigned else types.int64
+
+    @intrinsic
+    def load(typingctx, address):
+        def codegen(context, builder, signature, args):
+            raw = builder.load(builder.inttoptr(args[0], ir.PointerType(scalar_type)), align=1)
+            return raw if scalar_type == _I64 else builder.zext(raw, _I64)
+
+        return seen(types.int64), codegen
+
+    @intrinsic
+    def store(typingctx, address, value):
+        def codegen(context, builder, signature, args):
+            value = args[1] if scalar_type == _I64 else builder.trunc(args[1], scalar_type)
+            builder.store(value, builder.inttoptr(args[0], ir.PointerType(scalar_type)), align=1)
+            return context.get_dummy_value()
+
+        return types.none(types.int64, types.uint64 if unsigned else types.int64), codegen
+
+    return load, store
+
+
+get, put = _word(_I64, False)
+get_u64, put_u64 = _word(_I64, True)
+get_u32, put_u32 = _word(_I32, False)
+get_u8, put_u8 = _word(_I8, False)
+
+
+@intrinsic
+def float_bits(typingctx, value):
+    """The bits of a double, as uint64."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], _I64)
+
+    return types.uint64(types.float64), codegen
+
+
+@intrinsic
+def bits_float(typingctx, value):
+    """The double with these bits (int64)."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], _F64)
+
+    return types.float64(types.int64), codegen
+
+
+def _libc(name: str, arguments: int, returns: bool):
+    @intrinsic
+    def function(typingctx, a, b):
+        def codegen(context, builder, signature, args):
+            # calloc(count, size), realloc(block, size), free(block): pointers travel as integers of their width.
+            kind = ir.FunctionType(_I64 if returns else ir.VoidType(), [_I64] * arguments)
+            target = cgutils.get_or_insert_function(builder.module, kind, name)
+            result = builder.call(target, args[:arguments])
+            return result if returns else context.get_constant(types.int64, 0)
+
+        return types.int64(types.int64, types.int64), codegen
+
+    return function
+
+
+_calloc, _realloc, _free = _libc("calloc", 2, True), _libc("realloc", 2, True), _libc("free", 1, False)
+
+
+@intrinsic
+def copy_bytes(typingctx, target, source, size):
+    """memcpy."""
+
+    def codegen(context, builder, signature, args):
+        cgutils.raw_memcpy(builder, builder.inttoptr(args[0], _PTR), builder.inttoptr(args[1], _PTR), args[2], 1)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def wipe(typingctx, target, size):
+    """memset to zero."""
+
+    def codegen(context, builder, signature, args):
+        cgutils.memset(builder, builder.inttoptr(args[0], _PTR), args[1], 0)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64), codegen
+
+
+@compiled
+def allocate(size):
+    """Zeroed memory."""
+    block = _calloc(size, 1)
+    if block == 0:
+        raise MemoryError("out of memory")
+    return block
+
+
+@compiled
+def release(block):
+    """Gives memory back (0 is fine)."""
+    _free(block, 0)
+
+
+@compiled
+def arena(ctx, size):
+    """Zeroed memory that lives as long as the loop."""
+    size = (size + 15) & ~15
+    block = get(ctx + ARENA)
+    if block + size > get(ctx + ARENA_LIMIT):
+        room = max(size + 16, 1 << 20)
+        chunk = allocate(room)
+        put(chunk, get(ctx + ARENA_CHUNKS))
+        put(ctx + ARENA_CHUNKS, chunk)
+        block = chunk + 16
+        put(ctx + ARENA_LIMIT, chunk + room)
+    put(ctx + ARENA, block + size)
+    return block
+
+
+@compiled
+def release_arena(ctx):
+    """Frees every chunk."""
+    chunk = get(ctx + ARENA_CHUNKS)
+    while chunk != 0:
+        following = get(chunk)
+        release(chunk)
+        chunk = following
+    put(ctx + ARENA_CHUNKS, 0)
+
+
+@compiled
+def more_rows(emitter, stride):
+    """Makes room for at least one more row; returns where it goes."""
+    begin = get(emitter + BEGIN)
+    used = get(emitter + NEXT) - begin
+    room = max(2 * (get(emitter + LIMIT) - begin), 1 << 16, 2 * stride)
+    block = _realloc(begin, room)
+    if block == 0:
+        raise MemoryError("out of memory")
+    put(emitter + BEGIN, block)
+    put(emitter + LIMIT, block + room)
+    put(emitter + NEXT, block + used)
+    return block + used
+
+
+@compiled
+def append_rows(emitter, begin, size):
+    """Copies `size` bytes of rows behind those that the emitter holds."""
+    at = get(emitter + NEXT)
+    if at + size > get(emitter + LIMIT):
+        at = more_rows(emitter, size)
+    copy_bytes(at, begin, size)
+    put(emitter + NEXT, at + size)
+
+
+@compiled
+def result_slot(ctx, i, stride):
+    """Address of the i-th result of an event."""
+    if (i + 1) * stride > get(ctx + RESULT_CAPACITY):
+        more_results(ctx, (i + 1) * stride)
+    return get(ctx + RESULTS) + i * stride
+
+
+@compiled
+def more_results(ctx, needed):
+    """Makes the buffer of results larger."""
+    limit = get(ctx + RESULT_CAPACITY)
+    room = max(2 * limit, 4096 * needed)
+    block = allocate(room)
+    copy_bytes(block, get(ctx + RESULTS), limit)
+    release(get(ctx + RESULTS))
+    put(ctx + RESULTS, block)
+    put(ctx + RESULT_CAPACITY, room)

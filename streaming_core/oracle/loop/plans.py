@@ -1,0 +1,57 @@
+"""What a transaction's plan does, in which order: whether one pass over it is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from streaming_core.oracle.typed.kinds import PLAN
+from streaming_core.oracle.typed.tree import Function, Node
+
+
+def within(parts: list[Any]) -> Iterator[Node]:
+    """Statements and expressions, and everything in them."""
+    for part in parts:
+        if isinstance(part, list):
+            yield from within(part)
+        else:
+            yield part
+            yield from within(part.args)
+
+
+def plans(function: Function) -> bool:
+    """Whether a function is given the transaction, to have conditions and operations of its own."""
+    return any(kind == PLAN for _, kind in function.parameters)
+
+
+def operates(function: Function) -> bool:
+    """Whether a function that a plan calls has conditions or operations."""
+    return any(
+        n.op in ("require", "modify", "read") or (n.op == "call" and plans(n.data) and operates(n.data))
+        for n in within(function.body)
+    )
+
+
+def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: str) -> tuple[bool, bool]:
+    """Whether one of the steps `first` has been met by the end of `parts`, and whether a step `second` may come
+    after one; `seen`: one has been met before."""
+    late = False
+    for part in parts:
+        if isinstance(part, list):
+            seen, inside = follows(part, seen, first, second)
+        elif part.op == "if":
+            seen, inside = follows([part.args[0]], seen, first, second)
+            ways = [follows(branch, seen, first, second) for branch in part.args[1:]]
+            seen, inside = any(met for met, _ in ways), inside or any(after for _, after in ways)
+        elif part.op in ("for", "while"):
+            seen, inside = follows(part.args, seen, first, second)
+            inside = inside or (seen and follows(part.args, seen, first, second)[1])
+        else:
+            seen, inside = follows(part.args, seen, first, second)
+            if part.op == "call" and plans(part.data):
+                seen, further = follows(part.data.body, seen, first, second)
+                inside = inside or further
+            inside = inside or (seen and part.op == second)
+            seen = seen or part.op in first
+        late = late or inside
+    return seen, late

@@ -1,0 +1,303 @@
+"""The loop of one application, printed: operators over slices of rows, what merges streams, the sink, the driver."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming_core.api.app import Operator
+from streaming_core.api.record import Array, Resolved, Text
+from streaming_core.digest import K1, K2, SEED
+from streaming_core.oracle.loop import layout
+from streaming_core.oracle.loop.functions import Functions
+from streaming_core.oracle.loop.plans import follows, operates, plans, within
+from streaming_core.oracle.typed.tree import Function
+
+_SLICE = 512  # events an operator takes in before the next one does
+
+
+class Source(Functions):
+    """Prints the loop of one application."""
+
+    def operator(self, i: int, operator: Operator) -> tuple[str, str]:
+        """Prints operator i; returns what the driver says for a slice of events, and for the flush."""
+        program, work = self.work.program, self.work
+        self.operator_name, self.emitter = operator.name, work.emitter(i)
+        stride = program.resolved(operator.input).event[1]
+        name, flush = f"_operator_{i}", ""
+        if operator.kind == "transaction":
+            body = self.transaction(operator)
+        elif operator.kind == "stateless":
+            function, scratch = self.function_name(program.operator(operator, "map")), ""
+            body = []
+            if operator.scratch is not None:
+                block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
+                work.keep.append(block)
+                scratch = f" {block.ctypes.data},"
+                body = [f"_wipe({block.ctypes.data}, {block.nbytes})"]
+            body.append(f"{function}(_ctx, _row,{scratch} 0)")
+        else:
+            function = self.function_name(program.operator(operator, "process"))
+            state = program.resolved(operator.state).state[1]
+            if operator.key is None:
+                block = np.zeros(state // 8, np.int64)
+                work.keep.append(block)
+                table = block.ctypes.data
+                find = str(table)
+            else:
+                block = np.zeros(layout.MAP_BYTES // 8, np.int64)
+                work.keep.append(block)
+                table = block.ctypes.data
+                slot = program.resolved(operator.input).event[0][operator.key]
+                work.open_map(operator, table)
+                if isinstance(slot.type, Text):
+                    find = f"_text_state(_ctx, {table}, {self.text_at('_row', slot.offset)})"
+                else:
+                    key = self.load(slot.type, f"_row + {slot.offset}")
+                    find = f"_integer_state(_ctx, {table}, _int({key}))"
+            work.maps.append((operator, table))
+            body = [f"{function}(_ctx, _row, {find}, 0)"]
+            if "flush" in operator.functions:
+                flushed = self.function_name(program.operator(operator, "flush"))
+                flush = f"_flush_{i}"
+                self.finished += [
+                    (0, "@_compiled", 0), (0, f"def {flush}(_ctx, states, n):", 0), (1, "for j in range(n):", 0),
+                    (2, f"{flushed}(_ctx, _get(states + 8 * j), 0)", 0),
+                ]  # fmt: skip
+        self.finished += [
+            (0, "@_compiled", 0),
+            (0, f"def {name}(_ctx, rows, n):", 0),
+            (1, "for j in range(n):", 0),
+            (2, f"_row = rows + j * {stride}", 0),
+            (2, f"_put(_ctx + {layout.SEQ}, _get(_row))", 0),
+            *((2, line, 0) for line in body),
+        ]
+        return name, flush
+
+    def transaction(self, operator: Operator) -> list[str]:
+        """One event: conditions on the state before it, operations in program order, post-processing."""
+        program, work = self.work.program, self.work
+        self.read_fields = {t.index: set() for t in work.app.tables}
+        post = self.function_name(program.operator(operator, "post"))
+        self.result_stride = max(program.resolved(t.row).state[1] for t in work.app.tables)
+        plan = program.operator(operator, "plan")
+        self.plans = [plan]
+        self.shared = any(operates(n.data) for n in within(plan.body) if n.op == "call" and plans(n.data))
+        lines = []
+        if follows(plan.body, False, ("require", "modify", "read"), "drop")[1]:
+            self.phase = "drops"
+            lines += [f"_status = {self.function_name(plan, 'drops')}(_ctx, _row, 0)", "if _status != 2:"]
+        if follows(plan.body, False, ("modify", "read"), "require")[1]:
+            self.phase = "conditions"
+            first = self.function_name(plan, "conditions")
+            self.phase = "operations"
+            second = self.operations(plan)
+            passes = [
+                f"_status = {first}(_ctx, _row, 0)",
+                f"_status = {second}(_ctx, _row, 0, _status == 1) if _status != 2 else 2",
+            ]
+        else:
+            self.phase = "whole"
+            passes = [f"_status = {self.function_name(plan)}(_ctx, _row, 0)"]
+        self.phase = "whole"
+        return [
+            *lines,
+            *(f"    {line}" if lines else line for line in passes),
+            "if _status != 2:",
+            "    _ok = (_status & 1) == 1",
+            "    if not _ok:",
+            f"        _put(_ctx + {layout.REJECTED}, _get(_ctx + {layout.REJECTED}) + 1)",
+            f"    _put(_ctx + {layout.READS}, _status >> 2)",
+            f"    {post}(_ctx, _row, _ok, 0)",
+        ]
+
+    def operations(self, plan: Function) -> str:
+        """The plan without its conditions; takes as one more argument whether they held."""
+        widened = Function(
+            plan.name,
+            plan.file,
+            plan.line,
+            [*plan.parameters, ("txn_ok", None)],
+            plan.body,
+            plan.kind,
+            {**plan.variables, "txn_ok": None},
+        )
+        self.plans.append(widened)
+        return self.function_name(widened, "operations")
+
+    def sink(self, output: Resolved) -> None:
+        """Counts `sub` and hashes every output row (runtime/README.md, Digest)."""
+        for name, value in (("_K1", int(K1)), ("_K2", int(K2)), ("_SEED", SEED), ("_HALF", 32), ("_LATE", 29)):
+            self.namespace[name] = np.uint64(value)
+        lines = [
+            (0, "@_compiled", 0),
+            (0, "def _sink(_ctx, rows, n, subs):", 0),
+            (1, f"total, last, next_sub = _u64(0), _get(_ctx + {layout.LAST}), _get(_ctx + {layout.NEXT_SUB})", 0),
+            (1, f"text = _get(_ctx + {layout.TEXT})", 0),
+            (1, "for j in range(n):", 0),
+            (2, f"row = rows + j * {output.event[1]}", 0),
+            (2, "seq = _get(row)", 0),
+            (2, "sub = next_sub if seq == last else 0", 0),
+            (2, "last, next_sub = seq, sub + 1", 0),
+            (2, "_put_u32(subs + 4 * j, sub)", 0),
+            (2, "h = (_SEED ^ _u64(seq)) * _K1", 0),
+            (2, "h ^= h >> _HALF", 0),
+            (2, "h = (h ^ _u64(sub)) * _K1", 0),
+            (2, "h ^= h >> _HALF", 0),
+        ]
+        for slot in output.event[0].values():
+            if isinstance(slot.type, Text):
+                lines += [
+                    (2, f"length = _get_u32(row + {slot.offset + 4})", 0),
+                    (2, f"address = text + _get_u32(row + {slot.offset})", 0),
+                    (2, "h = (h ^ _u64(length)) * _K1", 0),
+                    (2, "h ^= h >> _HALF", 0),
+                    # The first two words without branches: how long a word is cannot be predicted.
+                    (2, "one = (h ^ _text_word(address, length)) * _K1", 0),
+                    (2, "one ^= one >> _HALF", 0),
+                    (2, "two = (one ^ _text_word(address + 8, length - 8)) * _K1", 0),
+                    (2, "two ^= two >> _HALF", 0),
+                    (2, "h = one if length > 0 else h", 0),
+                    (2, "h = two if length > 8 else h", 0),
+                    (2, "at = 16", 0),
+                    (2, "while at < length:", 0),
+                    (3, "h = (h ^ _text_word(address + at, length - at)) * _K1", 0),
+                    (3, "h ^= h >> _HALF", 0),
+                    (3, "at += 8", 0),
+                ]
+                continue
+            scalar = slot.type.item if isinstance(slot.type, Array) else slot.type
+            for k in range(slot.count):
+                value = self.load(scalar, f"row + {slot.offset + k * scalar.width}")
+                word = f"_float_bits({value})" if scalar.is_float else f"_u64({value})"
+                lines += [(2, f"h = (h ^ {word}) * _K1", 0), (2, "h ^= h >> _HALF", 0)]
+        lines += [
+            (2, "h *= _K2", 0),
+            (2, "total += h ^ (h >> _LATE)", 0),
+            (1, f"_put(_ctx + {layout.LAST}, last)", 0),
+            (1, f"_put(_ctx + {layout.NEXT_SUB}, next_sub)", 0),
+            (1, "return total", 0),
+        ]
+        self.finished += lines
+
+    def union(self, i: int, operator: Operator) -> None:
+        """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
+        streams = range(len(operator.inputs))
+        stride = self.work.program.resolved(operator.inputs[0].output).event[1]
+        emitter = self.work.emitter(len(self.work.operators) + i)
+        given = ", ".join(f"at_{k}, n_{k}" for k in streams)
+        lines: list[tuple[int, str, int]] = [
+            (0, "@_compiled", 0),
+            (0, f"def _union_{i}(_ctx, {given}):", 0),
+            *((1, f"end_{k} = at_{k} + n_{k} * {stride}", 0) for k in streams),
+            (1, f"while {' or '.join(f'at_{k} < end_{k}' for k in streams)}:", 0),
+            (2, f"first = {layout.END_OF_TIME}", 0),
+            *((2, f"first = min(first, _get(at_{k}) if at_{k} < end_{k} else first)", 0) for k in streams),
+        ]
+        for k in streams:
+            lines += [
+                (2, f"begin = at_{k}", 0),
+                (2, f"while at_{k} < end_{k} and _get(at_{k}) == first:", 0),
+                (3, f"at_{k} += {stride}", 0),
+                (2, f"_append_rows({emitter}, begin, at_{k} - begin)", 0),
+            ]
+        self.finished += lines
+
+    def driver(self, calls: list[str], flushes: list[str]) -> None:
+        """The loop over slices of events, and the end of the stream."""
+        work, operators = self.work, self.work.operators
+        resolved = work.program.resolved
+        events = work.app.operators[0]
+        sink = work.app.operators[-1]
+        # The emitter that holds the outputs, and the stride of every emitter's rows.
+        last = len(operators) + work.unions.index(sink) if sink in work.unions else len(operators) - 1
+        strides = [resolved(o.output).event[1] for o in operators]
+        strides += [resolved(o.inputs[0].output).event[1] for o in work.unions]
+
+        def reset(i: int) -> str:
+            emitter = work.emitter(i)
+            return f"_put({emitter + layout.NEXT}, _get({emitter + layout.BEGIN}))"
+
+        def made(i: int, skip: str = "0") -> tuple[str, str]:
+            emitter = work.emitter(i)
+            begin = f"_get({emitter + layout.BEGIN}) + {skip}"
+            return begin, f"(_get({emitter + layout.NEXT}) - _get({emitter + layout.BEGIN}) - {skip}) // {strides[i]}"
+
+        def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], tuple[str, str]]:
+            """What merges the streams of an operator, if there are several, and where its rows then are."""
+            streams = [source if o is events else made(operators.index(o)) for o in operator.inputs]
+            if operator not in work.unions:
+                return [], streams[0]
+            i = work.unions.index(operator)
+            words = ", ".join(word for stream in streams for word in stream)
+            return [f"_union_{i}(_ctx, {words})"], made(len(operators) + i)
+
+        def end(indent: int) -> list[tuple[int, str, int]]:
+            begin, n = made(last, "kept")
+            return [
+                (indent, f"m = {n}", 0),
+                (indent, f"if 4 * (total + m) > _get(_ctx + {layout.SUBS_CAPACITY}):", 0),
+                (indent + 1, "_more_subs(_ctx, total + m)", 0),
+                (
+                    indent,
+                    f"digest += _sink(_ctx, {begin}, m, _get(_ctx + {layout.SUBS}) + 4 * (total if keep != 0 else 0))",
+                    0,
+                ),
+                (indent, "total += m", 0),
+            ]
+
+        opening: list[tuple[int, str, int]] = [(1, reset(i), 0) for i in range(len(strides))]
+        opening += [(1, "total, digest, kept = 0, _u64(0), 0", 0)]
+        body: list[tuple[int, str, int]] = [(2, reset(i), 0) for i in range(len(strides)) if i != last]
+        body += [
+            (2, "if keep != 0:", 0),
+            (3, f"kept = _get({work.emitter(last) + layout.NEXT}) - _get({work.emitter(last) + layout.BEGIN})", 0),
+            (2, "else:", 0),
+            (3, reset(last), 0),
+        ]
+        slice_ = (f"rows + first * {resolved(events.output).event[1]}", "n")
+        for operator, call in zip(operators, calls, strict=True):
+            before, (begin, n) = taken(operator, slice_)
+            body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]
+        body += [(2, line, 0) for line in taken(sink, slice_)[0]]
+        closing = [
+            (1, f"_put(_ctx + {layout.ROWS}, _get({work.emitter(last) + layout.BEGIN}))", 0),
+            (1, f"_put(_ctx + {layout.COUNT}, total)", 0),
+            (1, f"_put(_ctx + {layout.DIGEST}, _int(digest))", 0),
+            (1, "return 0", 0),
+        ]
+        lines = [
+            (0, "@_compiled", 0),
+            (0, "def _more_subs(_ctx, n):", 0),
+            (1, "block = _allocate(8 * n + 4096)", 0),
+            (1, f"_copy_bytes(block, _get(_ctx + {layout.SUBS}), _get(_ctx + {layout.SUBS_CAPACITY}))", 0),
+            (1, f"_release(_get(_ctx + {layout.SUBS}))", 0),
+            (1, f"_put(_ctx + {layout.SUBS}, block)", 0),
+            (1, f"_put(_ctx + {layout.SUBS_CAPACITY}, 8 * n + 4096)", 0),
+            (0, "@_compiled", 0),
+            (0, "def _run(_ctx, rows, events, keep):", 0),
+            *opening,
+            (1, f"for first in range(0, events, {_SLICE}):", 0),
+            (2, f"n = min({_SLICE}, events - first)", 0),
+            *body,
+            *end(2),
+            *closing,
+            (0, "@_compiled", 0),
+            (0, "def _flush(_ctx, orders, counts, keep):", 0),
+            *opening,
+        ]
+        stateful = 0
+        nothing = ("0", "0")  # is what the source puts out at the end
+        for i, (operator, call) in enumerate(zip(operators, calls, strict=True)):
+            before, (begin, n) = taken(operator, nothing)
+            lines += [(1, line, 0) for line in before]
+            if (begin, n) != nothing:
+                # What was flushed to this operator comes first; the loop over rows takes its seq from them.
+                lines.append((1, f"{call}(_ctx, {begin}, {n})", 0))
+            if operator.kind in ("stateful", "partitioned"):
+                if flushes[i]:
+                    lines.append(
+                        (1, f"{flushes[i]}(_ctx, _get(orders + {8 * stateful}), _get(counts + {8 * stateful}))", 0)
+                    )
+                stateful += 1
+        lines += [(1, line, 0) for line in taken(sink, nothing)[0]]
+        self.finished += [*lines, *end(1), *closing]

@@ -1,0 +1,152 @@
+"""The memory that a loop works on: its context and emitters, tables, maps, and constants."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_core.api.app import App, Operator, Table
+from streaming_core.api.record import Resolved, Text
+from streaming_core.oracle.loop import layout, maps, memory
+from streaming_core.oracle.loop.columns import column_of, view, word_at
+from streaming_core.oracle.typed import Program
+
+
+class Workspace:
+    """What the loop of a bound application works on, in its initial state; given back when nobody has it any more.
+
+    Attributes:
+        ctx: address of the context.
+        operators: without source and sink, in topological order; each has an emitter.
+        unions: those who take several streams; behind the operators' emitters each has one for what is merged for it.
+        tables: rows by table.
+        maps: the states of operators, in their order: address of a map, or of the only state.
+        keep: what lives as long as the loop, because its address is printed into it.
+        sites: what is said of an error at a site, by the number of the site.
+    """
+
+    def __init__(self, app: App, program: Program):
+        self.app, self.program = app, program
+        self.operators = [o for o in app.operators if o.kind not in ("source", "sink")]
+        self.unions = [o for o in app.operators if len(o.inputs) > 1 or (o.kind == "sink" and not self._ends(o))]
+        emitters = len(self.operators) + len(self.unions)
+        self.context = np.zeros((layout.HEAD_BYTES + layout.EMITTER_BYTES * emitters) // 8, np.int64)
+        self.ctx = self.context.ctypes.data
+        self.keep: list[Any] = []
+        self.sites: list[str] = ["?"]
+        self.tables = {table: self._rows(table) for table in app.tables}
+        self.maps: list[tuple[Operator, int]] = []
+        memory.release(0)  # compiled now, because it is needed when nothing can be compiled any more
+        memory.release_arena(self.ctx)
+        weakref.finalize(self, _give_back, self.context, self.maps, self.keep, emitters)
+
+    def _ends(self, sink: Operator) -> bool:
+        """Whether the sink takes what the last operator puts out, and nobody else does."""
+        return sink.inputs == self.operators[-1:] and not any(sink.inputs[0] in o.inputs for o in self.operators)
+
+    def emitter(self, i: int) -> int:
+        """Address of the emitter of operator i."""
+        return self.ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i
+
+    def reset(self) -> None:
+        """Back to the initial state."""
+        for table, rows in self.tables.items():
+            rows[:] = self._rows(table)
+        for operator, table in self.maps:
+            if operator.key is None:
+                view(table, 8 * (self.program.resolved(operator.state).state[1] // 8))[:] = 0
+            else:
+                memory.release(word_at(table + layout.ENTRIES))
+                view(table, layout.MAP_BYTES)[:] = 0
+                self.open_map(operator, table)
+        memory.release_arena(self.ctx)
+        for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
+            self.context[word // 8] = 0
+        for i in range(len(self.operators)):
+            view(self.emitter(i) + layout.DROPPED, 8)[:] = 0
+
+    def open_map(self, operator: Operator, table: int) -> None:
+        """Makes an operator's empty map."""
+        slot = self.program.resolved(operator.input).event[0][operator.key]
+        state = self.program.resolved(operator.state).state[1]
+        maps.map_open(table, state, 3 if isinstance(slot.type, Text) else 2)
+
+    def state(self) -> dict[str, pa.Table]:
+        """Final tables by name, then keyed states by operator, ascending by key."""
+        found = {}
+        for table, rows in self.tables.items():
+            keys = pa.array(np.arange(len(rows), dtype=np.int64))
+            found[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
+        for operator, table in self.maps:
+            resolved = self.program.resolved(operator.state)
+            dtype = resolved.dtype(False)
+            if operator.key is None:
+                rows = view(table, dtype.itemsize).view(dtype).copy()
+                found[operator.name] = self._states_table(resolved, rows, None)
+                continue
+            text, addresses = self._entries(operator, table)
+            rows = np.zeros(len(addresses), dtype)
+            maps.copy_states(table, addresses, 24 if text else 16, rows.ctypes.data)
+            found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
+        return found
+
+    def _entries(self, operator: Operator, table: int) -> tuple[bool, np.ndarray]:
+        """Whether keys are text; entries in use, ascending by key."""
+        text = isinstance(self.program.resolved(operator.input).event[0][operator.key].type, Text)
+        addresses = np.empty(int(word_at(table + layout.USED)), np.int64)
+        maps.entries_in_use(table, 0 if text else 8, addresses)
+        order = pc.sort_indices(self._keys(text, addresses)).to_numpy()
+        return text, np.ascontiguousarray(addresses[order])
+
+    def _keys(self, text: bool, addresses: np.ndarray) -> pa.Array:
+        if not text:
+            keys = np.empty(len(addresses), np.int64)
+            maps.copy_integer_keys(addresses, keys)
+            return pa.array(keys)
+        offsets = np.zeros(len(addresses) + 1, np.int64)
+        total = maps.copy_text_keys(addresses, offsets, 0)
+        data = np.empty(total + 1, np.uint8)
+        maps.copy_text_keys(addresses, offsets, data.ctypes.data)
+        large = pa.Array.from_buffers(
+            pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+        return large.cast(pa.binary())
+
+    def ascending(self, operator: Operator, table: int) -> np.ndarray:
+        """Addresses of an operator's states, ascending by key."""
+        if operator.key is None:
+            return np.array([table], np.int64)
+        text, addresses = self._entries(operator, table)
+        if word_at(table + layout.INSIDE):
+            return addresses + (24 if text else 16)
+        return np.array([word_at(int(a) + (24 if text else 16)) for a in addresses], np.int64)
+
+    def _states_table(self, resolved: Resolved, rows: np.ndarray, keys: pa.Array | None) -> pa.Table:
+        schema = resolved.arrow()
+        arrays = [column_of(rows[n], s, None).cast(schema.field(n).type) for n, s in resolved.state[0].items()]
+        fields = list(schema)
+        if keys is not None:
+            fields.insert(0, pa.field("key", keys.type, nullable=False))
+            arrays.insert(0, keys)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _rows(self, table: Table) -> np.ndarray:
+        rows = np.zeros(self.program.size(table), self.program.resolved(table.row).dtype(False))
+        for name, column in self.program.initial(table).items():
+            rows[name] = column
+        return rows
+
+
+def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, emitters: int) -> None:
+    """Frees what a loop has allocated; `keep` holds the blocks that the maps begin in."""
+    ctx = context.ctypes.data
+    memory.release_arena(ctx)
+    blocks = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
+    blocks += [ctx + layout.SUBS, ctx + layout.RESULTS]
+    blocks += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
+    for block in blocks:
+        memory.release(word_at(block))

@@ -1,0 +1,97 @@
+"""The types of expressions and variables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from streaming_core.api.app import Constant, Table
+from streaming_core.api.record import Resolved, Scalar, Slot
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type without parts."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+INT, FLOAT, BOOL, TEXT = Kind("integer"), Kind("float"), Kind("boolean"), Kind("text")
+NONE, OUT, PLAN, POST = Kind("nothing"), Kind("output"), Kind("transaction"), Kind("outcome of a transaction")
+NUMBERS = (BOOL, INT, FLOAT)
+
+
+@dataclass(frozen=True)
+class RowKind:
+    """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
+    several of a condition: no growing containers), place (what `txn.row` names: no access to fields) or result (of a
+    `txn.read`: no containers)."""
+
+    resolved: Resolved
+    role: str
+    writable: bool = False
+    table: Table | None = None
+
+    def __str__(self) -> str:
+        return f"row of {self.resolved.name}"
+
+    @property
+    def slots(self) -> dict[str, Slot]:
+        """Field layout in this role."""
+        return (self.resolved.event if self.role == "event" else self.resolved.state)[0]
+
+
+@dataclass(frozen=True)
+class ArrayKind:
+    """An array field of a row."""
+
+    item: Scalar
+    count: int
+    writable: bool
+    where: str
+
+    def __str__(self) -> str:
+        return f"array of {self.item.name}"
+
+
+@dataclass(frozen=True)
+class BoxKind:
+    """A container field of a row."""
+
+    type: Any
+    count: int
+    writable: bool
+    where: str
+
+    def __str__(self) -> str:
+        return type(self.type).__name__.lower()
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """A side table made by `@app.constant`."""
+
+    constant: Constant
+    item: Kind
+
+    def __str__(self) -> str:
+        return "constant"
+
+
+def loaded(scalar: Scalar) -> Kind:
+    """What an operator sees of a scalar."""
+    return FLOAT if scalar.is_float else BOOL if scalar.name == "boolean" else INT
+
+
+def join(one: Any, other: Any) -> Any:
+    """The type of what is one or the other (None: not known yet): boolean < integer < float, or a conflict."""
+    if one is None or one == other:
+        return other
+    if other is None:
+        return one
+    if one in NUMBERS and other in NUMBERS:
+        return NUMBERS[max(NUMBERS.index(one), NUMBERS.index(other))]
+    return Kind("conflict")
