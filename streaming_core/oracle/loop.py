@@ -423,7 +423,7 @@ class _Source(Printer):
         self.loop = loop
         self.namespace: dict[str, Any] = {
             **{f"_{name}": getattr(memory, name) for name in _WORDS},
-            "_compiled": memory.compiled, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
+            "_compiled": memory.internal, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
             "_nan": float("nan"), "_inf": float("inf"), "min": min, "max": max, "abs": abs, "range": range, "len": len,
         }  # fmt: skip
         self.finished: list[tuple[int, str, int]] = []
