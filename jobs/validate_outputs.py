@@ -292,19 +292,29 @@ def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[P
 # --- invariants --------------------------------------------------------------------------------------------------
 
 
-def invariant_query(sql: str, name: str, subject: int, views: dict[str, Path], cap: int = VIOLATION_CAP) -> str:
-    """The SQL of one invariant over one subject's files: its first violating rows as JSON, each with their number.
+def invariants_query(asked: list[tuple[int, str, str]], views: dict[int, dict[str, Path]]) -> str:
+    """One query for many invariants over the files of many subjects: each one's first violating rows as JSON, with
+    their number.
 
-    The views are common table expressions, not temporary views: a Connect session resolves a query when it runs, and
-    many of them run as one.
+    Args:
+        asked: (subject, invariant, its SQL).
+        views: of each subject, name of a view -> Parquet file, or folder of such.
+
+    Files are listed and their schemas read where they are named, so each is named once, as a common table expression
+    that those of the invariants select from. Not as a temporary view: nothing of it stays in the session.
     """
-    files = {view: str(path).replace("`", "``") for view, path in views.items()}
-    named = ", ".join(f"`{view}` AS (SELECT * FROM parquet.`{path}`)" for view, path in files.items())
-    label = name.replace("\\", "\\\\").replace("'", "\\'")
-    violating = f"SELECT to_json(struct(v.*)) AS row, count(*) OVER () AS found FROM ({sql.strip().rstrip(';')}) v"
-    return (
-        f"(WITH {named} SELECT {subject} AS subject, '{label}' AS invariant, row, found FROM ({violating}) LIMIT {cap})"
-    )
+    files, branches = {}, []
+    for subject, name, sql in asked:
+        used = [view for view in views[subject] if view in sql]
+        files |= {f"`{view} of {subject}`": views[subject][view] for view in used}
+        named = ", ".join(f"`{view}` AS (SELECT * FROM `{view} of {subject}`)" for view in used)
+        label = name.replace("\\", "\\\\").replace("'", "\\'")
+        violating = f"SELECT to_json(struct(v.*)) AS row, count(*) OVER () AS found FROM ({sql.strip().rstrip(';')}) v"
+        chosen = f"SELECT {subject} AS subject, '{label}' AS invariant, row, found FROM ({violating})"
+        branches.append(f"({f'WITH {named} ' if used else ''}{chosen} LIMIT {VIOLATION_CAP})")
+    paths = {view: str(path).replace("`", "``") for view, path in files.items()}
+    defined = ", ".join(f"{view} AS (SELECT * FROM parquet.`{path}`)" for view, path in paths.items())
+    return f"{f'WITH {defined} ' if defined else ''}{' UNION ALL '.join(branches)}"
 
 
 @dataclass
@@ -322,32 +332,33 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
     Evaluated once for all cells whose files equal the oracle's. Of a bound that differs it is not: how its wrong
     rows come about says nothing about the application. Which outputs a cell without order has, its oracle does not say.
     """
-    queries, results = {}, {}
+    asked, views, results = [], {}, {}
     for index, subject in enumerate(subjects):
         if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
             continue
         for name, sql in load(subject.cell["spec"]["app"]).holds(subject.order).items():
             results[index, name] = Holds()
             if all(pair.actual for pair in subject.pairs):
-                queries[index, name] = invariant_query(sql, name, index, subject.views)
+                asked.append((index, name, sql))
+                views[index] = subject.views
             else:
                 results[index, name].error = "a table it reads was not written"
 
-    def run(texts: list[str]) -> None:
-        for row in spark.sql(" UNION ALL ".join(texts)).toArrow().to_pylist():
+    def run(asked: list[tuple[int, str, str]]) -> None:
+        for row in spark.sql(invariants_query(asked, views)).toArrow().to_pylist():
             result = results[row["subject"], row["invariant"]]
             result.found = row["found"]
             result.rows.append(row["row"])
 
-    if queries:
+    if asked:
         try:
-            run(list(queries.values()))
+            run(asked)
         except PySparkException:
-            for key, text in queries.items():
+            for index, name, sql in asked:
                 try:
-                    run([text])
+                    run([(index, name, sql)])
                 except PySparkException as error:
-                    results[key].error = str(error).partition("\n")[0]
+                    results[index, name].error = str(error).partition("\n")[0]
     for index in range(len(subjects)):
         model = _same_as(subjects, index)
         results |= {(index, name): held for (of, name), held in list(results.items()) if of == model}

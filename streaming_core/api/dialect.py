@@ -171,7 +171,7 @@ class Translator:
     def constant(self, constant: Constant) -> np.ndarray:
         """A side table's values."""
         if constant not in self.constants:
-            values = np.ascontiguousarray(constant.build(self.params))
+            values = np.ascontiguousarray(constant.build(dict(self.params)))
             if values.ndim != 1 or values.dtype not in (np.int64, np.float64):
                 raise BadInput(f"app {self.app.name}: constant {constant.name} must be a 1-D int64 or float64 array")
             values.setflags(write=False)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.validate_outputs import invariant_query
+from jobs.validate_outputs import invariants_query
 from streaming_core import workload
 from streaming_core.agreement import outputs_digest, states_digest
 from streaming_core.apps import registry
@@ -415,14 +415,14 @@ def write(folder, events, outputs, states):
     return views
 
 
-def violations(spark, queries):
+def violations(spark, asked, views):
     """(subject, invariant) -> number of violating rows, of those that have any, in one Spark job."""
-    rows = spark.sql(" UNION ALL ".join(queries)).toArrow().to_pylist()
+    rows = spark.sql(invariants_query(asked, views)).toArrow().to_pylist()
     return {(row["subject"], row["invariant"]): row["found"] for row in rows}
 
 
 def test_invariants_hold_on_right_results(spark, right, tmp_path):
-    queries = []
+    asked, views = [], {}
     road = {"input": "linear_road", "seconds": 120, "veh_per_s": 2.0, "segments": 99, "invalid_ratio": 0.05}
     others = {
         "windows of tp": computed("tp", {**PARAMS["tp"], "window": 1, "reports_per_s": 150}),
@@ -431,17 +431,17 @@ def test_invariants_hold_on_right_results(spark, right, tmp_path):
         "new_seg that forgets": computed("new_seg", {**PARAMS["new_seg"], "purge": 31}),
     }
     for index, (name, (app, events, result)) in enumerate((right | others).items()):
-        views = write(tmp_path / name, events, result.output_table(), result.state_tables())
+        views[index] = write(tmp_path / name, events, result.output_table(), result.state_tables())
         assert result.outputs
         assert result.dropped
-        queries += [invariant_query(sql, label, index, views) for label, sql in app.invariants.items()]
-    assert queries
-    assert violations(spark, queries) == {}
+        asked += [(index, label, sql) for label, sql in app.invariants.items()]
+    assert asked
+    assert violations(spark, asked, views) == {}
 
 
 def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, right, tmp_path):
     """A run without order is one whose events came in another order; what is said to hang on order does not hold."""
-    queries, broken = [], set()
+    asked, views, broken = [], {}, set()
     for index, (name, (app, events, result)) in enumerate(right.items()):
         if app.unordered is None:
             continue
@@ -454,18 +454,18 @@ def test_what_an_application_says_of_runs_without_order_holds_in_any(spark, righ
         states = [{key.removeprefix("state_"): t for key, t in r.state_tables().items()} for r in (other, result)]
         assert len({states_digest(app, "none", tables) for tables in states}) == 1
         assert outputs.sort_by([("seq", "ascending")]) != result.output_table() or name == "pos_rep"
-        views = write(tmp_path / name, events, outputs, other.state_tables())
-        queries += [invariant_query(sql, label, index, views) for label, sql in app.invariants.items()]
+        views[index] = write(tmp_path / name, events, outputs, other.state_tables())
+        asked += [(index, label, sql) for label, sql in app.invariants.items()]
         broken |= {(index, label) for label in app.invariants.keys() - app.holds("none").keys()}
     assert len(broken) == 3
-    assert violations(spark, queries).keys() == broken
+    assert violations(spark, asked, views).keys() == broken
 
 
 def test_each_invariant_finds_what_it_is_for(spark, right, tmp_path):
     assert {(name, label) for name, label, _ in WRONG} == {
         (name, label) for name, (app, _, _) in right.items() for label in app.invariants
     }
-    queries = []
+    asked, views = [], {}
     for index, (name, label, damage) in enumerate(WRONG):
         app, events, result = right[name]
         outputs, states = result.output_table(), result.state_tables()
@@ -473,9 +473,9 @@ def test_each_invariant_finds_what_it_is_for(spark, right, tmp_path):
         damage(rows, state_rows)
         outputs = pa.Table.from_pylist(rows, outputs.schema)
         states = {key: pa.Table.from_pylist(state_rows[key], table.schema) for key, table in states.items()}
-        views = write(tmp_path / str(index), events, outputs, states)
-        queries.append(invariant_query(app.invariants[label], label, index, views))
-    found = violations(spark, queries)
+        views[index] = write(tmp_path / str(index), events, outputs, states)
+        asked.append((index, label, app.invariants[label]))
+    found = violations(spark, asked, views)
     silent = [(name, label) for index, (name, label, _) in enumerate(WRONG) if (index, label) not in found]
     assert silent == []
 
@@ -487,5 +487,6 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
     outputs = pa.Table.from_pylist(rows, result.output_table().schema)
     views = write(tmp_path / "x", events, outputs, result.state_tables())
     label = "deposits are accepted, and transfers just when their sources had enough"
-    [row] = spark.sql(invariant_query(app.invariants[label], label, 0, views)).toArrow().to_pylist()
+    query = invariants_query([(0, label, app.invariants[label])], {0: views})
+    [row] = spark.sql(query).toArrow().to_pylist()
     assert json.loads(row["row"])["seq"] == 0

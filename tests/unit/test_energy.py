@@ -122,7 +122,7 @@ def test_a_run_reports_its_energy_in_all_and_by_event(tmp_path, packages):
     assert report.energy_joules == 12.0
     assert "energy" not in report.host
     assert report.verified.energy_nj == 4e6
-    assert report.verified.cpu_ns == report.verified.cpu_seconds * 1e6
+    assert report.verified.cpu_ns == pytest.approx(report.verified.cpu_seconds * 1e6)
     written = report.model_dump(mode="json")
     assert written["samples"][0]["energy_nj"] == 4e6
     assert RunReport.model_validate(written) == report

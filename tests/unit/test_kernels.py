@@ -257,3 +257,29 @@ def test_an_operator_that_does_not_compile_is_refused_in_one_line(fn, what):
     assert what in message
     assert fn.__name__ in message
     assert "\n" not in message
+
+
+def keeps(row, out):
+    if row.a >= bound.params.limit:
+        out.emit(n=row.a, x=row.b, ok=True)
+
+
+bound = App("bound", params={"limit": Param(3), "theta": Param(0.5)})
+bound.source(Event).flat_map(keeps, Output).sink()
+bound.generates(lambda *args: {})
+
+
+def test_kernels_are_kept_by_the_parameters_that_operators_read(tmp_path):
+    def found(**params):
+        batch = Batch(compile_app(bound, bound.bind(params), tmp_path), [(2, 0.0), (4, 0.0)])
+        batch.run()
+        return [n for n, _, _ in batch.outputs()]
+
+    def kept():
+        return {path for path in tmp_path.iterdir() if path.is_dir()}
+
+    assert found() == found(theta=0.9) == [4]
+    assert len(kept()) == 1
+    assert found(limit=2) == found(limit=2, theta=0.0) == [2, 4]
+    assert len(kept()) == 2
+    assert found() == [4]

@@ -28,7 +28,7 @@ from streaming_core.api.kernels.values import GrowingType
 from streaming_core.api.record import Counter, Map, Set, TopK
 
 LENGTH, CAPACITY = 8, 12
-_compiled = njit(error_model="python")
+_compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 @intrinsic

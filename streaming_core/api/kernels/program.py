@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,18 @@ from streaming_core.runspec.spec import digest_of
 
 PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
 _ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute", "place")
+
+
+class _Noted(dict):
+    """Parameters that note which of them were read."""
+
+    def __init__(self, params: dict[str, Any]):
+        super().__init__(params)
+        self.read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
 
 
 class Program:
@@ -71,16 +83,25 @@ class Program:
         return json.dumps(self.description)
 
     def _cached(self, cache: Path) -> tuple[dict[str, bytes], list]:
-        """What `compile_kernels` returns, from the cache below `cache`; compiled and put there if it is not."""
-        source = Path(self.app.file).read_text()
+        """What `compile_kernels` returns, from the cache below `cache`; compiled and put there if it is not.
+
+        Of the parameters those count that operators and records read, which the first to compile a source notes down:
+        how events are drawn is none of the machine code's business.
+        """
+        described = {name: value for name, value in self.description.items() if name != "partitions"}
+        source = [machine.fingerprint(), Path(self.app.file).read_text(), described]
         constants = [hashlib.sha256(c.build(self.params).tobytes()).hexdigest() for c in self.app.constants]
-        folder = cache / digest_of([machine.fingerprint(), source, self.params, self.description, constants])
+        noted = cache / f"{digest_of(source)}.json"
         try:
+            folder = self._folder(cache, source, constants, json.loads(noted.read_text()))
             manifest = json.loads((folder / "manifest.json").read_text())
             return {name: (folder / f"{name}.o").read_bytes() for name in manifest["kernels"]}, manifest["spans"]
         except (OSError, ValueError):
-            kernels, spans = compile_kernels(self.app, self.params)
+            params = _Noted(self.params)
+            kernels, spans = compile_kernels(self.app, params)
         try:
+            write_json(noted, sorted(params.read))
+            folder = self._folder(cache, source, constants, params.read)
             with atomic_directory(folder) as temporary:
                 for name, code in kernels.items():
                     (temporary / f"{name}.o").write_bytes(code)
@@ -88,6 +109,10 @@ class Program:
         except OSError:
             pass  # The cache saves time and nothing else: without it the next run compiles again.
         return kernels, spans
+
+    def _folder(self, cache: Path, source: list, constants: list[str], read: Iterable[str]) -> Path:
+        """Where the cache keeps the kernels, whose code read these parameters."""
+        return cache / digest_of([*source, {name: self.params[name] for name in read}, constants])
 
     def _dataflow(self) -> dict:
         operators = []

@@ -10,7 +10,7 @@ from numba import types
 from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
 from streaming_core.errors import BadInput
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
-from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.machine import internal
 from streaming_core.oracle.loop.plans import plans, within
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
@@ -49,7 +49,7 @@ class Functions(Printer):
         self.work = work
         self.namespace: dict[str, Any] = {
             **WORDS,
-            "_compiled": compiled, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
+            "_compiled": internal, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
             "_nan": float("nan"), "_inf": float("inf"), "min": min, "max": max, "abs": abs, "range": range, "len": len,
         }  # fmt: skip
         self.finished: list[tuple[int, str, int]] = []

@@ -15,6 +15,11 @@ def compiled(function):
     return njit(**OPTIONS)(function)
 
 
+def internal(function):
+    """The same, of a function that only compiled code calls: a face for Python would take time to compile."""
+    return njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
 class Machine:
     """A compiled function `(int64, ...) -> int64` as one piece of machine code.
 
