@@ -20,7 +20,7 @@ const SMALLEST: usize = 16 << 10;
 const LARGEST: usize = 16 << 20;
 const SIZES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
 /// Bytes that wait for the next use at most.
-const MOST_KEPT: usize = 256 << 20;
+const MOST_KEPT: usize = 1 << 30;
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { pieces: [const { Vec::new() }; SIZES], bytes: 0 });
 
