@@ -3,8 +3,8 @@
 Rounds are interleaved (loop, first way, second way, ..., loop, ...), figures are medians over rounds, and the figure to
 quote is the ratio to the loop of the same round: these machines are shared, their speed drifts. Both sides run from
 decoded rows to encoded outputs and digest, on memory that the process has had before: new pages can cost more than what
-is put into them, and malloc would give the loop's back or keep them by what happens to lie behind them. A result that is
-not the loop's is `different`, and fails the benchmark.
+is put into them, and malloc would give the loop's back or keep them by what happens to lie behind them. A result that
+is not the loop's is `different`, and fails the benchmark.
 """
 
 from __future__ import annotations
