@@ -12,11 +12,11 @@ use crate::sync::{AtomicU64, CachePadded};
 const LANES_PER_THREAD: usize = 4;
 pub const MOST_LANES: usize = 256;
 /// A partitioned stage is split into lanes when its share of the work is above the first, in threads: copying rows into
-/// lane order and back must pay. It becomes a single lane again when its share is below the second, unless it has so many
-/// keys that noting them all anew would cost more than the copies, and hold everybody up.
+/// lane order and back must pay. It becomes a single lane again when its share is below the second. Nothing changes any
+/// more once it has so many keys that noting all of them anew would hold everybody up (200 ns a key).
 const MANY_LANES: f64 = 1.3;
 const ONE_LANE: f64 = 0.9;
-const FEW_KEYS: usize = 1 << 15;
+const FEW_KEYS: usize = 1 << 16;
 
 /// How many lanes the partitioned stages get.
 #[derive(Debug, Clone)]
@@ -35,10 +35,11 @@ impl Grouping {
         match self {
             Self::Queue(_) if threads == 1 => 1,
             Self::Queue(Partitions::PerWorker(lanes)) => (*lanes * threads).min(MOST_LANES),
+            Self::Queue(Partitions::ByCost) if keys > FEW_KEYS => lanes,
             Self::Queue(Partitions::ByCost) if lanes == 1 && share > MANY_LANES => {
                 (LANES_PER_THREAD * threads).min(MOST_LANES)
             }
-            Self::Queue(Partitions::ByCost) if share < ONE_LANE && keys <= FEW_KEYS => 1,
+            Self::Queue(Partitions::ByCost) if share < ONE_LANE => 1,
             Self::Queue(Partitions::ByCost) => lanes,
             #[cfg(all(test, not(loom)))]
             Self::InTurn(numbers) => {
@@ -105,10 +106,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stage_is_split_when_it_holds_others_up_and_joined_while_it_is_small() {
+    fn a_stage_is_split_when_it_holds_others_up_unless_it_is_large() {
         let mut grouping = Grouping::Queue(Partitions::ByCost);
         let mut lanes = |lanes, keys, share| grouping.lanes(lanes, keys, share, 2);
-        assert_eq!([lanes(1, 10, 1.2), lanes(1, 10, 1.4), lanes(1, 1 << 30, 1.4)], [1, 8, 8]);
+        assert_eq!([lanes(1, 10, 1.2), lanes(1, 10, 1.4), lanes(1, 1 << 30, 1.4)], [1, 8, 1]);
         assert_eq!([lanes(8, 10, 1.0), lanes(8, 10, 0.8), lanes(8, 1 << 30, 0.8)], [8, 1, 8]);
     }
 }

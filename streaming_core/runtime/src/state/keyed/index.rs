@@ -272,9 +272,11 @@ mod tests {
         index
     }
 
+    type Case = (usize, fn(u64) -> u64);
+
     /// Hashes that differ everywhere; only in high bits; only in those of the place; in all, but many share a segment for
     /// long; only in those of the segment. And how many to try: equal places are gone through one by one.
-    const HASHES: [(usize, fn(u64) -> u64); 5] = [
+    const HASHES: [Case; 5] = [
         (20_000, |word| hash_i64(word as i64)),
         (2_500, |word| word << 40),
         (4_000, |word| word & 0xFFF),
