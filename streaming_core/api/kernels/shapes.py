@@ -144,19 +144,18 @@ def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
 
 
 def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: Resolved | None) -> bytes:
-    """Stateless: `function(row, out)`, or `function(row, scratch, out)`, for every selected input."""
+    """Stateless: `function(row, out)`, or `function(row, scratch, out)`, for every row."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
     if scratch is not None:
         area, fresh = scratch_maker(scratch)
 
         def map_with_scratch(context):
-            rows, n, selection = load_word(context, 0), load_word(context, 8), load_word(context, 16)
+            rows, n, places = load_word(context, 0), load_word(context, 8), load_word(context, 16)
             text, emitter = load_word(context, 32), load_word(context, 40)
             address_of_scratch = area()
-            for j in range(n):
-                i = j if selection == 0 else load_half(selection, j * 4)
+            for i in range(n):
                 store_word(context, 64, i)
-                address = rows + i * size
+                address = rows + i * size if places == 0 else load_word(places, i * 8)
                 out = make_out(emitter, load_word(address, 0), i)
                 function(make_row(address, text, 0), fresh(address_of_scratch), out)
             return 0
@@ -164,12 +163,11 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: R
         return kernel(map_with_scratch, BATCH_ERROR)
 
     def map_batch(context):
-        rows, n, selection = load_word(context, 0), load_word(context, 8), load_word(context, 16)
+        rows, n, places = load_word(context, 0), load_word(context, 8), load_word(context, 16)
         text, emitter = load_word(context, 32), load_word(context, 40)
-        for j in range(n):
-            i = j if selection == 0 else load_half(selection, j * 4)
+        for i in range(n):
             store_word(context, 64, i)
-            address = rows + i * size
+            address = rows + i * size if places == 0 else load_word(places, i * 8)
             function(make_row(address, text, 0), make_out(emitter, load_word(address, 0), i))
         return 0
 
@@ -177,21 +175,20 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: R
 
 
 def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
-    """Stateful and partitioned stateful: `function(row, state, out)` for every selected input."""
+    """Stateful and partitioned stateful: `function(row, state, out)` for every row."""
     make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
     make_state = row_maker(state, False, True)
 
     def process_batch(context):
-        rows, n, selection, states = (
+        rows, n, places, states = (
             load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
         )  # fmt: skip
         text, emitter, arena = load_word(context, 32), load_word(context, 40), load_word(context, 48)
-        for j in range(n):
-            i = j if selection == 0 else load_half(selection, j * 4)
+        for i in range(n):
             store_word(context, 64, i)
-            address = rows + i * size
+            address = rows + i * size if places == 0 else load_word(places, i * 8)
             out = make_out(emitter, load_word(address, 0), i)
-            function(make_row(address, text, 0), make_state(load_word(states, j * 8), 0, arena), out)
+            function(make_row(address, text, 0), make_state(load_word(states, i * 8), 0, arena), out)
         return 0
 
     return kernel(process_batch, BATCH_ERROR)

@@ -193,40 +193,46 @@ impl Hasher {
     #[inline(always)]
     pub unsafe fn row(&self, row: *const u8, sub: u64, text: Text) -> Option<u64> {
         // SAFETY: one row is there.
-        unsafe { self.rows(row, [sub], text) }
+        unsafe { self.rows(|_| row, [sub], text) }
     }
 
-    /// Sum of the hashes of `N` adjacent rows, whose `sub`s are given; None if some text lies outside of the block's.
+    /// Sum of the hashes of `N` rows, `row(i)` the i-th, whose `sub`s are given; None if some text lies outside of the
+    /// block's.
     ///
     /// Column by column: the kind is looked at once, and the rows' chains of multiplications overlap.
     ///
     /// # Safety
-    /// `rows` has `N * stride` readable bytes.
+    /// Each row has `stride` readable bytes.
     #[inline(always)]
-    pub unsafe fn rows<const N: usize>(&self, rows: *const u8, subs: [u64; N], text: Text) -> Option<u64> {
+    pub unsafe fn rows<const N: usize>(
+        &self,
+        row: impl Fn(usize) -> *const u8,
+        subs: [u64; N],
+        text: Text,
+    ) -> Option<u64> {
         let mut h = [SEED; N];
         // SAFETY: rows start with their seq, and the columns lie inside of a row.
         unsafe {
             if !self.unordered {
                 for (i, (h, sub)) in h.iter_mut().zip(subs).enumerate() {
-                    *h = step(step(*h, rows.add(i * self.stride).cast::<u64>().read_unaligned()), sub);
+                    *h = step(step(*h, row(i).cast::<u64>().read_unaligned()), sub);
                 }
             }
             for column in &self.columns {
                 let size = column.kind.bytes();
                 for element in 0..column.count {
-                    let first = rows.add(column.offset + element * size);
+                    let offset = column.offset + element * size;
                     macro_rules! each {
                         ($kind:expr) => {
                             for (i, h) in h.iter_mut().enumerate() {
-                                *h = step(*h, $kind.load(first.add(i * self.stride)));
+                                *h = step(*h, $kind.load(row(i).add(offset)));
                             }
                         };
                     }
                     match column.kind {
                         ColumnKind::Text => {
                             for (i, h) in h.iter_mut().enumerate() {
-                                *h = hash_text(*h, text.field(first.add(i * self.stride))?);
+                                *h = hash_text(*h, text.field(row(i).add(offset))?);
                             }
                         }
                         ColumnKind::Boolean | ColumnKind::U8 => each!(ColumnKind::U8),
@@ -378,7 +384,7 @@ mod tests {
                 for (i, subs) in subs.as_chunks::<4>().0.iter().enumerate() {
                     let alone = |j: usize| hasher.row(rows[(i * 4 + j) * 42..].as_ptr(), subs[j], text).unwrap();
                     let sum = (0..4).fold(0_u64, |sum, j| sum.wrapping_add(alone(j)));
-                    prop_assert_eq!(hasher.rows(rows[i * 4 * 42..].as_ptr(), *subs, text), Some(sum));
+                    prop_assert_eq!(hasher.rows(|j| rows[(i * 4 + j) * 42..].as_ptr(), *subs, text), Some(sum));
                 }
             }
         }

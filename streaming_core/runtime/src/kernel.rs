@@ -124,7 +124,7 @@ pub struct Emitter {
 pub struct BatchContext {
     pub rows: *const u8,
     pub n: i64,
-    pub selection: *const u32,
+    pub places: *const *const u8,
     pub states: *const *mut u8,
     pub text: *const u8,
     pub emitter: *mut Emitter,

@@ -17,9 +17,10 @@ pub mod placement;
 pub mod program;
 #[cfg(feature = "pyo3")]
 mod python;
+pub mod rows;
 pub mod scheme;
 pub mod sink;
-pub mod stage;
+mod stage;
 pub mod state;
 pub mod sync;
 pub mod topology;

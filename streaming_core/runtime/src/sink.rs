@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::batch::{RowBuffer, Text};
 use crate::digest::{Digest, Hasher};
 use crate::kernel::RunError;
+use crate::rows::Rows;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -43,16 +44,39 @@ pub struct Preparer {
 impl Preparer {
     /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
     pub fn prepare(&self, rows: &RowBuffer, text: Text) -> Result<Prepared, RunError> {
-        let n = rows.len();
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.prepare_rows(Rows::of(rows, text)) }
+    }
+
+    /// As `prepare`, wherever the rows lie.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn prepare_rows(&self, rows: Rows) -> Result<Prepared, RunError> {
+        assert_eq!(rows.stride, self.hasher.stride(), "rows of another layout");
+        // SAFETY: as the caller says; for either way of lying a loop of its own.
+        unsafe {
+            match rows.places.is_null() {
+                true => self.examine(rows, |i| rows.start.wrapping_add(i * rows.stride)),
+                false => self.examine(rows, |i| *rows.places.add(i)),
+            }
+        }
+    }
+
+    /// `row(i)` is the i-th of `rows`.
+    #[inline(always)]
+    unsafe fn examine(&self, rows: Rows, row: impl Fn(usize) -> *const u8 + Copy) -> Result<Prepared, RunError> {
+        let n = rows.n;
         if n == 0 {
             return Ok(Prepared { ordered: true, ..Prepared::default() });
         }
-        assert_eq!(rows.stride(), self.hasher.stride(), "rows of another layout");
-        let mut prepared = Prepared { rows: n, first: rows.seq(0), ordered: true, ..Prepared::default() };
+        // SAFETY: the caller says that the rows are readable; they start with their seq.
+        let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
+        let mut prepared = Prepared { rows: n, first: seq_of(0), ordered: true, ..Prepared::default() };
         let (mut seq, mut sub, mut leading) = (prepared.first, 0_u64, None);
         let mut sum = 0_u64;
         let mut number = |i: usize| {
-            let this = rows.seq(i);
+            let this = seq_of(i);
             if this != seq {
                 prepared.ordered &= this > seq;
                 leading.get_or_insert(i);
@@ -65,13 +89,15 @@ impl Preparer {
         for i in (0..whole).step_by(TILE) {
             let subs = std::array::from_fn(|j| number(i + j));
             if self.kind != SinkKind::Count {
-                sum = sum.wrapping_add(self.hash::<TILE>(rows, i, subs, text)?);
+                // SAFETY: the rows exist and have the hasher's stride.
+                sum = sum.wrapping_add(unsafe { self.hash::<TILE>(|j| row(i + j), subs, rows.text) }?);
             }
         }
         for i in whole..n {
             let subs = [number(i)];
             if self.kind != SinkKind::Count {
-                sum = sum.wrapping_add(self.hash(rows, i, subs, text)?);
+                // SAFETY: as above.
+                sum = sum.wrapping_add(unsafe { self.hash(|_| row(i), subs, rows.text) }?);
             }
         }
         prepared.digest = Digest { rows: n as u64, sum };
@@ -81,20 +107,22 @@ impl Preparer {
         Ok(prepared)
     }
 
-    /// Sum of the hashes of rows `index..index + N`.
+    /// Sum of the hashes of `N` rows.
+    ///
+    /// # Safety
+    /// As for `Hasher::rows`.
     #[inline(always)]
-    fn hash<const N: usize>(
+    unsafe fn hash<const N: usize>(
         &self,
-        rows: &RowBuffer,
-        index: usize,
+        row: impl Fn(usize) -> *const u8,
         subs: [u64; N],
         text: Text,
     ) -> Result<u64, RunError> {
-        assert!(index + N <= rows.len());
-        // SAFETY: the rows exist and have the hasher's stride.
-        let hash = unsafe { self.hasher.rows(rows.row(index), subs, text) };
+        // SAFETY: as the caller says.
+        let hash = unsafe { self.hasher.rows(&row, subs, text) };
         hash.ok_or_else(|| {
-            let seq = rows.seq(index);
+            // SAFETY: as the caller says.
+            let seq = unsafe { row(0).cast::<i64>().read_unaligned() };
             RunError::Invalid(format!("an output at or soon after event {seq} refers to text outside of its block"))
         })
     }
@@ -136,7 +164,16 @@ impl Sink {
 
     /// Delivers a batch that `prepare` has examined.
     pub fn deliver(&mut self, rows: &RowBuffer, prepared: &Prepared, text: Text) -> Result<(), RunError> {
-        assert_eq!(rows.len(), prepared.rows, "prepared with other rows");
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.deliver_rows(Rows::of(rows, text), prepared) }
+    }
+
+    /// As `deliver`, wherever the rows lie.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn deliver_rows(&mut self, rows: Rows, prepared: &Prepared) -> Result<(), RunError> {
+        assert_eq!(rows.n, prepared.rows, "prepared with other rows");
         if prepared.rows == 0 {
             return Ok(());
         }
@@ -147,13 +184,15 @@ impl Sink {
         if offset > 0 && self.preparer.kind != SinkKind::Count {
             // The batch goes on with the seq the last one ended with: its first rows get other numbers.
             for i in 0..prepared.leading {
-                let assumed = self.preparer.hash(rows, i, [i as u64], text)?;
-                let real = self.preparer.hash(rows, i, [offset + i as u64], text)?;
+                // SAFETY: as the caller says, and `prepare` has seen their stride.
+                let hash = |sub| unsafe { self.preparer.hash(|_| rows.row(i), [sub], rows.text) };
+                let (assumed, real) = (hash(i as u64)?, hash(offset + i as u64)?);
                 self.so_far.digest.sum = self.so_far.digest.sum.wrapping_sub(assumed).wrapping_add(real);
             }
         }
         if self.preparer.kind == SinkKind::Parquet {
-            self.keep(rows, offset)?;
+            // SAFETY: as the caller says.
+            unsafe { self.keep(rows, offset) }?;
         }
         let whole = prepared.trailing == prepared.rows;
         self.so_far.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
@@ -161,12 +200,23 @@ impl Sink {
         Ok(())
     }
 
-    fn keep(&mut self, rows: &RowBuffer, offset: u64) -> Result<(), RunError> {
-        self.rows.extend_from_slice(rows.bytes());
-        let (mut seq, mut sub) = (rows.seq(0), offset);
-        for i in 0..rows.len() {
-            if rows.seq(i) != seq {
-                (seq, sub) = (rows.seq(i), 0);
+    /// # Safety
+    /// The rows are readable.
+    unsafe fn keep(&mut self, rows: Rows, offset: u64) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        let bytes = |row: *const u8, n: usize| unsafe { std::slice::from_raw_parts(row, n * rows.stride) };
+        // SAFETY: as above.
+        let row = |i: usize| unsafe { rows.row(i) };
+        // SAFETY: as above; rows start with their seq.
+        let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
+        match rows.places.is_null() {
+            true => self.rows.extend_from_slice(bytes(rows.start, rows.n)),
+            false => (0..rows.n).for_each(|i| self.rows.extend_from_slice(bytes(row(i), 1))),
+        }
+        let (mut seq, mut sub) = (seq_of(0), offset);
+        for i in 0..rows.n {
+            if seq_of(i) != seq {
+                (seq, sub) = (seq_of(i), 0);
             }
             let number =
                 u32::try_from(sub).map_err(|_| RunError::Invalid(format!("event {seq} has more than 2^32 outputs")))?;
@@ -241,11 +291,27 @@ mod tests {
                 deliver(&mut parts, &rest[..n]);
                 rest = &rest[n..];
             }
+            // Not adjacent, and put down the other way round.
+            let mut scattered = sink(SinkKind::Parquet);
+            let backwards: Vec<(i64, i64)> = rows.iter().rev().copied().collect();
+            let buffer = batch(&backwards);
+            let places: Vec<*const u8> = (0..rows.len()).rev().map(|i| buffer.row(i)).collect();
+            for places in places.chunks(1 + cuts as usize % 40) {
+                let rows = Rows { places: places.as_ptr(), n: places.len(), ..Rows::nothing(16) };
+                // SAFETY: rows of the buffer.
+                unsafe {
+                    let prepared = scattered.preparer().prepare_rows(rows).unwrap();
+                    scattered.deliver_rows(rows, &prepared).unwrap();
+                }
+            }
+            prop_assert_eq!(whole.digest(), scattered.digest());
+            prop_assert!(scattered.in_order());
             prop_assert_eq!(whole.digest(), parts.digest());
             prop_assert!(parts.in_order());
             let subs: Vec<u32> = counts.iter().flat_map(|&n| 0..n as u32).collect();
             let taken = parts.take();
             prop_assert_eq!(&taken.1, &subs);
+            prop_assert_eq!(&taken, &scattered.take());
             prop_assert_eq!(taken, whole.take());
         }
     }

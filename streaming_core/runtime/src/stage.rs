@@ -6,13 +6,14 @@
 //! failure only the outputs of earlier events are left.
 
 use std::ops::Range;
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use crate::arena::Arena;
 use crate::batch::{RowBuffer, Text};
 use crate::kernel::{BatchContext, Kernel, Raised, RunError};
 use crate::key_group::{GROUPS, group};
 use crate::program::{Key, OperatorKind, Origin, Program};
+use crate::rows::Rows;
 use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
 use crate::sync::{CachePadded, UnsafeCell};
 
@@ -30,44 +31,6 @@ pub struct Operator {
     /// Partitioned operators: the key in the input rows.
     pub key: Option<Key>,
     pub state_size: usize,
-}
-
-/// Adjacent rows in total order, and their block's text.
-#[derive(Debug, Clone, Copy)]
-pub struct Rows {
-    pub start: *const u8,
-    pub n: usize,
-    pub stride: usize,
-    pub text: Text,
-}
-
-impl Rows {
-    /// The rows of a buffer.
-    pub fn of(buffer: &RowBuffer, text: Text) -> Self {
-        Self { start: buffer.pointer(), n: buffer.len(), stride: buffer.stride(), text }
-    }
-
-    /// Rows `range` of these.
-    pub fn slice(&self, range: Range<usize>) -> Self {
-        debug_assert!(range.start <= range.end && range.end <= self.n);
-        Self { start: self.start.wrapping_add(range.start * self.stride), n: range.len(), ..*self }
-    }
-
-    /// The seq of row `index < n`.
-    ///
-    /// # Safety
-    /// The rows are readable.
-    pub unsafe fn seq(&self, index: usize) -> i64 {
-        // SAFETY: inside of the rows, which start with their seq.
-        unsafe { self.start.add(index * self.stride).cast::<i64>().read_unaligned() }
-    }
-
-    /// # Safety
-    /// The rows and the text are readable while the result is used.
-    unsafe fn keyed(&self) -> KeyedRows {
-        // SAFETY: as the caller says; the program's keys lie inside of its rows.
-        unsafe { KeyedRows::new(self.start, self.n, self.stride, self.text) }
-    }
 }
 
 /// The operators of a dataflow program, in topological order.
@@ -181,7 +144,7 @@ impl Operator {
         }
         context.rows = rows.start;
         context.n = rows.n as i64;
-        context.selection = null();
+        context.places = rows.places;
         context.text = rows.text.pointer();
         // SAFETY: as the callers say.
         unsafe { self.kernel.call(&mut context) }.map_err(|raised| {
@@ -328,7 +291,7 @@ impl Scratch {
             self.hashes.resize(rows.n, 0);
         }
         // SAFETY: as the caller says.
-        unsafe { rows.keyed() }.hash(key, &mut self.hashes)
+        unsafe { KeyedRows::new(rows) }.hash(key, &mut self.hashes)
     }
 
     fn states(&mut self, n: usize) -> &mut [*mut u8] {
@@ -372,7 +335,7 @@ impl Lane {
         let states = scratch.states(rows.n);
         match &mut self.states {
             // SAFETY: as the caller says.
-            States::Keyed(keyed) => keyed.locate(&unsafe { rows.keyed() }, hashes, states)?,
+            States::Keyed(keyed) => keyed.locate(&unsafe { KeyedRows::new(rows) }, hashes, states)?,
             States::Single(state) => states.fill(state.as_mut_ptr().cast()),
         }
         let context = BatchContext {

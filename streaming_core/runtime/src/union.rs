@@ -6,7 +6,7 @@
 use crate::batch::RowBuffer;
 use crate::kernel::RunError;
 use crate::program::Origin;
-use crate::stage::Rows;
+use crate::rows::Rows;
 
 /// The rows that `inputs` stand for: of one stream where they lie, of several in `out`. `stream` says where the rows of one
 /// lie.
@@ -59,8 +59,7 @@ mod tests {
     fn of_an_event_the_first_stream_comes_first() {
         let streams: [&[[i64; 2]]; 4] =
             [&[[1, 10], [1, 11], [4, 12]], &[[0, 20], [1, 21], [3, 22], [4, 23], [4, 24]], &[], &[[3, 30]]];
-        let rows =
-            streams.map(|rows| Rows { start: rows.as_ptr().cast(), n: rows.len(), stride: 16, text: Text::empty() });
+        let rows = streams.map(|rows| Rows::new(rows.as_ptr().cast(), rows.len(), 16, Text::empty()));
         let mut out = RowBuffer::new(16, false);
         // SAFETY: the arrays outlive the call.
         unsafe { union(&rows, &mut out).unwrap() };

@@ -114,8 +114,8 @@ unsafe fn for_rows(context: *mut BatchContext, mut each: impl FnMut(Row, &mut i6
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {
-            let at = if context.selection.is_null() { i } else { *context.selection.add(i) as usize };
-            let row = context.rows.add(at * STRIDE).cast::<Row>().read_unaligned();
+            let row = if context.places.is_null() { context.rows.add(i * STRIDE) } else { *context.places.add(i) };
+            let row = row.cast::<Row>().read_unaligned();
             let mut nothing = 0;
             let state = if context.states.is_null() { &mut nothing } else { &mut *(*context.states.add(i)).cast() };
             let emitter = &mut *context.emitter;
@@ -125,7 +125,7 @@ unsafe fn for_rows(context: *mut BatchContext, mut each: impl FnMut(Row, &mut i6
                 }
                 emitter.rows.add(emitter.len as usize * STRIDE).cast::<Row>().write_unaligned(row);
                 if !emitter.origin.is_null() {
-                    emitter.origin.add(emitter.len as usize).write(at as u32);
+                    emitter.origin.add(emitter.len as usize).write(i as u32);
                 }
                 emitter.len += 1;
             });

@@ -10,7 +10,7 @@
 
 use crate::batch::{RowBuffer, Text};
 use crate::channel::rank::Rank;
-use crate::stage::Rows;
+use crate::rows::Rows;
 use crate::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
 
 /// Rows under one header.
@@ -63,7 +63,7 @@ impl Jumbo {
     pub fn new(stride: usize, readers: usize, edges: usize) -> Self {
         Self {
             made: RowBuffer::new(stride, true),
-            rows: Rows { start: std::ptr::null(), n: 0, stride, text: Text::empty() },
+            rows: Rows::new(std::ptr::null(), 0, stride, Text::empty()),
             ranks: Vec::new(),
             shares: (0..readers).map(|_| Share::default()).collect(),
             hashes: vec![Vec::new(); edges],

@@ -7,8 +7,9 @@ use crate::batch::RowBuffer;
 use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::Origin;
+use crate::rows::Rows;
 use crate::sink::Sink;
-use crate::stage::{Chain, Lanes, Rows, Scratch, lane_of};
+use crate::stage::{Chain, Lanes, Scratch, lane_of};
 use crate::union::taken;
 
 /// Bytes of rows between two operators that leave room for the rest in a first-level cache.

@@ -5,8 +5,9 @@ use crate::batch::{RowBuffer, Text};
 use crate::executor::direct::Direct;
 use crate::kernel::RunError;
 use crate::metrics::Counters;
+use crate::rows::Rows;
 use crate::sink::Sink;
-use crate::stage::{Chain, Lanes, Operator, Rows};
+use crate::stage::{Chain, Lanes, Operator};
 
 /// Keys flushed before what they emitted goes on: bounds the rows in flight.
 const KEYS: usize = 1024;
@@ -32,7 +33,7 @@ pub unsafe fn flush(
     sink: &mut Sink,
     counters: &mut Counters,
 ) -> Result<(), RunError> {
-    let nothing = Rows { start: std::ptr::null(), n: 0, stride: chain.input_stride(0), text: Text::empty() };
+    let nothing = Rows::new(std::ptr::null(), 0, chain.input_stride(0), Text::empty());
     if chain.has_unions() {
         // A union takes all that the end puts into its first stream, then all of the second: nothing goes on early.
         for (index, operator) in chain.operators.iter().enumerate() {

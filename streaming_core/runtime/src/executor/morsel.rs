@@ -17,8 +17,9 @@ use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
 use crate::program::{Options, Program};
+use crate::rows::Rows;
 use crate::sink::{Preparer, Sink};
-use crate::stage::{Chain, Lane, Lanes, Rows, Scratch, lane_of};
+use crate::stage::{Chain, Lane, Lanes, Scratch, lane_of};
 use crate::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, UnsafeCell, lock};
 
 /// Partitions of an operator with keys, per worker, where there is no order: fewer, and workers wait for each other more
@@ -227,7 +228,7 @@ impl Shared {
     ) -> Result<(), RunError> {
         let Worker { direct, part, counters } = worker;
         let (chain, block) = (&self.chain, job.block);
-        let all = Rows { start: block.row(0), n: block.n, stride: block.stride, text: block.text };
+        let all = Rows::new(block.row(0), block.n, block.stride, block.text);
         let (events, started) = (all.slice(range.clone()), job.clock.now());
         let mut wait = Waited::default();
         let mut failure: Option<RunError> = None;

@@ -249,7 +249,7 @@ fn wire(
     };
     for (index, &place) in plan.source.iter().enumerate() {
         let role = Role::Source { index, of: plan.source.len() };
-        let gate = Gate::new(Vec::new(), true, false, false);
+        let gate = Gate::new(Vec::new(), true, false);
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
     let mut delivered = Some(delivered);
@@ -275,11 +275,11 @@ fn wire(
             if channel == Channel::MergeSort && sources.len() > 1 {
                 let outlet = outlets.len();
                 outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
-                let gate = Gate::new(std::mem::take(&mut sources), true, asks, true);
+                let gate = Gate::new(std::mem::take(&mut sources), true, asks);
                 tasks[place].push(task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride));
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
-            let gate = Gate::new(sources, ordered, asks, !is_sink);
+            let gate = Gate::new(sources, ordered, asks);
             let new = if is_sink {
                 let delivered = Box::new(delivered.take().expect("there is one sink"));
                 task(Role::Sink(delivered), gate, None, Vec::new(), false, stride)

@@ -114,17 +114,17 @@ extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {
-            let at = if context.selection.is_null() { i } else { *context.selection.add(i) as usize };
-            let row = context.rows.add(at * STRIDE).cast::<Row>().read_unaligned();
+            let row = if context.places.is_null() { context.rows.add(i * STRIDE) } else { *context.places.add(i) };
+            let row = row.cast::<Row>().read_unaligned();
             let mut nothing = [0; 3];
             let state =
                 if context.states.is_null() { &mut nothing } else { &mut *(*context.states.add(i)).cast::<State>() };
             let emitter = context.emitter;
-            match BODIES[BODY](row, state, &mut |key, value| emit(emitter, [row[0], key, value], at as u32)) {
+            match BODIES[BODY](row, state, &mut |key, value| emit(emitter, [row[0], key, value], i as u32)) {
                 Outcome::Done => {}
                 Outcome::Invalid => (*emitter).dropped += 1,
                 Outcome::Raises => {
-                    context.error_at = at as i64;
+                    context.error_at = i as i64;
                     context.error = b"why".as_ptr();
                     context.error_len = 3;
                     return 1;

@@ -36,8 +36,9 @@ use crate::executor::{Executor, States, keyed_states};
 use crate::kernel::RunError;
 use crate::metrics::{Clock, Metrics, Stopwatch};
 use crate::program::{Options, Program};
+use crate::rows::Rows;
 use crate::sink::Sink;
-use crate::stage::{Chain, Rows};
+use crate::stage::Chain;
 use crate::sync::{Mutex, Ordering, lock};
 
 use grouping::Grouping;
@@ -90,7 +91,7 @@ fn alone(pool: &Pool, direct: &mut Direct, job: &Job<'_>) -> Result<(), RunError
             // SAFETY: there is no other thread.
             let (worker, delivered) = unsafe { (&mut *worker, &mut *delivered) };
             let block = job.block;
-            let rows = Rows { start: block.row(0), n: block.n, stride: block.stride, text: block.text };
+            let rows = Rows::new(block.row(0), block.n, block.stride, block.text);
             let mut start = 0;
             while start < block.n {
                 let end = block.n.min(start + pool.batch);

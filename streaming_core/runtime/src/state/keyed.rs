@@ -82,7 +82,7 @@ impl KeyedState {
 
     /// The address of the state of each row's key; a new key gets a zeroed state. `hashes` are those of the rows.
     pub fn locate(&mut self, rows: &KeyedRows, hashes: &[u64], states: &mut [*mut u8]) -> Result<(), RunError> {
-        let (hashes, states) = (&hashes[..rows.n], &mut states[..rows.n]);
+        let (hashes, states) = (&hashes[..rows.n()], &mut states[..rows.n()]);
         if self.index.bytes() + self.len * self.entry > CACHED {
             self.locate_with::<true>(rows, hashes, states)
         } else {

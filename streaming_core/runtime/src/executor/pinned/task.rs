@@ -7,7 +7,8 @@ use crate::delivered::Delivered;
 use crate::kernel::RunError;
 use crate::metrics::{Counters, Stopwatch};
 use crate::program::Key;
-use crate::stage::{Rows, Scratch, lane_of};
+use crate::rows::Rows;
+use crate::stage::{Scratch, lane_of};
 use crate::sync::Ordering;
 
 use super::{Job, Shared};
@@ -126,7 +127,7 @@ impl Task {
         } else if !self.ended {
             self.operate(shared, job, clock)?;
         }
-        self.gate.release(&shared.outlets, &mut self.taken);
+        self.gate.release(&shared.outlets);
         shared.signals.idle.notify();
         Ok(true)
     }
@@ -149,7 +150,7 @@ impl Task {
             return Ok(false);
         }
         let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
-        let rows = Rows { start: block.row(start), n, stride: block.stride, text: block.text };
+        let rows = Rows::new(block.row(start), n, block.stride, block.text);
         let mut fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             // Injectors deal event by event, as Viper's do: every `of`-th one, where they lie.
@@ -181,7 +182,7 @@ impl Task {
             let made = &mut jumbo.made;
             let Role::Operator { operator, lane } = *role else {
                 // SAFETY: the rows were taken just now.
-                unsafe { made.extend(taken.rows.start, taken.rows.n, |_| 0) }?;
+                unsafe { made.gather(taken.rows.n, |i| taken.rows.row(i)) }?;
                 jumbo.ranks.extend_from_slice(&taken.ranks);
                 jumbo.rows = Rows::of(&jumbo.made, job.block.text);
                 for hashes in &mut jumbo.hashes {
@@ -234,11 +235,15 @@ fn deliver(
     shared: &Shared,
     job: &Job<'_>,
 ) -> Result<(), RunError> {
-    let rows = taken.gathered();
-    let first = if rows.is_empty() { job.block.seq(0).max(known.saturating_add(1)) } else { rows.seq(0) };
-    if !rows.is_empty() {
-        let prepared = delivered.sink.preparer().prepare(rows, job.block.text)?;
-        delivered.sink.deliver(rows, &prepared, job.block.text)?;
+    let rows = taken.rows;
+    let mut first = job.block.seq(0).max(known.saturating_add(1));
+    if rows.n > 0 {
+        // SAFETY: the rows were taken just now.
+        unsafe {
+            first = rows.seq(0);
+            let prepared = delivered.sink.preparer().prepare_rows(rows)?;
+            delivered.sink.deliver_rows(rows, &prepared)?;
+        }
     }
     if taken.started < u64::MAX {
         // Events are numbered from the block's first one on.

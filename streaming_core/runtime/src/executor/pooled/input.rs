@@ -8,7 +8,8 @@ use std::ptr::null;
 
 use crate::batch::{RowBuffer, Text, copy_row};
 use crate::kernel::RunError;
-use crate::stage::{Chain, Rows, lane_of};
+use crate::rows::Rows;
+use crate::stage::{Chain, lane_of};
 use crate::sync::{CachePadded, UnsafeCell};
 
 use super::grouping::MOST_LANES;
@@ -115,9 +116,9 @@ impl Sorted {
             *next += 1;
             self.hashes[place] = hash;
             // SAFETY: there is room for n rows of this stride.
-            unsafe { copy_row(rows.start.add(i * rows.stride), to.add(place * rows.stride), rows.stride) };
+            unsafe { copy_row(rows.row(i), to.add(place * rows.stride), rows.stride) };
         }
-        self.rows = Rows { start: to, ..rows };
+        self.rows = Rows::new(to, n, rows.stride, rows.text);
         self.n = n;
         Ok(())
     }

@@ -7,7 +7,8 @@ use crate::executor::pooled::slot::Slot;
 use crate::kernel::RunError;
 use crate::metrics::Stopwatch;
 use crate::program::Origin;
-use crate::stage::{Lanes, Rows};
+use crate::rows::Rows;
+use crate::stage::Lanes;
 use crate::sync::Ordering;
 use crate::union::{taken, union};
 
@@ -87,7 +88,7 @@ impl Pool {
                 head.end = block.n.min(head.start + self.batch);
                 head.started = job.clock.now();
             }
-            let events = Rows { start: block.row(0), n: block.n, stride: block.stride, text };
+            let events = Rows::new(block.row(0), block.n, block.stride, text);
             let events = events.slice(head.start..head.end);
             let place = match self.lanes.get(k).map(Lanes::count) {
                 None => Place::Sink,

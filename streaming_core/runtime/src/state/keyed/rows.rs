@@ -2,49 +2,49 @@
 //!
 //! Cost: keys up to 16 bytes are loaded and compared as two words.
 
-use crate::batch::Text;
 use crate::digest::{ColumnKind, first_words, select};
 use crate::kernel::RunError;
 use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
 use crate::program::Key;
+use crate::rows::Rows;
 
 /// Text keys up to this length stand in their entry.
 pub const SHORT: usize = 16;
 
 /// Rows whose keys are hashed or looked up.
 #[derive(Debug, Clone, Copy)]
-pub struct KeyedRows {
-    rows: *const u8,
-    pub n: usize,
-    stride: usize,
-    text: Text,
-}
+pub struct KeyedRows(Rows);
 
 impl KeyedRows {
     /// # Safety
-    /// `n * stride` bytes at `rows` are readable, and `TEXT_PADDING` bytes behind the text, while this is used; the
-    /// key used with it lies inside of a row.
-    pub unsafe fn new(rows: *const u8, n: usize, stride: usize, text: Text) -> Self {
-        Self { rows, n, stride, text }
+    /// The rows are readable, and `TEXT_PADDING` bytes behind the text, while this is used; the key used with it lies
+    /// inside of a row.
+    pub unsafe fn new(rows: Rows) -> Self {
+        Self(rows)
+    }
+
+    /// Their number.
+    pub fn n(&self) -> usize {
+        self.0.n
     }
 
     #[inline(always)]
     pub fn field(&self, index: usize, offset: usize) -> *const u8 {
         // SAFETY: inside of the row, as `new` demands.
-        unsafe { self.rows.add(index * self.stride + offset) }
+        unsafe { self.0.row(index).add(offset) }
     }
 
     #[inline(always)]
     pub fn text(&self, index: usize, offset: usize) -> Option<TextKey> {
         // SAFETY: a text field is 8 bytes inside of the row.
-        let bytes = unsafe { self.text.field(self.field(index, offset)) }?;
+        let bytes = unsafe { self.0.text.field(self.field(index, offset)) }?;
         // SAFETY: at least 64 bytes can be read behind the block's text.
         Some(unsafe { TextKey::load(bytes.as_ptr(), bytes.len()) })
     }
 
     /// The hash of each row's key, as `key_group` defines it.
     pub fn hash(&self, key: Key, hashes: &mut [u64]) -> Result<(), RunError> {
-        let hashes = &mut hashes[..self.n];
+        let hashes = &mut hashes[..self.n()];
         match key.kind {
             ColumnKind::Text => {
                 for (i, hash) in hashes.iter_mut().enumerate() {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::Text;
+use crate::rows::Rows;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -28,9 +29,9 @@ fn integer_rows(keys: &[i64]) -> Vec<u8> {
 
 /// Counts each row's key, and checks that states stay where they are.
 fn count(table: &mut KeyedState, rows: &KeyedRows) {
-    let mut hashes = vec![0; rows.n];
+    let mut hashes = vec![0; rows.n()];
     rows.hash(table.key, &mut hashes).unwrap();
-    let mut states = vec![std::ptr::null_mut(); rows.n];
+    let mut states = vec![std::ptr::null_mut(); rows.n()];
     table.locate(rows, &hashes, &mut states).unwrap();
     let mut again = states.clone();
     table.locate(rows, &hashes, &mut again).unwrap();
@@ -61,7 +62,9 @@ fn check_text(keys: &[Vec<u8>], batch: usize) {
     for chunk in keys.chunks(batch) {
         let (rows, text, bytes) = text_rows(chunk);
         // SAFETY: rows and text live until the end of the loop's body, with 64 bytes behind the text.
-        count(&mut table, &unsafe { KeyedRows::new(rows.as_ptr(), chunk.len(), 16, Text::new(text.as_ptr(), bytes)) });
+        count(&mut table, &unsafe {
+            KeyedRows::new(Rows::new(rows.as_ptr(), chunk.len(), 16, Text::new(text.as_ptr(), bytes)))
+        });
     }
     let mut expected = BTreeMap::new();
     keys.iter().for_each(|key| *expected.entry(&key[..]).or_insert(0) += 1);
@@ -74,7 +77,7 @@ fn check_integers(keys: &[i64], batch: usize) {
     for chunk in keys.chunks(batch) {
         let rows = integer_rows(chunk);
         // SAFETY: the rows live until the end of the loop's body.
-        count(&mut table, &unsafe { KeyedRows::new(rows.as_ptr(), chunk.len(), 16, Text::empty()) });
+        count(&mut table, &unsafe { KeyedRows::new(Rows::new(rows.as_ptr(), chunk.len(), 16, Text::empty())) });
     }
     let mut expected = BTreeMap::new();
     keys.iter().for_each(|&key| *expected.entry(key).or_insert(0) += 1);
@@ -121,7 +124,7 @@ fn entries_given_away_keep_their_states_and_addresses() {
         let keys: Vec<Vec<u8>> = (0..1000_i64).map(make).collect();
         let (rows, text, bytes) = text_rows(&keys);
         // SAFETY: rows and text live until the end, with 64 bytes behind the text.
-        let rows = unsafe { KeyedRows::new(rows.as_ptr(), 1000, 16, Text::new(text.as_ptr(), bytes)) };
+        let rows = unsafe { KeyedRows::new(Rows::new(rows.as_ptr(), 1000, 16, Text::new(text.as_ptr(), bytes))) };
         let mut old = KeyedState::new(key(ColumnKind::Text), 8);
         count(&mut old, &rows);
         let before: BTreeMap<Vec<u8>, usize> = old.sorted().iter().map(|(k, s)| (k.bytes(), *s as usize)).collect();
@@ -147,7 +150,7 @@ fn narrow_integers_are_extended() {
         rows[8..8 + bytes.len()].copy_from_slice(&bytes);
         let mut table = KeyedState::new(key(kind), 8);
         // SAFETY: one row of 16 bytes.
-        count(&mut table, &unsafe { KeyedRows::new(rows.as_ptr(), 1, 16, Text::empty()) });
+        count(&mut table, &unsafe { KeyedRows::new(Rows::new(rows.as_ptr(), 1, 16, Text::empty())) });
         assert_eq!(counted(&table), [(KeyRef::Integer(value), 1)]);
     }
 }
@@ -157,7 +160,7 @@ fn keys_outside_of_the_text_are_refused() {
     let row = [5_i64, 3 | 9 << 32];
     let text = [0_u8; 128];
     // SAFETY: one row of 16 bytes, a text of 8 with more than 64 behind.
-    let rows = unsafe { KeyedRows::new(row.as_ptr().cast(), 1, 16, Text::new(text.as_ptr(), 8)) };
+    let rows = unsafe { KeyedRows::new(Rows::new(row.as_ptr().cast(), 1, 16, Text::new(text.as_ptr(), 8))) };
     let error = rows.hash(key(ColumnKind::Text), &mut [0]).unwrap_err();
     assert!(error.to_string().contains("event 5"), "{error}");
 }

@@ -1,0 +1,100 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// Publishes rows of these events for one reader.
+fn put_out(outlet: &Outlet, seqs: &[i64], upto: i64, last: bool) {
+    assert!(outlet.has_room());
+    // SAFETY: there is no other thread, and room.
+    unsafe {
+        outlet.fill(|jumbo| {
+            jumbo.clear();
+            seqs.iter().for_each(|seq| jumbo.made.push([*seq, 0].as_ptr().cast(), 0).unwrap());
+            jumbo.rows = Rows::of(&jumbo.made, Text::empty());
+            jumbo.shares[0].whole = true;
+            (jumbo.upto, jumbo.last) = (upto, last);
+        });
+    }
+    outlet.publish();
+}
+
+#[test]
+fn rows_wait_until_no_earlier_one_can_come() {
+    let outlets: Vec<Outlet> = (0..3).map(|_| Outlet::new(4, 1, || Jumbo::new(16, 1, 0))).collect();
+    let sources = (0..3).map(|outlet| Source::new(outlet, 0, 0, None)).collect();
+    let mut gate = Gate::new(sources, true, false);
+    let mut taken = Taken::new(16);
+    let mut take = || {
+        // SAFETY: there is no other thread.
+        let new = unsafe { gate.take(&outlets, Text::empty(), &mut taken) }.unwrap();
+        // SAFETY: they have just been taken.
+        let seqs: Vec<i64> = (0..taken.rows.n).map(|i| unsafe { taken.rows.seq(i) }).collect();
+        gate.release(&outlets);
+        (new, seqs, taken.upto, taken.last)
+    };
+    assert_eq!(take(), (false, vec![], i64::MIN, false));
+    put_out(&outlets[0], &[0, 3, 6], 6, false);
+    put_out(&outlets[1], &[1, 4], 5, false);
+    // The third has said nothing: nothing is ready.
+    assert_eq!(take(), (false, vec![], i64::MIN, false));
+    // A heartbeat: it has nothing up to event 3.
+    put_out(&outlets[2], &[], 3, false);
+    assert_eq!(take(), (true, vec![0, 1, 3], 3, false));
+    put_out(&outlets[2], &[5], 5, true);
+    assert_eq!(take(), (true, vec![4, 5], 5, false));
+    put_out(&outlets[1], &[], 9, true);
+    // The second has ended with event 9, the third with event 5: both are silent for good.
+    assert_eq!(take(), (false, vec![], 5, false));
+    put_out(&outlets[2], &[], 9, true);
+    assert_eq!(take(), (true, vec![6], 6, false));
+    put_out(&outlets[0], &[9], 9, true);
+    assert_eq!(take(), (true, vec![9], 9, true));
+    assert_eq!(take(), (false, vec![], 9, true));
+}
+
+/// A batch worth it is handed on as it lies and its slot given back only when that is over; small ones come together.
+#[test]
+fn rows_are_read_where_they_were_put_out() {
+    let outlets = [Outlet::new(3, 1, || Jumbo::new(16, 1, 0))];
+    let mut gate = Gate::new(vec![Source::new(0, 0, 0, None)], true, false);
+    let mut taken = Taken::new(16);
+    let large: Vec<i64> = (10..10 + IN_PLACE as i64).collect();
+    put_out(&outlets[0], &large, 1000, false);
+    put_out(&outlets[0], &[2000, 2001], 2001, false);
+    put_out(&outlets[0], &[2002], 2002, true);
+    for (n, places, last) in [(IN_PLACE, 0, false), (3, 3, true)] {
+        assert!(!outlets[0].has_room());
+        // SAFETY: there is no other thread.
+        assert!(unsafe { gate.take(&outlets, Text::empty(), &mut taken) }.unwrap());
+        assert_eq!((taken.rows.n, taken.places.len(), taken.last), (n, places, last));
+        assert!(taken.rows.places.is_null() == (places == 0));
+        assert!(!outlets[0].has_room());
+        gate.release(&outlets);
+        assert!(outlets[0].has_room());
+        put_out(&outlets[0], &[], 3000, true);
+    }
+}
+
+proptest! {
+    #[test]
+    fn lists_are_merged_as_a_stable_sort_would(
+        mut lists in proptest::collection::vec(proptest::collection::vec(0_i64..40, 0..60), 2..7), bound in 0_i64..40,
+    ) {
+        let mut merging = Lists::default();
+        let mut wanted = Vec::new();
+        for (number, list) in lists.iter_mut().enumerate() {
+            list.sort_unstable();
+            let entry = |(i, &key): (usize, &i64)| {
+                Entry { key, row: std::ptr::without_provenance(i), hash: number as u64 }
+            };
+            merging.add(|entries| entries.extend(list.iter().enumerate().map(entry)));
+            let ready = list.iter().enumerate().filter(|(_, key)| **key <= bound);
+            wanted.extend(ready.map(|(i, &key)| (key, number as u64, i)));
+        }
+        wanted.sort_unstable();
+        prop_assert_eq!(merging.cut(bound).sum::<usize>(), wanted.len());
+        let mut merged = Vec::new();
+        merging.merge(|entry| merged.push((entry.key, entry.hash, entry.row.addr())));
+        prop_assert_eq!(merged, wanted);
+    }
+}
