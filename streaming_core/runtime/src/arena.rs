@@ -1,10 +1,11 @@
-//! Memory for growing containers: zeroed, 8-aligned, freed only with the arena.
+//! Memory for what grows: zeroed, 8-aligned, freed only with the arena.
 //!
-//! Containers of many keys are read all over the place. So once an arena has grown to a few megabytes it takes memory on
-//! huge pages, where the system has them: fewer page faults while it grows, fewer misses of the TLB ever after. Memory is
-//! asked for in steps ahead of its use, because a fault for every single page costs more than what is put into it.
+//! It is made ready in steps ahead of its use, because a fault for every single page costs more than what is put into it,
+//! and because what was zeroed just now is still in the cache.
 
 use std::ptr::null_mut;
+
+use crate::chunk::Chunk;
 
 /// What a kernel sees of an arena (16 bytes, see README.md); always the first field of an [`Arena`].
 #[repr(C)]
@@ -16,11 +17,10 @@ pub struct ArenaHeader {
 
 const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
 
-const HUGE_PAGE: usize = 2 << 20;
-const FIRST_CHUNK: usize = 64 << 10;
+const FIRST_CHUNK: usize = 16 << 10;
 const LARGEST_CHUNK: usize = 16 << 20;
 /// Bytes that are made ready at a time.
-const STEP: usize = 256 << 10;
+const STEP: usize = 64 << 10;
 
 /// A bump allocator of chunks. One thread at a time allocates from it; the memory itself may be used by any.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Arena {
 
     /// Bytes taken from the system.
     pub fn bytes(&self) -> usize {
-        self.inner.chunks.iter().map(|chunk| chunk.bytes).sum()
+        self.inner.chunks.iter().map(Chunk::bytes).sum()
     }
 }
 
@@ -90,61 +90,18 @@ impl Inner {
 
     #[cold]
     fn more(&mut self, bytes: usize) -> bool {
-        if self.chunks.last().is_none_or(|chunk| chunk.start + chunk.bytes - self.next < bytes) {
-            let Some(chunk) = Chunk::map(self.chunk.max(bytes)) else { return false };
-            (self.next, self.limit) = (chunk.start, chunk.start);
+        if self.chunks.last().is_none_or(|chunk| chunk.start() + chunk.bytes() - self.next < bytes) {
+            let Some(chunk) = Chunk::take(self.chunk.max(bytes)) else { return false };
+            (self.next, self.limit) = (chunk.start(), chunk.start());
             self.chunks.push(chunk);
             self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
         }
-        let chunk = self.chunks.last().expect("a chunk was mapped");
-        self.limit = chunk.make_ready(self.limit, self.next + bytes);
+        let chunk = self.chunks.last_mut().expect("a chunk was taken");
+        let (ready, wanted) = (self.limit - chunk.start(), self.next + bytes - chunk.start());
+        let end = wanted.max(ready + STEP).min(chunk.bytes());
+        chunk.make_ready(ready..end);
+        self.limit = chunk.start() + end;
         true
-    }
-}
-
-/// Zeroed pages, given back when dropped.
-#[derive(Debug)]
-struct Chunk {
-    /// What was mapped: more than is used where huge pages want an alignment.
-    mapped: (usize, usize),
-    start: usize,
-    bytes: usize,
-}
-
-impl Chunk {
-    fn map(bytes: usize) -> Option<Self> {
-        let huge = bytes >= HUGE_PAGE;
-        let bytes = bytes.checked_next_multiple_of(if huge { HUGE_PAGE } else { 4096 })?;
-        let length = if huge { bytes.checked_add(HUGE_PAGE)? } else { bytes };
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping touches nothing that is there.
-        let address = unsafe { libc::mmap(null_mut(), length, access, kind, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return None;
-        }
-        let mapped = (address as usize, length);
-        let start = if huge { mapped.0.next_multiple_of(HUGE_PAGE) } else { mapped.0 };
-        if huge {
-            // SAFETY: advice about memory mapped above. A system without huge pages refuses it, and nothing is lost.
-            unsafe { libc::madvise(start as *mut libc::c_void, bytes, libc::MADV_HUGEPAGE) };
-        }
-        Some(Self { mapped, start, bytes })
-    }
-
-    /// Makes memory behind `limit` ready, up to `wanted` at least; returns up to where.
-    fn make_ready(&self, limit: usize, wanted: usize) -> usize {
-        let end = self.start + self.bytes;
-        let ready = wanted.max(limit + STEP).next_multiple_of(4096).min(end);
-        // SAFETY: advice about this chunk's memory. A system that does not know it refuses, and pages come when touched.
-        unsafe { libc::madvise(limit as *mut libc::c_void, ready - limit, libc::MADV_POPULATE_WRITE) };
-        ready
-    }
-}
-
-impl Drop for Chunk {
-    fn drop(&mut self) {
-        // SAFETY: mapped in `map`, given back once; who owns the arena sees to it that nobody uses its memory any more.
-        unsafe { libc::munmap(self.mapped.0 as *mut libc::c_void, self.mapped.1) };
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod arena;
 pub mod batch;
 pub mod channel;
+pub mod chunk;
 pub mod delivered;
 pub mod digest;
 pub mod executor;

@@ -211,6 +211,18 @@ impl Lanes {
         self.lanes.len()
     }
 
+    /// Keys of all lanes together; 0 if there are none, but one state.
+    pub fn keys(&mut self) -> usize {
+        let keys = |lane: &mut CachePadded<UnsafeCell<Lane>>| {
+            // SAFETY: the lanes are borrowed mutably.
+            lane.with_mut(|lane| match unsafe { &(*lane).states } {
+                States::Keyed(keyed) => keyed.len(),
+                States::Single(_) => 0,
+            })
+        };
+        self.lanes.iter_mut().map(keys).sum()
+    }
+
     /// Deals the keys to `count` lanes anew. States stay where they are.
     pub fn regroup(&mut self, operator: &Operator, count: usize) -> Result<(), RunError> {
         let mut fresh: Vec<Lane> = (0..count).map(|_| Lane::new(operator)).collect();

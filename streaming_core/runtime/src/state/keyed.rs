@@ -2,11 +2,11 @@
 //!
 //! Invariant: a state never moves, and its key is a copy of its own, so that it outlives the block it came from.
 //! Cost: two cache lines a look-up (an index word of tag and address, then the entry: key beside state); keys up to
-//! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys.
+//! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys, and no look-up waits while the
+//! whole table grows.
 
+mod index;
 mod rows;
-
-use std::collections::TryReserveError;
 
 use crate::arena::Arena;
 use crate::digest::ColumnKind;
@@ -14,18 +14,15 @@ use crate::kernel::RunError;
 use crate::key_group::{hash_bytes, hash_i64};
 use crate::program::Key;
 
+use index::Index;
 pub use rows::KeyedRows;
 use rows::{SHORT, TextKey};
 
-const FIRST_INDEX: usize = 256;
 const FIRST_BLOCK: usize = 4 << 10;
-const LARGEST_BLOCK: usize = 1 << 20;
+const LARGEST_BLOCK: usize = 64 << 10;
 /// Bytes before the state: an integer key, or a text key's length and two words.
 const INTEGER_HEAD: usize = 8;
 const TEXT_HEAD: usize = 24;
-/// The index holds addresses in this many bits, and tags above.
-const ADDRESS_BITS: u32 = 48;
-const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
 /// Beyond this many bytes of index and entries, look-ups fetch ahead.
 const CACHED: usize = 1 << 20;
 /// How many look-ups ahead the index, and half as many the entry, is fetched.
@@ -38,8 +35,7 @@ pub struct KeyedState {
     /// Bytes of a key and its state.
     entry: usize,
     state_size: usize,
-    /// Open addressing: 0, or tag and address of an entry. At most half full; a power of two long.
-    index: Vec<u64>,
+    index: Index,
     len: usize,
     /// Where new entries go: (address, how many fit), and how many are there.
     block: Option<(*mut u8, usize)>,
@@ -62,7 +58,7 @@ impl KeyedState {
             key,
             entry,
             state_size,
-            index: vec![0; FIRST_INDEX],
+            index: Index::new(),
             len: 0,
             block: None,
             used: 0,
@@ -87,7 +83,7 @@ impl KeyedState {
     /// The address of the state of each row's key; a new key gets a zeroed state. `hashes` are those of the rows.
     pub fn locate(&mut self, rows: &KeyedRows, hashes: &[u64], states: &mut [*mut u8]) -> Result<(), RunError> {
         let (hashes, states) = (&hashes[..rows.n()], &mut states[..rows.n()]);
-        if self.index.len() * 8 + self.len * self.entry > CACHED {
+        if self.index.bytes() + self.len * self.entry > CACHED {
             self.locate_with::<true>(rows, hashes, states)
         } else {
             self.locate_with::<false>(rows, hashes, states)
@@ -108,9 +104,9 @@ impl KeyedState {
                     self.fetch::<FETCH>(hashes, i);
                     let key = rows.text(i, offset).ok_or_else(|| rows.outside(i))?;
                     // SAFETY: this table's entries are text entries.
-                    *state = match self.find(hash, |entry| unsafe { key.matches(entry) }) {
-                        Ok(entry) => entry.wrapping_add(TEXT_HEAD),
-                        Err(_) => self.insert_text(hash, &key)?,
+                    *state = match self.index.find(hash, |entry| unsafe { key.matches(entry) }) {
+                        Some(entry) => entry.wrapping_add(TEXT_HEAD),
+                        None => self.insert_text(hash, &key)?,
                     };
                 }
             }
@@ -120,9 +116,9 @@ impl KeyedState {
                     // SAFETY: the key lies inside of the row, as `KeyedRows::new` demands.
                     let key = unsafe { kind.load(rows.field(i, offset)) };
                     // SAFETY: this table's entries start with their integer key.
-                    *state = match self.find(hash, |entry| unsafe { entry.cast::<u64>().read() == key }) {
-                        Ok(entry) => entry.wrapping_add(INTEGER_HEAD),
-                        Err(_) => self.insert_integer(hash, key)?,
+                    *state = match self.index.find(hash, |entry| unsafe { entry.cast::<u64>().read() == key }) {
+                        Some(entry) => entry.wrapping_add(INTEGER_HEAD),
+                        None => self.insert_integer(hash, key)?,
                     };
                 }
             }
@@ -133,31 +129,12 @@ impl KeyedState {
     #[inline(always)]
     fn fetch<const FETCH: bool>(&self, hashes: &[u64], i: usize) {
         if FETCH {
-            let mask = self.index.len() - 1;
             if let Some(&hash) = hashes.get(i + AHEAD) {
-                prefetch((&raw const self.index[hash as usize & mask]).cast());
+                self.index.fetch_place(hash);
             }
             if let Some(&hash) = hashes.get(i + AHEAD / 2) {
-                prefetch((self.index[hash as usize & mask] & ADDRESS) as usize as *const u8);
+                self.index.fetch_entry(hash);
             }
-        }
-    }
-
-    /// The entry that `matches`, or the free place of the index where it belongs.
-    #[inline(always)]
-    fn find(&self, hash: u64, matches: impl Fn(*const u8) -> bool) -> Result<*mut u8, usize> {
-        let mask = self.index.len() - 1;
-        let mut place = hash as usize & mask;
-        loop {
-            let word = self.index[place & mask];
-            if word == 0 {
-                return Err(place);
-            }
-            let entry = (word & ADDRESS) as usize as *mut u8;
-            if word >> ADDRESS_BITS == tag(hash) && matches(entry) {
-                return Ok(entry);
-            }
-            place = (place + 1) & mask;
         }
     }
 
@@ -203,7 +180,7 @@ impl KeyedState {
                 let fits = (bytes / self.entry).max(1);
                 // Whole cache lines, so that every block starts one.
                 let block = self.memory.alloc((fits * self.entry).next_multiple_of(64));
-                if block.is_null() || block as usize as u64 > ADDRESS {
+                if block.is_null() {
                     return Err(out_of_memory());
                 }
                 self.block = Some((block, fits));
@@ -216,83 +193,38 @@ impl KeyedState {
         Ok(entry)
     }
 
-    /// Doubles the index.
-    fn grow(&mut self) -> Result<(), TryReserveError> {
-        let wanted = self.index.len() * 2;
-        let mut index: Vec<u64> = Vec::new();
-        index.try_reserve_exact(wanted)?;
-        index.resize(wanted, 0_u64);
-        for entry in self.entries() {
-            let hash = self.hash_of(entry);
-            let mut place = hash as usize & (wanted - 1);
-            while index[place] != 0 {
-                place = (place + 1) & (wanted - 1);
-            }
-            index[place] = tag(hash) << ADDRESS_BITS | entry as usize as u64;
-        }
-        self.index = index;
-        Ok(())
-    }
-
-    fn entries(&self) -> impl Iterator<Item = *mut u8> {
-        self.index.iter().filter(|&&word| word != 0).map(|&word| (word & ADDRESS) as usize as *mut u8)
-    }
-
     /// Hands every entry, with its key's hash, to the table that `owner` chooses. States stay where they are: this
     /// table, empty now, must live as long as the others, because its memory holds them.
     pub fn give_away(&mut self, mut owner: impl FnMut(u64) -> *mut KeyedState) -> Result<(), RunError> {
-        for entry in self.entries() {
-            let hash = self.hash_of(entry);
+        for entry in self.index.entries() {
+            let hash = hash_of(self.key, entry);
             // SAFETY: the caller gives tables that nobody else uses.
             let table = unsafe { &mut *owner(hash) };
             assert_eq!(table.entry, self.entry, "tables of one operator");
             table.adopt(hash, entry)?;
         }
-        self.index = Vec::new();
+        self.index = Index::new();
         self.len = 0;
         Ok(())
     }
 
     fn adopt(&mut self, hash: u64, entry: *mut u8) -> Result<(), RunError> {
-        if (self.len + 1) * 2 > self.index.len() {
-            self.grow().map_err(|_| out_of_memory())?;
-        }
-        let place = self.find(hash, |_| false).expect_err("nothing matches");
-        self.index[place] = tag(hash) << ADDRESS_BITS | entry as usize as u64;
+        let key = self.key;
+        self.index.enter(hash, entry, |entry| hash_of(key, entry)).ok_or_else(out_of_memory)?;
         self.len += 1;
         Ok(())
-    }
-
-    fn hash_of(&self, entry: *const u8) -> u64 {
-        // SAFETY: an entry of this table.
-        unsafe {
-            match self.key.kind {
-                ColumnKind::Text => hash_bytes(self.bytes_of(entry)),
-                _ => hash_i64(entry.cast::<i64>().read()),
-            }
-        }
-    }
-
-    /// # Safety
-    /// `entry` is one of this table, whose keys are text.
-    unsafe fn bytes_of(&self, entry: *const u8) -> &[u8] {
-        // SAFETY: short keys stand in the entry, long ones where it says.
-        unsafe {
-            let len = entry.cast::<u64>().read() as usize;
-            let start = if len <= SHORT { entry.add(8) } else { entry.add(16).cast::<*const u8>().read() };
-            std::slice::from_raw_parts(start, len)
-        }
     }
 
     /// Every key with the address of its state, ascending: text by bytes, integers by value.
     pub fn sorted(&self) -> Vec<(KeyRef<'_>, *mut u8)> {
         let mut all: Vec<_> = self
+            .index
             .entries()
             .map(|entry| {
                 // SAFETY: an entry of this table.
                 let key = unsafe {
                     match self.key.kind {
-                        ColumnKind::Text => KeyRef::Text(self.bytes_of(entry)),
+                        ColumnKind::Text => KeyRef::Text(bytes_of(entry)),
                         _ => KeyRef::Integer(entry.cast::<i64>().read()),
                     }
                 };
@@ -315,10 +247,25 @@ pub enum KeyRef<'a> {
     Text(&'a [u8]),
 }
 
-/// Independent of the bits that choose lane (high) and place (low).
-#[inline(always)]
-fn tag(hash: u64) -> u64 {
-    hash >> 32 & 0xFFFF
+fn hash_of(key: Key, entry: *const u8) -> u64 {
+    // SAFETY: an entry of a table with such keys.
+    unsafe {
+        match key.kind {
+            ColumnKind::Text => hash_bytes(bytes_of(entry)),
+            _ => hash_i64(entry.cast::<i64>().read()),
+        }
+    }
+}
+
+/// # Safety
+/// `entry` is one of a table whose keys are text; the result must not outlive that.
+unsafe fn bytes_of<'a>(entry: *const u8) -> &'a [u8] {
+    // SAFETY: short keys stand in the entry, long ones where it says.
+    unsafe {
+        let len = entry.cast::<u64>().read() as usize;
+        let start = if len <= SHORT { entry.add(8) } else { entry.add(16).cast::<*const u8>().read() };
+        std::slice::from_raw_parts(start, len)
+    }
 }
 
 #[cold]

@@ -12,9 +12,11 @@ use crate::sync::{AtomicU64, CachePadded};
 const LANES_PER_THREAD: usize = 4;
 pub const MOST_LANES: usize = 256;
 /// A partitioned stage is split into lanes when its share of the work is above the first, in threads: copying rows into
-/// lane order and back must pay. It becomes a single lane again when its share is below the second.
+/// lane order and back must pay. It becomes a single lane again when its share is below the second. Nothing changes any
+/// more once it has so many keys that noting all of them anew would hold everybody up (200 ns a key).
 const MANY_LANES: f64 = 1.3;
 const ONE_LANE: f64 = 0.9;
+const FEW_KEYS: usize = 1 << 16;
 
 /// How many lanes the partitioned stages get.
 #[derive(Debug, Clone)]
@@ -27,11 +29,13 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// The number of lanes for a stage that has `lanes`, and whose cost is that share of what one of `threads` can do.
-    fn lanes(&mut self, lanes: usize, share: f64, threads: usize) -> usize {
+    /// The number of lanes for a stage that has `lanes` and `keys`, and whose cost is that share of what one of `threads`
+    /// can do.
+    fn lanes(&mut self, lanes: usize, keys: usize, share: f64, threads: usize) -> usize {
         match self {
             Self::Queue(_) if threads == 1 => 1,
             Self::Queue(Partitions::PerWorker(lanes)) => (*lanes * threads).min(MOST_LANES),
+            Self::Queue(Partitions::ByCost) if keys > FEW_KEYS => lanes,
             Self::Queue(Partitions::ByCost) if lanes == 1 && share > MANY_LANES => {
                 (LANES_PER_THREAD * threads).min(MOST_LANES)
             }
@@ -61,7 +65,7 @@ impl Pool {
             if self.chain.operators[index].kind != OperatorKind::Partitioned {
                 continue;
             }
-            let count = grouping.lanes(self.lanes[k].count(), share, threads);
+            let count = grouping.lanes(self.lanes[k].count(), self.lanes[k].keys(), share, threads);
             if count == self.lanes[k].count() {
                 continue;
             }
@@ -94,5 +98,18 @@ impl Pool {
             .collect();
         self.back = (self.strategies.reorder)(window);
         self.source = CachePadded::new(AtomicU64::new(0));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_split_when_it_holds_others_up_unless_it_is_large() {
+        let mut grouping = Grouping::Queue(Partitions::ByCost);
+        let mut lanes = |lanes, keys, share| grouping.lanes(lanes, keys, share, 2);
+        assert_eq!([lanes(1, 10, 1.2), lanes(1, 10, 1.4), lanes(1, 1 << 30, 1.4)], [1, 8, 1]);
+        assert_eq!([lanes(8, 10, 1.0), lanes(8, 10, 0.8), lanes(8, 1 << 30, 0.8)], [8, 1, 8]);
     }
 }

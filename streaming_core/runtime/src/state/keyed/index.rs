@@ -1,0 +1,313 @@
+//! The index of a keyed table: from hashes to the addresses of entries, in segments that grow and split one by one.
+//!
+//! Extendible hashing: low bits of a hash say where in a segment an entry is noted, those above in which segment. A segment
+//! that is half full becomes twice as long, and from `SEGMENT` places on two segments; no other one is touched, and so
+//! nobody ever waits for a whole index to be made anew. Hashes that differ in none of `MOST_BITS` bits share a segment,
+//! which goes on growing then.
+//!
+//! Cost: of a look-up the segment's line in the directory (eight bytes for some thousand keys, so it is in the cache) and
+//! one of the segment; of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
+//! Memory: 16 to 32 bytes a key, and one segment that waits to be used again.
+
+use crate::arena::Arena;
+
+use super::prefetch;
+
+/// Places of a new table's only segment, and of one that splits instead of growing; their logarithms.
+const FIRST: u32 = 8;
+const SEGMENT: u32 = 12;
+/// The directory has at most so many bits.
+const MOST_BITS: u32 = 20;
+/// Words before a segment's places: how many of them are taken, and how many bits of the directory all its hashes share.
+const HEAD: usize = 8;
+/// A place holds an address in this many bits, and a tag above.
+const ADDRESS_BITS: u32 = 48;
+const ADDRESS: u64 = (1 << ADDRESS_BITS) - 1;
+/// How many entries ahead are fetched while a segment is made anew.
+const AHEAD: usize = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Index {
+    /// By the directory's bits. A segment stands wherever the bits that all its hashes share do.
+    directory: Vec<Segment>,
+    /// Segments of `SEGMENT` places that nobody uses.
+    spare: Vec<Segment>,
+    memory: Arena,
+}
+
+/// The address of a segment, which is whole cache lines, and in the low bits the logarithm of its places.
+#[derive(Debug, Clone, Copy)]
+struct Segment(u64);
+
+impl Segment {
+    #[inline(always)]
+    fn start(self) -> *mut u64 {
+        (self.0 & !63) as usize as *mut u64
+    }
+
+    #[inline(always)]
+    fn places(self) -> u32 {
+        (self.0 & 63) as u32
+    }
+
+    #[inline(always)]
+    fn mask(self) -> usize {
+        (1 << self.places()) - 1
+    }
+
+    /// The word of a place, which is taken modulo their number.
+    #[inline(always)]
+    fn word(self, place: usize) -> *mut u64 {
+        self.start().wrapping_add(HEAD + (place & self.mask()))
+    }
+
+    fn taken(self) -> usize {
+        // SAFETY: the first word of a segment.
+        unsafe { self.start().read() as usize }
+    }
+
+    fn shared(self) -> u32 {
+        // SAFETY: the second word of a segment.
+        unsafe { self.start().add(1).read() as u32 }
+    }
+
+    /// Notes an entry; there is a free place.
+    fn enter(self, hash: u64, entry: *mut u8) {
+        let mut place = hash as usize;
+        // SAFETY: words of this segment, which the caller has alone.
+        unsafe {
+            while *self.word(place) != 0 {
+                place += 1;
+            }
+            *self.word(place) = tag(hash) << ADDRESS_BITS | entry as usize as u64;
+            *self.start() += 1;
+        }
+    }
+
+    /// All places.
+    fn words<'a>(self) -> &'a [u64] {
+        // SAFETY: the places of this segment, which nobody changes while the index is borrowed.
+        unsafe { std::slice::from_raw_parts(self.word(0), self.mask() + 1) }
+    }
+}
+
+impl Index {
+    /// Empty; without memory until something is entered.
+    pub fn new() -> Self {
+        Self { directory: Vec::new(), spare: Vec::new(), memory: Arena::new() }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes() + self.directory.capacity() * 8
+    }
+
+    #[inline(always)]
+    fn number(&self, hash: u64) -> usize {
+        (hash >> SEGMENT) as usize & self.directory.len().wrapping_sub(1)
+    }
+
+    /// Where this hash is noted; None: the index is empty.
+    #[inline(always)]
+    fn segment(&self, hash: u64) -> Option<Segment> {
+        self.directory.get(self.number(hash)).copied()
+    }
+
+    /// The entry that `matches` among those noted under this hash.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, matches: impl Fn(*const u8) -> bool) -> Option<*mut u8> {
+        let segment = self.segment(hash)?;
+        let mut place = hash as usize;
+        loop {
+            // SAFETY: a place of a segment; at most half of them are taken, so there is a free one to stop at.
+            let word = unsafe { *segment.word(place) };
+            if word == 0 {
+                return None;
+            }
+            let entry = (word & ADDRESS) as usize as *mut u8;
+            if word >> ADDRESS_BITS == tag(hash) && matches(entry) {
+                return Some(entry);
+            }
+            place += 1;
+        }
+    }
+
+    /// Fetches the place where `hash` is looked for first.
+    #[inline(always)]
+    pub fn fetch_place(&self, hash: u64) {
+        if let Some(segment) = self.segment(hash) {
+            prefetch(segment.word(hash as usize).cast());
+        }
+    }
+
+    /// Fetches the entry that is noted there.
+    #[inline(always)]
+    pub fn fetch_entry(&self, hash: u64) {
+        if let Some(segment) = self.segment(hash) {
+            // SAFETY: a place of a segment.
+            let word = unsafe { *segment.word(hash as usize) };
+            prefetch((word & ADDRESS) as usize as *const u8);
+        }
+    }
+
+    /// Notes an entry that is not noted yet, under its hash, which `hash_of` finds again. None: memory ran out, or the
+    /// address has more bits than there is room for.
+    pub fn enter(&mut self, hash: u64, entry: *mut u8, hash_of: impl Fn(*const u8) -> u64) -> Option<()> {
+        if entry as usize as u64 > ADDRESS {
+            return None;
+        }
+        if self.directory.is_empty() {
+            let first = self.take(FIRST, 0)?;
+            self.directory.push(first);
+        }
+        let mut segment = self.segment(hash)?;
+        while segment.taken() > segment.mask() / 2 {
+            self.make_room(self.number(hash), &hash_of)?;
+            segment = self.segment(hash)?;
+        }
+        segment.enter(hash, entry);
+        Some(())
+    }
+
+    /// Makes one or two segments of one that is full.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, number: usize, hash_of: &impl Fn(*const u8) -> u64) -> Option<()> {
+        let old = self.directory[number];
+        let shared = old.shared();
+        let new = if old.places() < SEGMENT || shared == MOST_BITS {
+            [self.take(old.places() + 1, shared)?; 2]
+        } else {
+            if 1 << shared == self.directory.len() {
+                self.directory.try_reserve(self.directory.len()).ok()?;
+                self.directory.extend_from_within(..);
+            }
+            [self.take(SEGMENT, shared + 1)?, self.take(SEGMENT, shared + 1)?]
+        };
+        let words = old.words();
+        for (i, &word) in words.iter().enumerate() {
+            if let Some(ahead) = words.get(i + AHEAD) {
+                prefetch((ahead & ADDRESS) as usize as *const u8);
+            }
+            if word != 0 {
+                let entry = (word & ADDRESS) as usize as *mut u8;
+                let hash = hash_of(entry);
+                new[(hash >> SEGMENT >> shared) as usize & 1].enter(hash, entry);
+            }
+        }
+        let apart = 1 << shared;
+        for number in (number & (apart - 1)..self.directory.len()).step_by(apart) {
+            self.directory[number] = new[number >> shared & 1];
+        }
+        if old.places() == SEGMENT {
+            self.spare.push(old);
+        }
+        Some(())
+    }
+
+    /// An empty segment, all of whose hashes share that many bits of the directory.
+    fn take(&mut self, places: u32, shared: u32) -> Option<Segment> {
+        let words = HEAD + (1 << places);
+        let spare = if places == SEGMENT { self.spare.pop() } else { None };
+        let segment = match spare {
+            Some(segment) => {
+                // SAFETY: so many words are this segment's, which nobody uses.
+                unsafe { segment.start().write_bytes(0, words) };
+                segment
+            }
+            None => {
+                let start = self.memory.alloc(words * 8) as usize as u64;
+                assert_eq!(start % 64, 0, "what the arena gives out are whole cache lines");
+                Segment(if start == 0 { return None } else { start | u64::from(places) })
+            }
+        };
+        // SAFETY: the second word of this segment.
+        unsafe { segment.start().add(1).write(u64::from(shared)) };
+        Some(segment)
+    }
+
+    /// Every entry, in no order that means anything.
+    pub fn entries(&self) -> impl Iterator<Item = *mut u8> {
+        // Of the numbers where a segment stands, one has no bits but those that its hashes share.
+        let segments = self.directory.iter().enumerate().filter(|(number, segment)| number >> segment.shared() == 0);
+        let words = segments.flat_map(|(_, segment)| segment.words());
+        words.filter(|&&word| word != 0).map(|&word| (word & ADDRESS) as usize as *mut u8)
+    }
+}
+
+/// Independent of the bits that choose lane (high), segment and place (low).
+#[inline(always)]
+fn tag(hash: u64) -> u64 {
+    hash >> 32 & 0xFFFF
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::key_group::hash_i64;
+    use proptest::prelude::*;
+
+    /// An index of words: entries are their addresses.
+    fn check(words: &[u64], hash: fn(u64) -> u64) -> Index {
+        let mut index = Index::new();
+        let of = |entry: *const u8| {
+            // SAFETY: entries are words of the slice.
+            hash(unsafe { entry.cast::<u64>().read() })
+        };
+        let finds = |index: &Index, word: &u64| {
+            let wanted = std::ptr::from_ref(word).cast::<u8>();
+            index.find(hash(*word), |entry| entry == wanted).is_some()
+        };
+        for (n, word) in words.iter().enumerate() {
+            assert!(!finds(&index, word));
+            index.enter(hash(*word), std::ptr::from_ref(word).cast_mut().cast(), of).unwrap();
+            // The one just entered, and one from before.
+            assert!(finds(&index, word) && finds(&index, &words[n / 2]));
+        }
+        assert!(words.iter().all(|word| finds(&index, word)));
+        let mut entries: Vec<_> = index.entries().map(|entry| entry as usize).collect();
+        entries.sort_unstable();
+        assert_eq!(entries, words.iter().map(|word| std::ptr::from_ref(word) as usize).collect::<Vec<_>>());
+        index
+    }
+
+    type Case = (usize, fn(u64) -> u64);
+
+    /// Hashes that differ everywhere; only in high bits; only in those of the place; in all, but many share a segment for
+    /// long; only in those of the segment. And how many to try: equal places are gone through one by one.
+    const HASHES: [Case; 5] = [
+        (20_000, |word| hash_i64(word as i64)),
+        (2_500, |word| word << 40),
+        (4_000, |word| word & 0xFFF),
+        (20_000, |word| hash_i64(word as i64) | if word % 16 > 0 { 0xFF_F000 } else { 0 }),
+        (4_500, |word| word << SEGMENT),
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+        #[test]
+        fn whatever_bits_hashes_differ_in_all_are_found(share in 0.0..1.0, which in 0..HASHES.len()) {
+            let (most, hash) = HASHES[which];
+            let words: Vec<u64> = (0..(share * most as f64) as u64).collect();
+            check(&words, hash);
+        }
+    }
+
+    #[test]
+    fn memory_is_in_proportion_to_keys() {
+        for (n, most) in [(0, 0), (100, 17 << 10), (1_000, 50 << 10), (300_000, 300_000 * 64)] {
+            let words: Vec<u64> = (0..n).collect();
+            let bytes = check(&words, HASHES[0].1).bytes();
+            assert!(bytes <= most, "{n} keys: {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn hashes_that_are_all_the_same_do_not_split_for_ever() {
+        let words: Vec<u64> = (0..5_000).collect();
+        let index = check(&words, |_| 0x1234_5678_9ABC_DEF0);
+        assert_eq!(index.directory.len(), 1 << MOST_BITS);
+        assert_eq!(index.directory.iter().map(|segment| segment.places()).max(), Some(SEGMENT + 2));
+    }
+}
