@@ -27,6 +27,7 @@ LIGHT = (0.1, 1, 10)
 HEAVY = (1, 100)  # with a selectivity
 SELECTIVITIES = (1, 5, 10, 50)
 BATCHES = (1, 8, 256)
+LARGE = 2048  # events in a batch, where an event costs so little that handing on batches is felt
 LOADS = (0.25, 0.5, 0.75, 0.9)
 TRIAL = 5_000  # multiplications of a trial
 
@@ -122,8 +123,8 @@ def _spread(rows: list[Row]) -> Iterator[str]:
 
 
 def _queries(counts: list[int]) -> Sweep:
-    threads = sorted({1, max(counts)})
-    heats = [Heat(q, {}, [_way(q, {}, t, **way) for way in _over("heuristic") for t in threads]) for q in QUERIES]
+    ways = list(itertools.product(_over("heuristic"), sorted({1, max(counts)}), (BATCHES[-1], LARGE)))
+    heats = [Heat(q, {}, [_way(q, {}, threads, batch=batch, **way) for way, threads, batch in ways]) for q in QUERIES]
     return heats, []
 
 
@@ -132,13 +133,15 @@ def _scale(rows: list[Row]) -> Iterator[str]:
     most = max(row["threads"] for row in rows)
     for app in QUERIES:
         ways = [row for row in rows if row["app"] == app and row["threads"] == most and row["result"] == "equal"]
-        default, one = (_found(rows, app=app, threads=t, heuristic=DEFAULT["heuristic"]) for t in (most, 1))
+        usual = {"app": app, "heuristic": DEFAULT["heuristic"], "batch": BATCHES[-1]}
+        default, one = (_found(rows, threads=t, **usual) for t in (most, 1))
         if default and one:
             best = max(ways, key=lambda row: row["to_loop"])
             threads = f"{most} thread{'s' * (most > 1)}"
             yield (
-                f"{app}: on {threads} {best['heuristic']} reaches {best['to_loop']:.2f} times the loop, "
-                f"{default['heuristic']} {default['to_loop']:.2f}: {faster(default, one):.2f} times its one thread"
+                f"{app}: on {threads} {best['heuristic']} with batches of {best['batch']} reaches "
+                f"{best['to_loop']:.2f} times the loop, {default['heuristic']} with batches of {default['batch']} "
+                f"{default['to_loop']:.2f}: {faster(default, one):.2f} times its one thread"
             )
 
 
@@ -292,7 +295,7 @@ SUITE = Suite(
             "Heuristics on the five queries",
             (PIPELINE, CORES),
             _queries,
-            _bars("heuristic", LOOP, lines=("threads",)),
+            _bars("heuristic", LOOP, lines=("threads", "batch")),
             events=200_000,
             conclude=_scale,
         ),

@@ -116,8 +116,8 @@ def test_sweeps_cover_what_they_say(monkeypatch, counts):
         assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
     axes = EXECUTORS["pooled"].axes
     queries = {"q1", "q2", "q3", "q4", "q15"}
-    found = {(s.app, s.heuristic, s.threads) for _, s in ways("ordered", "queries")}
-    assert found == {(q, h, t) for q in queries for h in axes["heuristic"] for t in (1, most)}
+    found = {(s.app, s.heuristic, s.threads, s.batch) for _, s in ways("ordered", "queries")}
+    assert found == {(q, h, t, b) for q in queries for h in axes["heuristic"] for t in (1, most) for b in (256, 2048)}
     assert {(s.app, s.queue) for _, s in ways("ordered", "queues")} == {(q, w) for q in queries for w in axes["queue"]}
     skew = {(h.params["sigma"], h.params["keys"], s.queue) for h, s in ways("ordered", "skew")}
     assert skew == {(sigma, 100, queue) for sigma in (1, 0.3, 0.1, 0.03, 0.01) for queue in axes["queue"]}
@@ -162,10 +162,13 @@ def test_what_is_concluded_of_queues_and_heuristics():
     assert list(ordered._queue_gains(rows)) == ["q1: hybrid has 3.00 times the throughput of shared"]
     rows[0]["result"] = "different"
     assert list(ordered._queue_gains(rows)) == []
-    rows = [loop(), row([2], threads=1), row([1], to_loop=1.5), row([0.8], heuristic="et", to_loop=1.9)]
-    rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different"))
+    usual = {"batch": 256}
+    rows = [loop(), row([2], threads=1, **usual), row([1], to_loop=1.5, **usual)]
+    rows.append(row([0.8], heuristic="et", to_loop=1.9, batch=2048))
+    rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different", **usual))
     assert list(ordered._scale(rows)) == [
-        "q1: on 2 threads et reaches 1.90 times the loop, ct 1.50: 2.00 times its one thread"
+        "q1: on 2 threads et with batches of 2048 reaches 1.90 times the loop, ct with batches of 256 1.50: "
+        "2.00 times its one thread"
     ]
 
 
