@@ -186,11 +186,13 @@ impl Gate {
             if has_ranks && std::mem::take(&mut manner.prepared) {
                 sources.iter_mut().for_each(|source| source.left_over(outlets, &mut taken.left_over));
             }
-            match () {
-                () if !self.ordered => any(sources, &mut self.turn, outlets, taken),
-                // Rows without ranks are alone with their event, and event and stream say everything.
-                () if manner.united || has_ranks => take(sources, outlets, *manner, orders, taken)?,
-                () => take(sources, outlets, *manner, events, taken)?,
+            if !self.ordered {
+                any(sources, &mut self.turn, outlets, taken);
+            } else if manner.united || has_ranks {
+                take(sources, outlets, *manner, orders, taken)?;
+            } else {
+                // Rows without ranks are alone with their event, which says everything.
+                take(sources, outlets, *manner, events, taken)?;
             }
         }
         if taken.rows.n == 0 {
@@ -389,15 +391,13 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
     }
     let adjacent = share.whole && rows.stride == taken.rows.stride;
     if adjacent && taken.places.is_empty() && range.len() >= least {
-        let begun = range.start == 0;
+        taken.prepared = jumbo.prepared.filter(|_| range.start == 0);
         taken.rows = rows.slice(range);
-        taken.prepared = if begun { jumbo.prepared } else { None };
     } else {
         if summed && range.start == 0 {
             taken.summed += source::digest(jumbo);
         }
-        let place = |i: usize| rows.start.wrapping_add(share.position(i) * rows.stride);
-        taken.places.extend(range.map(place));
+        taken.places.extend(range.map(|index| source.place(jumbo, index)));
     }
 }
 

@@ -97,6 +97,12 @@ impl Source {
         jumbo.shares[self.reader].len(jumbo.rows.n)
     }
 
+    /// Where the `index`-th of these lies.
+    #[inline(always)]
+    pub fn place(&self, jumbo: &Jumbo, index: usize) -> *const u8 {
+        place(jumbo, jumbo.shares[self.reader].position(index))
+    }
+
     /// What the `index`-th of these is ordered by.
     #[inline(always)]
     pub fn key<K: Key>(&self, jumbo: &Jumbo, index: usize) -> K {
@@ -202,29 +208,32 @@ impl Source {
         if let Some(jumbo) = unsafe { self.head(outlets) }
             && self.at > 0
         {
-            let rows = jumbo.rows;
-            let place = |i: usize| rows.start.wrapping_add(jumbo.shares[self.reader].position(i) * rows.stride);
-            places.extend((self.at..self.rows_of(jumbo)).map(place));
+            places.extend((self.at..self.rows_of(jumbo)).map(|index| self.place(jumbo, index)));
         }
     }
 
     /// Appends the rows at `positions` to a list.
     #[inline(always)]
     fn append<K: Key>(&self, jumbo: &Jumbo, positions: impl Iterator<Item = usize>, list: &mut Vec<Entry<K>>) {
-        let rows = jumbo.rows;
         let entry = |position: usize, hash: u64| Entry {
             key: K::of(jumbo, position, self.stream),
-            row: rows.start.wrapping_add(position * rows.stride),
+            row: place(jumbo, position),
             hash,
         };
         match self.hashes {
             None => list.extend(positions.map(|position| entry(position, 0))),
             Some(hashes) => {
-                let hashes = &jumbo.hashes[hashes][..rows.n];
+                let hashes = &jumbo.hashes[hashes][..jumbo.rows.n];
                 list.extend(positions.map(|position| entry(position, hashes[position])));
             }
         }
     }
+}
+
+/// Where a row of a jumbo tuple lies.
+#[inline(always)]
+fn place(jumbo: &Jumbo, position: usize) -> *const u8 {
+    jumbo.rows.start.wrapping_add(position * jumbo.rows.stride)
 }
 
 /// Of all rows of a jumbo tuple that is prepared for the sink.
