@@ -11,7 +11,7 @@ import great_expectations as gx
 from great_expectations.data_context import EphemeralDataContext
 from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
 
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 SITE = "lockstep"
 # The index reads every result it lists: about 60 runs of ten data sets.

@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from jobs.session import spark_session
 from streaming_core.errors import BadInput
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import RUN_ID
+from streaming_core.regression.home import RUN_ID, Home
 
 SHOWN_ROWS = 3
 FETCHED_ROWS = 200  # as many as Great Expectations fetches of a query

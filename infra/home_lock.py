@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 
 @contextmanager

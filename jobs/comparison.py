@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from streaming_core.runspec.warehouse import VIOLATION_CAP
+from streaming_core.regression.warehouse import VIOLATION_CAP
 
 BATCH_ROWS = 65_536
 

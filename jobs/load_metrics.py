@@ -17,8 +17,10 @@ from pyspark.sql import SparkSession
 from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
-from streaming_core.runspec import Home, Latency
-from streaming_core.runspec.spec import AXES, RunSpec, canonical_json
+from streaming_core.regression.home import Home
+from streaming_core.run.report import Latency
+from streaming_core.run.way import AXES, RunSpec
+from streaming_core.storage import canonical_json
 
 # What a RunSpec says beside the axes.
 CHOICES = ("stealing", "threads", "punctuation", "checkpoint", "batch", "order", "rate", "pin", "idle")

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from jobs.run_folder import read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
-from streaming_core import workload
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec import Home, atomic_directory
+from streaming_core.regression.home import Home
+from streaming_core.storage import atomic_directory
 
 
 def make_part(piece: dict) -> dict:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core.runspec import Home
-from streaming_core.runspec.warehouse import RAW, SCHEMA_VERSION
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION
 
 
 def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
-from streaming_core.runspec import Home, RunReport
+from streaming_core.regression.home import Home
+from streaming_core.run.report import RunReport
 
 
 def read_plan(home: Home, run_id: str) -> dict:

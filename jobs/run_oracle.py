@@ -17,11 +17,11 @@ from jobs.prepare_workloads import said
 from jobs.run_folder import read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
-from streaming_core import oracle
+from streaming_core.data.workload import read_manifest
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import write_json
-from streaming_core.workload import read_manifest
+from streaming_core.oracle import oracle
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
 
 
 def interpret(piece: dict) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.layout import RUN_ID, Home
+from streaming_core.regression.home import RUN_ID, Home
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 

@@ -40,8 +40,8 @@ from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core.apps.registry import load
-from streaming_core.runspec import Home
-from streaming_core.runspec.warehouse import VIOLATION_CAP
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import VIOLATION_CAP
 
 FACTS = "pair int, facts string"
 MAX_DETAIL = 400

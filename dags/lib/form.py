@@ -9,8 +9,8 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from streaming_core.apps import registry
-from streaming_core.runspec import RegressionSpec
-from streaming_core.runspec.spec import EXECUTORS, REQUESTED, strategies
+from streaming_core.regression.request import REQUESTED, RegressionSpec
+from streaming_core.run.way import EXECUTORS, strategies
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from airflow.sdk import BaseHook, Connection
 
 from dags.lib.process import Process
-from streaming_core.runspec.layout import Home
+from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOST = 75

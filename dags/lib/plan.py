@@ -7,7 +7,8 @@ import json
 from dags.lib.form import regression_of
 from dags.lib.hosts import home
 from streaming_core.errors import BadInput
-from streaming_core.runspec import RegressionSpec, new_run_id
+from streaming_core.regression.home import new_run_id
+from streaming_core.regression.request import RegressionSpec
 
 # Tasks that may fail without a verdict of theirs being wrong; the run is red all the same.
 SUPPORT = ("validate_outputs", "load_metrics", "expectations", "dbt_build", "publish_reports")
@@ -26,7 +27,7 @@ def plan_run(context) -> list[dict]:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
-    from streaming_core.runspec.matrix import omissions, plan
+    from streaming_core.regression.matrix import omissions, plan
 
     dag_run = context["dag_run"]
     run_id = new_run_id(dag_run.run_id, dag_run.run_after.timestamp())

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from expectations.rows import ExpectNoRowToBreakTheRule
 from streaming_core.errors import BadInput
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 
 @dataclass

@@ -6,7 +6,7 @@ from great_expectations.expectations import ExpectColumnDistinctValuesToEqualSet
 from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, broken_rows, raw_table
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 PROVENANCE = ("spec_digest", "code_digest", "build", "workload_address", "oracle_address", "output_digest")
 

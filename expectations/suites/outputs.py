@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from expectations.suites import DataSet, broken_rows, raw_file
 from streaming_core.api import App
-from streaming_core.api.record import Scalar
 from streaming_core.apps.registry import load
-from streaming_core.runspec import Home
+from streaming_core.language.record import Scalar
+from streaming_core.regression.home import Home
 
 LEADING = ("seq", "sub")
 

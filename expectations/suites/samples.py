@@ -8,7 +8,7 @@ from great_expectations.expectations import ExpectColumnValuesToBeInSet, ExpectT
 from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, broken_rows, raw_table
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 PERCENTILES = [f"processing_{p}_us" for p in ("p50", "p95", "p99", "p999", "max")]
 

@@ -6,8 +6,8 @@ from great_expectations.expectations import ExpectColumnDistinctValuesToEqualSet
 from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, broken_rows, raw_table
-from streaming_core.runspec import Home
-from streaming_core.runspec.warehouse import VERDICTS
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import VERDICTS
 
 FOUND = "missing, extra, different, out_of_order"
 

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from expectations.suites import DataSet, broken_rows, raw_table
-from streaming_core.runspec import Home
-from streaming_core.runspec.warehouse import VIOLATION_CAP
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import VIOLATION_CAP
 
 SHOWN = "app, cell, `check`, kind, seq, sub, expected, actual, event"
 

@@ -32,8 +32,7 @@ sys.path[0] = str(ROOT)
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
-from streaming_core.runspec import Home  # noqa: E402
-from streaming_core.runspec.layout import RUN_ID  # noqa: E402
+from streaming_core.regression.home import RUN_ID, Home  # noqa: E402
 
 GREEN_RUNS_KEPT = 7
 CACHE_GB = 20.0

@@ -28,8 +28,9 @@ from infra.airflow import home as airflow_home  # noqa: E402
 from infra.airflow.occupancy import Occupancy  # noqa: E402
 from infra.bin.report import print_run  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
-from streaming_core.runspec import Home, RegressionSpec, new_run_id  # noqa: E402
-from streaming_core.runspec.layout import write_json  # noqa: E402
+from streaming_core.regression.home import Home, new_run_id  # noqa: E402
+from streaming_core.regression.request import RegressionSpec  # noqa: E402
+from streaming_core.storage import write_json  # noqa: E402
 
 DAG_ID = "streaming_regression"
 STAGES = {
@@ -115,7 +116,7 @@ def _number(name: str, text: str) -> int | float:
 
 def check(conf: dict) -> None:
     """Refuses what plan_matrix would refuse, before anything is started."""
-    from streaming_core.runspec import matrix
+    from streaming_core.regression import matrix
 
     matrix.cells(RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")}))
 

@@ -23,8 +23,8 @@ from rich.text import Text  # noqa: E402
 
 from infra.reports.history import History, Run, human_micros, human_rate  # noqa: E402
 from infra.reports.publish import performance  # noqa: E402
-from streaming_core.runspec import Home  # noqa: E402
-from streaming_core.runspec.matrix import omissions  # noqa: E402
+from streaming_core.regression.home import Home  # noqa: E402
+from streaming_core.regression.matrix import omissions  # noqa: E402
 
 STYLES = {"equal": "green", "not_comparable": "dim", "different": "bold red", "failed": "bold red", "not_run": "red"}
 

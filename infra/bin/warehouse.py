@@ -26,8 +26,8 @@ sys.path[0] = str(ROOT)
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402
-from streaming_core.runspec import Home  # noqa: E402
-from streaming_core.runspec.warehouse import RAW  # noqa: E402
+from streaming_core.regression.home import Home  # noqa: E402
+from streaming_core.regression.warehouse import RAW  # noqa: E402
 
 PROJECT = ROOT / "dbt"
 

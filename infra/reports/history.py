@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from streaming_core.runspec import Home, RunSpec
-from streaming_core.runspec.layout import RUN_ID
-from streaming_core.runspec.warehouse import RAW, VERDICTS
+from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.warehouse import RAW, VERDICTS
+from streaming_core.run.way import RunSpec
 
 NOTHING = "\N{EN DASH}"
 RED = ("different", "failed", "not_run")

@@ -32,8 +32,9 @@ from infra.reports.history import (
     named,
     short,
 )
-from streaming_core.runspec.matrix import omissions
-from streaming_core.runspec.spec import AXES, REQUESTED
+from streaming_core.regression.matrix import omissions
+from streaming_core.regression.request import REQUESTED
+from streaming_core.run.way import AXES
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}

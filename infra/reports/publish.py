@@ -12,8 +12,8 @@ from pathlib import Path
 
 from infra.reports.history import History
 from infra.reports.pages import HERE, Pages, write
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import write_json
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
 
 
 def publish(home: Home, run_id: str) -> str:

@@ -31,7 +31,7 @@ from pathlib import Path
 import psutil
 
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.layout import Home
+from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEFAULTS = Path(__file__).with_name("spark-defaults.conf")

@@ -42,7 +42,7 @@ from streaming_core.api import (
     u8,
     u32,
 )
-from streaming_core.linear_road import PARAMS, events
+from streaming_core.generator.linear_road import PARAMS, events
 
 app = App(
     "lr",

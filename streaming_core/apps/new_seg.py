@@ -12,7 +12,7 @@ when the vehicle next reports: 0, the default, never. Vehicles are remembered wh
 """
 
 from streaming_core.api import App, Param, Profile, boolean, i8, i16, i32, i64, record, u32
-from streaming_core.linear_road import PARAMS, events
+from streaming_core.generator.linear_road import PARAMS, events
 
 app = App(
     "new_seg",

@@ -10,7 +10,7 @@ their number (workloads part D, CHOICE-51).
 """
 
 from streaming_core.api import App, Profile, i8, i16, i32, i64, record, u32
-from streaming_core.linear_road import PARAMS, events
+from streaming_core.generator.linear_road import PARAMS, events
 
 app = App(
     "pos_rep",

@@ -9,8 +9,8 @@ sold together more often than `threshold` times, most frequent first; an hour wi
 row of rank -1.
 """
 
-from streaming_core import bigbench
 from streaming_core.api import App, Param, Profile, Set, TopK, i32, i64, record
+from streaming_core.generator import bigbench
 
 app = App(
     "q1",

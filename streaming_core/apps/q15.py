@@ -8,8 +8,8 @@ the dates looked at; days without sales are no points. When a day is over, which
 the end of the stream, the line of least squares through all days so far leaves if it does not rise.
 """
 
-from streaming_core import bigbench
 from streaming_core.api import App, Param, Profile, i32, i64, record
+from streaming_core.generator import bigbench
 
 app = App(
     "q15",

@@ -9,8 +9,8 @@ the stream. All pairs of its items count, or with `given` those with that item. 
 far leaves after every `emit_every` pairs, and at the end.
 """
 
-from streaming_core import bigbench
 from streaming_core.api import App, Array, Param, Profile, Set, TopK, i32, i64, record
+from streaming_core.generator import bigbench
 
 app = App(
     "q2",

@@ -7,8 +7,8 @@ Of a user's last clicks before a purchase, those count that are recent enough an
 Every purchase with such clicks leaves the list of what is viewed most before its item so far.
 """
 
-from streaming_core import bigbench
 from streaming_core.api import App, Array, Counter, Param, Profile, Ring, TopK, boolean, i32, i64, record
+from streaming_core.generator import bigbench
 
 app = App(
     "q3",

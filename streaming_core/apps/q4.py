@@ -9,8 +9,8 @@ the stream. Its cart is abandoned if its last dynamic page comes after its last 
 leaves the average so far, in tenths of a page, halves rounded up.
 """
 
-from streaming_core import bigbench
 from streaming_core.api import App, Param, Profile, i64, record, u8
+from streaming_core.generator import bigbench
 
 app = App(
     "q4",

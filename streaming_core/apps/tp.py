@@ -14,7 +14,7 @@ counts here. Event time is in seconds.
 """
 
 from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
-from streaming_core.linear_road import PARAMS, position_reports
+from streaming_core.generator.linear_road import PARAMS, position_reports
 
 app = App(
     "tp",

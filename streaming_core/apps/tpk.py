@@ -11,7 +11,7 @@ report. A report of a negative speed changes nothing and is answered as rejected
 """
 
 from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
-from streaming_core.linear_road import PARAMS, position_reports
+from streaming_core.generator.linear_road import PARAMS, position_reports
 
 app = App(
     "tpk",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from streaming_core import engine
 from streaming_core.apps import registry
 from streaming_core.bench import host
 from streaming_core.bench.race import Race
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from streaming_core.support import refused
+from streaming_core.run import engine
+from streaming_core.run.support import refused
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 EVENTS = {"wc": 200_000, "matrix": 200_000}  # the others: 1,000,000; a line of wc is ten words
 

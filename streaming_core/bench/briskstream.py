@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from streaming_core.apps import registry
 from streaming_core.bench.race import Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run.way import RunSpec
 
 APPS = ("wc", "fd", "sd", "lr")
 BATCHES = (1, 16, 256)

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from streaming_core import engine
-from streaming_core.energy import Meter
 from streaming_core.errors import BadInput
-from streaming_core.runspec.spec import MAX_THREADS
+from streaming_core.run import engine
+from streaming_core.run.energy import Meter
+from streaming_core.run.way import MAX_THREADS
 
 
 def thread_counts(asked: list[int] | None, repetitions: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 APPS = ("wc", "fd", "sd")
 LOADED = (*APPS, "q3")

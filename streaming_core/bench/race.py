@@ -16,14 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core import engine, workload
-from streaming_core.agreement import outputs_digest, states_digest
-from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
-from streaming_core.digest import add, format_digest
-from streaming_core.energy import Meter, Spent
-from streaming_core.runspec.layout import Home
-from streaming_core.runspec.spec import AXES, BATCH, RunSpec
+from streaming_core.data import workload
+from streaming_core.data.agreement import outputs_digest, states_digest
+from streaming_core.data.digest import add, format_digest
+from streaming_core.kernels.program import compile_app
+from streaming_core.regression.home import Home
+from streaming_core.run import engine
+from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.way import AXES, BATCH, RunSpec
 
 SEED = 1
 

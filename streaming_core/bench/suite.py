@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming_core import engine
 from streaming_core.bench import host
 from streaming_core.bench.race import Race, Row
 from streaming_core.bench.report import VERSION
 from streaming_core.errors import BadInput
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
 
 SUITES = ("tstream", "ordered", "viper", "briskstream")  # each a module of this package that defines SUITE
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from streaming_core import engine
 from streaming_core.apps import registry
 from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
-from streaming_core.support import refused
+from streaming_core.run import engine
+from streaming_core.run.support import refused
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 APPS = ("gs", "sl", "ob", "tp")
 EXECUTOR = "transactional"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from streaming_core.bench.race import Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.energy import Meter
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run.energy import Meter
+from streaming_core.run.way import RunSpec
 
 APPS = ("pos_rep", "new_seg")  # named as their only operator is
 COUNTS = (1, 2, 4, 6)

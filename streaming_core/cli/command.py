@@ -79,7 +79,7 @@ class Bar:
 def apps(as_json: Json = False) -> None:
     """List the applications."""
     from streaming_core.apps import registry
-    from streaming_core.runspec.spec import EXECUTORS
+    from streaming_core.run.way import EXECUTORS
 
     rows = []
     for name in registry.names():
@@ -99,7 +99,7 @@ def apps(as_json: Json = False) -> None:
 def describe(name: AppName, as_json: Json = False) -> None:
     """Show an application: pipeline, records, parameters, profiles, invariants, executors."""
     from streaming_core.apps import registry
-    from streaming_core.runspec.spec import EXECUTORS
+    from streaming_core.run.way import EXECUTORS
 
     loaded = registry.load(name)
     params = loaded.bind()
@@ -181,8 +181,8 @@ def generate(
     as_json: Json = False,
 ) -> None:
     """Generate a workload."""
-    from streaming_core import workload
     from streaming_core.apps import registry
+    from streaming_core.data import workload
 
     loaded = registry.load(name)
     params = parameters(name, profile, settings)
@@ -215,7 +215,7 @@ def run(
 ) -> None:
     """Run an application over a workload on the native runtime."""
     spec = specification(what, given, profile, settings, input)
-    from streaming_core import engine
+    from streaming_core.run import engine
 
     with Bar(as_json) as bar:
         report = engine.run(spec, input, out, bar, lambda line: fail(line, 0))
@@ -247,7 +247,8 @@ def record(
 ) -> None:
     """Record the rows an operator takes, by running what lies in front of it (by the oracle: `oracle --operator`)."""
     spec = specification(what, given, profile, settings, input)
-    from streaming_core import recording, workload
+    from streaming_core.data import workload
+    from streaming_core.run import recording
 
     source = workload.read(input, spec.app, spec.params)
     with Bar(as_json) as bar:
@@ -271,7 +272,7 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an operator alone on its recorded input, on one thread: compare with the oracle's replay, and measure."""
-    from streaming_core import profile, recording
+    from streaming_core.run import profile, recording
 
     source = recording.read(folder)
     with Bar(as_json) as bar:
@@ -303,13 +304,13 @@ def oracle(
     as_json: Json = False,
 ) -> None:
     """Compute what one thread, taking one event at a time, produces."""
-    from streaming_core import oracle as oracle_module
-    from streaming_core import workload
     from streaming_core.apps import registry
+    from streaming_core.data import workload
+    from streaming_core.oracle import oracle as oracle_module
 
     source = workload.read(input, registry.load(name))
     if operator is not None:
-        from streaming_core.recording import record_oracle
+        from streaming_core.run.recording import record_oracle
 
         show_recording(out, record_oracle(source, operator, out, mode), as_json)
         return
@@ -327,7 +328,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Compare a run with its oracle: 0 equal, 1 different (first differing rows shown), 2 not comparable."""
-    from streaming_core.diff import diff as compare
+    from streaming_core.run.comparison import diff as compare
 
     found = compare(run_dir, oracle_dir)
     if as_json:
@@ -388,7 +389,7 @@ def bench(
 @app.command()
 def probe(as_json: Json = False) -> None:
     """Show the host's topology as the runtime sees it."""
-    from streaming_core.engine import topology
+    from streaming_core.run.engine import topology
 
     found = topology()
     if as_json:

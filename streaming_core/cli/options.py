@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from streaming_core.errors import BadInput
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 
 def choices(axis: str) -> str:
@@ -125,8 +125,8 @@ def _plan(path: Path) -> dict:
 
 
 def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
-    from streaming_core import workload
     from streaming_core.apps import registry
+    from streaming_core.data import workload
 
     loaded = registry.load(name)
     able = [e.name for e in EXECUTORS.values() if loaded.kind in e.runs]

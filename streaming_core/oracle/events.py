@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api.record import Array, Resolved, Slot
 from streaming_core.errors import BadInput
+from streaming_core.language.record import Array, Resolved, Slot
 
 
 def seqs(events: pa.Table) -> np.ndarray:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, next_attempt
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 PATIENCE = 60
 LOGIN = ("tester", "a password of this test")

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from infra.reports.publish import publish
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 from tests.infra import past_runs
 
 LOGIN = {"username": "admin", "password": "a password of this test"}

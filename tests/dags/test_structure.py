@@ -16,8 +16,9 @@ from airflow.serialization.serialized_objects import DagSerialization
 from dags.lib.form import regression_of, regression_params
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
-from streaming_core.runspec import RegressionSpec, matrix
-from streaming_core.runspec.spec import REQUESTED, strategies
+from streaming_core.regression import matrix
+from streaming_core.regression.request import REQUESTED, RegressionSpec
+from streaming_core.run.way import strategies
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = [

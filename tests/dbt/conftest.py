@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 from tests.dbt.history import write_history
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,8 +12,9 @@ import shutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core.runspec import Home, RunSpec
-from streaming_core.runspec.warehouse import RAW, SCHEMA_VERSION
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION
+from streaming_core.run.way import RunSpec
 
 GREEN = "20250301T020000Z-00000001"
 RED = "20250302T020000Z-00000002"

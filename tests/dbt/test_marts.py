@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streaming_core.runspec import RunSpec
+from streaming_core.run.way import RunSpec
 from tests.dbt.history import FASTER, GREEN, RED, RUNS, WAYS, base_speed, expected_verdict, specs
 
 MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"

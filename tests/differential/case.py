@@ -5,12 +5,12 @@ import itertools
 import pyarrow as pa
 from pydantic import ValidationError
 
-from streaming_core import engine
-from streaming_core.agreement import outputs_digest, states_digest
-from streaming_core.api.kernels import compile_app
-from streaming_core.digest import format_digest
+from streaming_core.data.agreement import outputs_digest, states_digest
+from streaming_core.data.digest import format_digest
+from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.runspec.spec import AXES, EXECUTORS, RunSpec
+from streaming_core.run import engine
+from streaming_core.run.way import AXES, EXECUTORS, RunSpec
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
 CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.api import App
-from streaming_core.api.kernels import compile_app, describe_error
+from streaming_core.data.rows import decode, encode
 from streaming_core.errors import RunFailed
-from streaming_core.rows import decode, encode
+from streaming_core.kernels.machine import describe_error
+from streaming_core.kernels.program import compile_app
 
 ROOM = 1 << 16
 

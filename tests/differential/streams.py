@@ -17,14 +17,13 @@ import pyarrow as pa
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 
-from streaming_core import engine
-from streaming_core.api.app import App
-from streaming_core.api.kernels import compile_app
-from streaming_core.digest import digest_table, format_digest
+from streaming_core.data.digest import digest_table, format_digest, state_digest
 from streaming_core.errors import RunFailed
+from streaming_core.kernels.program import compile_app
+from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.runspec.spec import RunSpec
-from streaming_core.state import state_digest
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
 from tests.differential.case import Events, strategies
 
 SEED = int(os.environ.get("PROPERTY_SEED", "0"))

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming_core.diff import _differing
 from streaming_core.errors import RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
+from streaming_core.run.comparison import _differing
 from tests.differential.expressions import expressions, write
 from tests.differential.kernel import Kernel
 

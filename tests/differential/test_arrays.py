@@ -3,13 +3,13 @@
 import pyarrow as pa
 import pytest
 
-from streaming_core import workload
 from streaming_core.api import App, Array, Param, Ring, Set, i64, record, text, u8, u32
-from streaming_core.api.kernels import compile_app
+from streaming_core.data import workload
 from streaming_core.errors import BadInput
+from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
 

@@ -3,12 +3,12 @@
 import pyarrow as pa
 import pytest
 
-from streaming_core.api.kernels import compile_app
-from streaming_core.oracle import compare
+from streaming_core.data.digest import state_digest
+from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.runspec.spec import RunSpec
-from streaming_core.state import state_digest
+from streaming_core.oracle.oracle import compare
+from streaming_core.run.way import RunSpec
 from tests.differential import branching
 from tests.differential.case import Case, strategies
 

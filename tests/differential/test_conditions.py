@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Param, Set, boolean, i64, record, u8, u32
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming_core import engine
-from streaming_core.agreement import outputs_digest
-from streaming_core.digest import format_digest
-from streaming_core.oracle import compare
+from streaming_core.data.agreement import outputs_digest
+from streaming_core.data.digest import format_digest
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.oracle.oracle import compare
+from streaming_core.run import engine
+from streaming_core.run.way import EXECUTORS, RunSpec
 from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore

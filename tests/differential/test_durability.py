@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streaming_core import _runtime, oracle, workload
-from streaming_core.api.kernels import compile_app
+from streaming_core import _runtime
 from streaming_core.apps import registry
-from streaming_core.checkpoint import FOLDER
-from streaming_core.diff import diff
-from streaming_core.digest import format_digest
-from streaming_core.engine import final_state
-from streaming_core.rows import encode, initial_rows
-from streaming_core.runspec.spec import EXECUTORS
-from streaming_core.state import state_digest
+from streaming_core.data import workload
+from streaming_core.data.digest import format_digest, state_digest
+from streaming_core.data.rows import encode, initial_rows
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle import oracle
+from streaming_core.run.checkpoint import FOLDER
+from streaming_core.run.comparison import diff
+from streaming_core.run.engine import final_state
+from streaming_core.run.way import EXECUTORS
 from tests.differential.case import Case
 from tests.differential.killed import Command
 from tests.differential.test_joint_transaction import purchases, shop

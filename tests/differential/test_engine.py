@@ -7,25 +7,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import engine, workload
-from streaming_core.api import (
-    App,
-    Counter,
-    Map,
-    Ring,
-    Set,
-    TopK,
-    boolean,
-    f64,
-    i64,
-    record,
-    text,
-    u8,
-)
-from streaming_core.api.kernels import compile_app
+from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i64, record, text, u8
 from streaming_core.apps import registry
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import EXECUTORS, UNORDERED, RunSpec
+from streaming_core.kernels.program import compile_app
+from streaming_core.run import engine
+from streaming_core.run.way import EXECUTORS, UNORDERED, RunSpec
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000

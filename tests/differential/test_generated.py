@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from streaming_core.oracle import compare
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.oracle import compare
 from tests.differential.generated import EVENT, write
 from tests.differential.streams import SEED, Stream, Subject, examine, streams, ways
 

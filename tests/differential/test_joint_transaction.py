@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Array, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i16, i64, record, u8, u32
-from streaming_core.oracle import compare
 from streaming_core.oracle.loop import Loop
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.oracle.oracle import compare
+from streaming_core.run.way import RunSpec
 from tests.differential.case import CUTS, Case, strategies
 
 

@@ -4,14 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core import workload
 from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, text
 from streaming_core.apps import registry
-from streaming_core.digest import digest_table
+from streaming_core.data import workload
+from streaming_core.data.digest import digest_table
 from streaming_core.errors import RunFailed
-from streaming_core.oracle import compare
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.oracle import compare
 from tests.differential.kernel import Kernel
 from tests.unit.test_oracle_interpreter import bank, moves, table
 

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import profile, recording, workload
-from streaming_core.api.kernels import compile_app
-from streaming_core.diff import diff
+from streaming_core.data import workload
+from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run import profile, recording
+from streaming_core.run.comparison import diff
+from streaming_core.run.way import RunSpec
 from tests.differential import branching
 from tests.differential.case import strategies
 from tests.differential.streams import SEED, Stream

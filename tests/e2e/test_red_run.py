@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.reports.history import History
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = {"gs.transactional.tstream.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.raw import write_raw
-from streaming_core.runspec import Home, RegressionSpec
-from streaming_core.runspec.layout import write_json
+from streaming_core.regression.home import Home
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.storage import write_json
 
 KINDS = {"gs": "transaction", "sl": "transaction", "wc": "dataflow"}
 EXECUTORS, SCHEMES = ["transactional", "pooled"], ["tstream", "serial", "no_lock"]

@@ -18,9 +18,9 @@ from infra.reports.history import History
 from infra.reports.pages import Pages
 from streaming_core.bench import ordered
 from streaming_core.bench import suite as suites
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import write_json
-from streaming_core.runspec.spec import AXES
+from streaming_core.regression.home import Home
+from streaming_core.run.way import AXES
+from streaming_core.storage import write_json
 from tests.infra.past_runs import HOSTILE
 from tests.infra.test_pages import Outline
 

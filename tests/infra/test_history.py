@@ -6,7 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.reports.history import Cell, History, Run, human_micros, human_rate
-from streaming_core.runspec import Home, RunSpec
+from streaming_core.regression.home import Home
+from streaming_core.run.way import RunSpec
 from tests.infra import past_runs
 
 SPEC = RunSpec(app="sl", executor="transactional", scheme="tstream", threads=2)

@@ -12,8 +12,8 @@ import pytest
 from infra.reports.history import History
 from infra.reports.pages import Pages
 from infra.reports.publish import publish
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import write_json
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
 from tests.infra import past_runs
 
 

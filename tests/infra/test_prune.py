@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.bin import prune
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 from tests.dbt.history import write_raw
 
 CELL = "sl.transactional.tstream.t1.0a0b0c0d"

@@ -21,7 +21,7 @@ from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
 from infra.home_lock import hold
 from infra.spark.server import Server, ServerLost
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 REMOTE = ("sc://spark.example:15002", "secret-token")
 PATIENCE = 60

@@ -10,7 +10,7 @@ import pytest
 
 from infra.bin import warehouse
 from infra.home_lock import hold
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.history import GREEN, RED, RUNS, write_history, write_raw

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.validate_outputs import invariants_query
-from streaming_core import workload
-from streaming_core.agreement import outputs_digest, states_digest
 from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.data.agreement import outputs_digest, states_digest
 from tests.unit import by_hand, traffic
 
 PARAMS = {

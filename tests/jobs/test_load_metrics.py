@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.load_metrics import main
-from streaming_core.runspec.warehouse import RAW
+from streaming_core.regression.warehouse import RAW
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, World
 
 

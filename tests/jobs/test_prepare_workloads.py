@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import prepare_workloads
-from streaming_core import workload
-from streaming_core.runspec import Home
+from streaming_core.data import workload
+from streaming_core.regression.home import Home
 from tests.jobs.world import RUN_ID, write_json
 
 ASKED = [("sl", 300), ("wc", 100)]

@@ -7,8 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs import run_oracle
-from streaming_core import oracle, workload
-from streaming_core.runspec import Home
+from streaming_core.data import workload
+from streaming_core.oracle import oracle
+from streaming_core.regression.home import Home
 from tests.jobs.world import RUN_ID, write_json
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import validate_outputs
 from jobs.validate_outputs import cell_verdict, main
-from streaming_core.runspec.warehouse import RAW, VIOLATION_CAP
+from streaming_core.regression.warehouse import RAW, VIOLATION_CAP
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
 UNORDERED = {"completed", "outputs", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_core.api import App, Record, boolean, f64, i64, text, u32
-from streaming_core.runspec import Home
-from streaming_core.runspec.spec import RegressionSpec, RunSpec
+from streaming_core.regression.home import Home
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run.way import RunSpec
 
 RUN_ID = "20260101T000000Z-0123abcd"
 EVENTS = 60

@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from streaming_core import workload
 from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK
-from streaming_core.api.record import Resolved, Scalar
 from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.language.record import Resolved, Scalar
 
 
 class Dropped(Exception):

@@ -6,12 +6,12 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from streaming_core import engine
 from streaming_core.bench import report, suite, tstream
 from streaming_core.bench.race import Race
 from streaming_core.cli import main
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.run import engine
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 BY_NAME = {experiment.name: experiment for experiment in tstream.SUITE.experiments}
 SCHEMES = EXECUTORS["transactional"].axes["scheme"]

@@ -5,9 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from streaming_core import bigbench
-from streaming_core.bigbench import CLICKS, DAY, SALES, sales, store_sales, web_clickstreams, web_clickstreams_by_type
-from streaming_core.generator import bell, proportional
+from streaming_core.generator import bell, bigbench, proportional
+from streaming_core.generator.bigbench import (
+    CLICKS,
+    DAY,
+    SALES,
+    sales,
+    store_sales,
+    web_clickstreams,
+    web_clickstreams_by_type,
+)
 
 N = 120_000
 

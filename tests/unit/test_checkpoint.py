@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import checkpoint, engine, workload
 from streaming_core.cli import main
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.run import checkpoint, engine
+from streaming_core.run.way import RunSpec
 
 EVENTS = 600
 
@@ -250,7 +251,7 @@ def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypat
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"streaming_core.checkpoint.{name}", full)
+        patched.setattr(f"streaming_core.run.checkpoint.{name}", full)
         with pytest.raises(RunFailed, match="No space left"):
             engine.run(spec, source, stopped)
     assert engine.run(spec, source, stopped).resumed == [320]

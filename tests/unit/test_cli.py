@@ -14,7 +14,7 @@ import pytest
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory):
     """Small workloads of sl and wc, made once."""
-    from streaming_core import workload
+    from streaming_core.data import workload
 
     root = tmp_path_factory.mktemp("workloads")
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, 500, 1, root / "sl")
@@ -36,7 +36,7 @@ def refused(result, *words):
 
 @pytest.mark.parametrize("app", ["sl", "tp", "wc"])
 def test_a_run_imports_no_pandas(app, workloads, tmp_path):
-    """pyarrow does at its conversions (streaming_core/columns.py): a second of every cell, in a process of its own."""
+    """pyarrow does at its conversions (data/arrow.py): a second of every cell, in a process of its own."""
     script = (
         "import sys\nfrom streaming_core.cli import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    sys.exit(end.code or 10 * ('pandas' in sys.modules))"

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.columns import from_bytes, to_arrow, to_numpy
+from streaming_core.data.arrow import from_bytes, to_arrow, to_numpy
 
 VALUES = {
     "i64": np.array([-1, 0, 2**63 - 1, 5, 6, 7, 8, 9, 10], np.int64),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming_core.api.dialect import passes
+from streaming_core.kernels.dialect import passes
 
 ONE, TWO, THREE = ("drop check act",), ("drop check", "act"), ("drop", "check", "act")
 condition = change = table = None  # plans below are only read, never run

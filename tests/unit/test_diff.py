@@ -8,9 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import oracle, workload
-from streaming_core.diff import diff
-from streaming_core.runspec import Latency, RunReport, RunSpec, Sample
+from streaming_core.data import workload
+from streaming_core.oracle import oracle
+from streaming_core.run.comparison import diff
+from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.way import RunSpec
 
 APPS = {"wc": ("pooled", "count"), "sl": ("transactional", "accounts"), "sd": ("pooled", "moving_average")}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.digest import add, digest_table, format_digest
+from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.errors import BadInput
 
 MASK = (1 << 64) - 1

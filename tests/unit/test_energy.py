@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core import engine, workload
 from streaming_core.apps import registry
 from streaming_core.bench.race import Race
-from streaming_core.energy import Meter, Spent
-from streaming_core.runspec.report import RunReport
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.data import workload
+from streaming_core.run import engine
+from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.report import RunReport
+from streaming_core.run.way import RunSpec
 
 TOP = 1_000_000_000
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from streaming_core.api import App, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i16, i64, record, text, u8
-from streaming_core.api.kernels import compile_app, describe_error
 from streaming_core.errors import BadInput
+from streaming_core.kernels.machine import describe_error
+from streaming_core.kernels.program import compile_app
 
 # This module's records and operators play the part of an application's file.
 

@@ -6,9 +6,10 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from streaming_core import generator, linear_road
+from streaming_core import generator
 from streaming_core.errors import BadInput
-from streaming_core.linear_road import BALANCE, DAYS, EXPENDITURE, PARAMS, PERIOD, REPORT, SEGMENT, TRAVEL
+from streaming_core.generator import linear_road
+from streaming_core.generator.linear_road import BALANCE, DAYS, EXPENDITURE, PARAMS, PERIOD, REPORT, SEGMENT, TRAVEL
 
 ALL = (
     "type", "vid", "speed", "xway", "lane", "dir", "seg", "pos", "qid", "s_init", "s_end", "dow", "tod", "day",

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import oracle, workload
 from streaming_core.apps import registry
-from streaming_core.digest import digest_table, format_digest
+from streaming_core.data import workload
+from streaming_core.data.digest import digest_table, format_digest, state_digest
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle import oracle
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.state import state_digest
 
 
 @pytest.fixture(scope="module")

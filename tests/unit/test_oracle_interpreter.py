@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core import workload
 from streaming_core.api import (
     App,
     Array,
@@ -25,8 +24,9 @@ from streaming_core.api import (
     text,
     u8,
     u32,
-)  # fmt: skip
+)
 from streaming_core.apps import registry
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from tests.unit import by_hand

@@ -8,13 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import oracle, profile, recording, workload
 from streaming_core.api import App, i64, record, text
-from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.apps.wc import Count, Counted, Sentence, Word
+from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.runspec.spec import RunSpec
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle import oracle
+from streaming_core.run import profile, recording
+from streaming_core.run.way import RunSpec
 from tests.unit.test_cli import refused
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
-from streaming_core.runspec import RegressionSpec, RunSpec, matrix
-from streaming_core.runspec.spec import CHAINED, EXECUTORS, REQUESTED, SHARED_POOLS, strategies
+from streaming_core.regression import matrix
+from streaming_core.regression.request import REQUESTED, RegressionSpec
+from streaming_core.run.way import CHAINED, EXECUTORS, SHARED_POOLS, RunSpec, strategies
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 

@@ -10,7 +10,7 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.bench import briskstream, ordered, report, suite, viper
 from streaming_core.bench.race import Race
-from streaming_core.runspec.spec import AXES, EXECUTORS
+from streaming_core.run.way import AXES, EXECUTORS
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]

@@ -3,8 +3,8 @@
 import pytest
 
 from streaming_core.api import App, Counter, Ring, Set, boolean, i64, record, u32
-from streaming_core.api.kernels import compile_app
 from streaming_core.errors import BadInput
+from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streaming_core import generator, workload
+from streaming_core import generator
 from streaming_core.apps import registry
-from streaming_core.digest import digest_table, format_digest
+from streaming_core.data import workload
+from streaming_core.data.digest import digest_table, format_digest
 from streaming_core.errors import BadInput
 
 APPS = registry.names()

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from streaming_core import workload
+from streaming_core.data import workload
 
 UNUSED = -1
 FIELDS = ("vid", "speed", "lane", "seg", "pos", "qid", "day")

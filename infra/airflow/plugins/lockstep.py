@@ -16,8 +16,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 
 from infra.reports.history import History
 from infra.reports.pages import HERE, Pages
-from streaming_core.runspec import Home
-from streaming_core.runspec.layout import RUN_ID
+from streaming_core.regression.home import RUN_ID, Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 DAG_ID = "streaming_regression"

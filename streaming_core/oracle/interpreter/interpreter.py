@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.api.app import App, Operator
-from streaming_core.api.record import Array
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.application import App, Operator
+from streaming_core.language.record import Array
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
 from streaming_core.oracle.typed import Program

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.api.record import Array, Resolved, Scalar, Text
 from streaming_core.errors import BadInput
+from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import twins
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.api.app import Operator, Table
-from streaming_core.api.record import Text
+from streaming_core.language.application import Operator, Table
+from streaming_core.language.record import Text
 from streaming_core.oracle.interpreter import twins
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
 from streaming_core.oracle.interpreter.source import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any
 
-from streaming_core.api.record import Counter, Map, Ring, Scalar, Set, TopK
+from streaming_core.language.record import Counter, Map, Ring, Scalar, Set, TopK
 
 
 def wrap(value: int) -> int:

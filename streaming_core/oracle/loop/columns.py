@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.memory import copy_bytes
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import types
 
-from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
 from streaming_core.errors import BadInput
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
 from streaming_core.oracle.loop.machine import internal
 from streaming_core.oracle.loop.plans import plans, within

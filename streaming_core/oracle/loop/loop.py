@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-import streaming_core.api.wrapping  # noqa: F401 - the loop's integers wrap around too
-from streaming_core.api.app import App
-from streaming_core.api.record import Array, Text
+import streaming_core.language.wrapping  # noqa: F401 - the loop's integers wrap around too
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.application import App
+from streaming_core.language.record import Array, Text
 from streaming_core.oracle.events import columns, seqs
 from streaming_core.oracle.loop import checks, layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at

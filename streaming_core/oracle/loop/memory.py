@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streaming_core.api.record import Scalar
+from streaming_core.language.record import Scalar
 from streaming_core.oracle.loop.layout import (
     ARENA,
     ARENA_CHUNKS,

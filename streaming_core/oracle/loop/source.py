@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming_core.api.app import Operator
-from streaming_core.api.record import Array, Resolved, Text
-from streaming_core.digest import K1, K2, SEED
+from streaming_core.data.digest import K1, K2, SEED
+from streaming_core.language.application import Operator
+from streaming_core.language.record import Array, Resolved, Text
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.functions import Functions
 from streaming_core.oracle.loop.plans import follows, operates, plans, within

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streaming_core.api.app import App, Operator, Table
-from streaming_core.api.record import Resolved, Text
+from streaming_core.language.application import App, Operator, Table
+from streaming_core.language.record import Resolved, Text
 from streaming_core.oracle.loop import layout, maps, memory
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.typed import Program

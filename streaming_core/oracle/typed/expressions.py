@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.api.app import App, Constant, ParamRef, Params, Table
-from streaming_core.api.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.language.application import App, Constant, ParamRef, Params, Table
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK
 from streaming_core.oracle.typed.kinds import (
     BOOL,
     FLOAT,

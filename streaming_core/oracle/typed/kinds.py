@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.api.app import Constant, Table
-from streaming_core.api.record import Resolved, Scalar, Slot
+from streaming_core.language.application import Constant, Table
+from streaming_core.language.record import Resolved, Scalar, Slot
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.api.app import App, Constant, Operator, Table
-from streaming_core.api.record import Array, Record, Resolved, Scalar
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App, Constant, Operator, Table
+from streaming_core.language.record import Array, Record, Resolved, Scalar
 from streaming_core.oracle.typed.kinds import NONE, OUT, PLAN, POST, RowKind
 from streaming_core.oracle.typed.reader import Reader
 from streaming_core.oracle.typed.tree import Function

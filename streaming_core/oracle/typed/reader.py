@@ -10,8 +10,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from streaming_core.api.app import Transaction
-from streaming_core.api.record import Array, Scalar, Text, u32
+from streaming_core.language.application import Transaction
+from streaming_core.language.record import Array, Scalar, Text, u32
 from streaming_core.oracle.typed.expressions import Expressions
 from streaming_core.oracle.typed.kinds import (
     BOOL,

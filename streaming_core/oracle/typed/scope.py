@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from streaming_core.api.app import App
-from streaming_core.api.record import Record
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App
+from streaming_core.language.record import Record
 
 if TYPE_CHECKING:
     from streaming_core.oracle.typed.program import Program

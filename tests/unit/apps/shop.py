@@ -1,6 +1,6 @@
 """What tests of several queries know about the shop."""
 
-from streaming_core import bigbench
+from streaming_core.generator import bigbench
 
 
 def of_category(params, *numbers):

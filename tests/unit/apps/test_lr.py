@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 import pyarrow as pa
 import pytest
 
-from streaming_core import workload
 from streaming_core.apps import lr, registry
+from streaming_core.data import workload
 from tests.unit import by_hand, traffic
 
 ROAD = {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}

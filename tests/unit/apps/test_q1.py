@@ -4,10 +4,10 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from streaming_core import bigbench
-from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
+from streaming_core.generator import bigbench
+from streaming_core.kernels.program import compile_app
 from tests.unit import by_hand
 from tests.unit.apps.shop import best, of_category
 

@@ -6,10 +6,11 @@ from fractions import Fraction
 import pyarrow as pa
 import pytest
 
-from streaming_core import bigbench, workload
 from streaming_core.api import App, i64, record
 from streaming_core.apps import q15, registry
 from streaming_core.apps.q15 import evaluate
+from streaming_core.data import workload
+from streaming_core.generator import bigbench
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from tests.differential.kernel import Kernel

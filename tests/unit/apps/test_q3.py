@@ -4,8 +4,8 @@ from collections import Counter, defaultdict, deque
 
 import pytest
 
-from streaming_core import bigbench
 from streaming_core.apps import registry
+from streaming_core.generator import bigbench
 from tests.unit import by_hand
 from tests.unit.apps.shop import best, click, of_category
 

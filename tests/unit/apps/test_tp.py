@@ -5,8 +5,8 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from streaming_core import workload
 from streaming_core.apps import registry
+from streaming_core.data import workload
 from tests.unit import by_hand
 
 

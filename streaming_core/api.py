@@ -1,0 +1,55 @@
+"""What an application is written with. Nothing here knows about threads, and there is nothing else to write.
+
+from streaming_core.api import App, Param, Ring, record, text, u32, i64
+"""
+
+from streaming_core.language.application import App, Constant, Param, ParamRef, Params, Profile
+from streaming_core.language.record import (
+    Array,
+    Counter,
+    Map,
+    Record,
+    Ring,
+    Set,
+    TopK,
+    boolean,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    record,
+    text,
+    u8,
+    u16,
+    u32,
+)
+from streaming_core.language.work import burn
+
+__all__ = [
+    "App",
+    "Array",
+    "Constant",
+    "Counter",
+    "Map",
+    "Param",
+    "ParamRef",
+    "Params",
+    "Profile",
+    "Record",
+    "Ring",
+    "Set",
+    "TopK",
+    "boolean",
+    "burn",
+    "f64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "record",
+    "text",
+    "u8",
+    "u16",
+    "u32",
+]

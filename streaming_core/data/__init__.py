@@ -1,0 +1,1 @@
+"""What passes between the parts: rows and columns, workloads, digests."""

@@ -1,0 +1,151 @@
+"""Rows and columns: Arrow tables as the runtime's fixed-width rows with text beside them, and back.
+
+A block is (rows, text): `rows` a structured array of the event record's dtype, `text` a byte array with 64 bytes of
+padding behind (runtime/README.md). Exported state comes back as one table per shared table or keyed state.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.errors import BadInput
+from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+
+TEXT_PADDING = 64
+
+
+def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
+    """Columns `seq` and the record's fields as rows and text.
+
+    Raises:
+        BadInput: a block holds 4 GiB of text or more.
+    """
+    rows = np.zeros(table.num_rows, dtype=record.dtype(header=True))
+    rows["seq"] = to_numpy(table.column("seq"))
+    texts: list[np.ndarray] = []
+    base = 0
+    for name, slot in record.event[0].items():
+        column = table.column(name)
+        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        match slot.type:
+            case Text():
+                offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+                data = np.frombuffer(column.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+                if base + data.size >= 1 << 32:
+                    raise BadInput("a block's text must stay below 4 GiB: take fewer events per block")
+                rows[name]["offset"] = offsets[:-1].astype(np.int64) - offsets[0] + base
+                rows[name]["length"] = np.diff(offsets)
+                texts.append(data)
+                base += data.size
+            case Array():
+                rows[name] = to_numpy(column.flatten()).reshape(-1, slot.count)
+            case _:
+                rows[name] = to_numpy(column)
+    texts.append(np.zeros(TEXT_PADDING, np.uint8))
+    return rows, np.concatenate(texts)
+
+
+def decode(rows: np.ndarray, text: np.ndarray, record: Resolved, subs: np.ndarray) -> pa.Table:
+    """Output rows as columns `seq`, `sub` and the record's fields. `rows` has the record's dtype with header."""
+    schema = record.arrow(("seq", "sub"))
+    columns = [to_arrow(rows["seq"]), to_arrow(subs.astype(np.int64))]
+    for slot in record.event[0].values():
+        if isinstance(slot.type, Text):
+            columns.append(gather(rows[slot.name]["offset"], rows[slot.name]["length"], text))
+        else:
+            columns.append(_column(rows[slot.name], slot))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def gather(offsets: np.ndarray, lengths: np.ndarray, text: np.ndarray) -> pa.Array:
+    """The slices `text[offset:offset+length]` as a binary array."""
+    lengths = lengths.astype(np.int64)
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    positions = np.arange(ends[-1]) + np.repeat(offsets.astype(np.int64) - ends[:-1], lengths)
+    data = text[positions]
+    return pa.Array.from_buffers(
+        pa.binary(), len(lengths), [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+
+
+def _column(values: np.ndarray, slot: Slot) -> pa.Array:
+    if isinstance(slot.type, Array):
+        items = to_arrow(np.ascontiguousarray(values).reshape(-1))
+        if slot.type.item.name == "boolean":
+            items = items.cast(pa.bool_())
+        return pa.FixedSizeListArray.from_arrays(items, slot.count)
+    array = to_arrow(values)
+    return array.cast(pa.bool_()) if slot.type.name == "boolean" else array
+
+
+def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Table:
+    """Table rows or key states as columns `key` (unless None) and the record's fields, containers as lists.
+
+    Growing containers are read through the addresses in `data`: their arena must still live.
+    """
+    rows = np.frombuffer(data, dtype=record.dtype(header=False))
+    columns: list[pa.Array] = [] if keys is None else [keys]
+    fields: list[pa.Field] = [] if keys is None else [pa.field("key", keys.type, nullable=False)]
+    schema = record.arrow()
+    for slot in record.state[0].values():
+        field = schema.field(slot.name)
+        fields.append(field)
+        if isinstance(slot.type, Scalar | Array):
+            columns.append(_column(rows[slot.name], slot))
+        else:
+            raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
+            columns.append((_rings if isinstance(slot.type, Ring) else _growing)(raw, slot).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:
+    """Rings as lists, oldest first."""
+    item = slot.type.item
+    start, lengths = raw[:, :8].copy().view("<u4").astype(np.int64).T
+    items = np.ascontiguousarray(raw[:, 8 : 8 + slot.count * item.width]).view(item.dtype)
+    steps = np.arange(slot.count)
+    ordered = np.take_along_axis(items, (start[:, None] + steps) % slot.count, axis=1)
+    return _lists(lengths, _scalars(ordered[steps < lengths[:, None]], item))
+
+
+def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:
+    """Sets as lists of keys, other growing containers as lists of pairs."""
+    heads = raw[:, :16].copy()
+    addresses, lengths = heads.view("<u8")[:, 0].tolist(), heads.view("<u4")[:, 2].astype(np.int64)
+    found = [ctypes.string_at(a, n * 16) for a, n in zip(addresses, lengths.tolist(), strict=True) if n]
+    keys, values = np.frombuffer(b"".join(found), "<i8").reshape(-1, 2).T.copy()
+    match slot.type:
+        case Set(item):
+            return _lists(lengths, _scalars(keys, item))
+        case Map(key, value):
+            held = values.view("<f8") if value.is_float else values
+            pairs = {"key": _scalars(keys, key), "value": _scalars(held, value)}
+        case Counter(key):
+            pairs = {"key": _scalars(keys, key), "value": to_arrow(values)}
+        case TopK():
+            pairs = {"key": to_arrow(keys), "score": to_arrow(values)}
+    return _lists(lengths, pa.StructArray.from_arrays(list(pairs.values()), names=list(pairs)))
+
+
+def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
+    array = to_arrow(values.astype(scalar.dtype))
+    return array.cast(pa.bool_()) if scalar.name == "boolean" else array
+
+
+def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(to_arrow(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
+
+
+def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:
+    """The rows a shared table starts with."""
+    rows = np.zeros(size, dtype=record.dtype(header=False))
+    if table.init is not None:
+        for name, values in (table.init(np.arange(size, dtype=np.int64), params) or {}).items():
+            rows[name] = values
+    return rows

@@ -1,0 +1,349 @@
+"""Workloads: the generated events of one application, under an address, checked whenever they are read.
+
+A workload is a folder: events/part-*.parquet, one part per chunk, seq ascending over all parts, and manifest.json,
+which is written last: who finds no manifest finds nothing. The address says what was asked for (application,
+parameters, events, seed, generator code); the content digest says what the rows are, however they were chunked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core import generator, storage
+from streaming_core.api import App
+from streaming_core.apps import registry
+from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.errors import BadInput
+from streaming_core.storage import digest_of
+
+CHUNK = 250_000  # events in a part
+_SLICE = 1 << 15  # events a generator is asked for at a time: what it works on stays in the cache
+_KEYS = {"address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf"}
+
+
+def _app(app: App | str) -> App:
+    return app if isinstance(app, App) else registry.load(app)
+
+
+def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> str:
+    """16 hex digits: digest of the request (parameters with their defaults) and of the code that generates.
+
+    Raises:
+        BadInput: unknown application, bad parameter, events or seed out of range.
+    """
+    app = _app(app)
+    if not 1 <= events < 1 << 40:
+        raise BadInput(f"events must lie in 1..{(1 << 40) - 1}, got {events}")
+    if not 0 <= seed < 1 << 63:
+        raise BadInput(f"seed must lie in 0..2^63-1, got {seed}")
+    return digest_of(
+        {
+            "app": app.name,
+            "params": app.bind(params),
+            "events": events,
+            "seed": seed,
+            "code": [registry.code_digest(app), generator.version()],
+        }
+    )
+
+
+def schema(app: App | str, params: dict[str, Any]) -> pa.Schema:
+    """Columns of the events: seq, then the event record's fields; no nulls."""
+    app = _app(app)
+    return app.event.resolve(app.bind(params)).arrow(("seq",))
+
+
+def chunks(events: int) -> list[tuple[int, int]]:
+    """(start, stop) of each part."""
+    return [(start, min(start + CHUNK, events)) for start in range(0, events, CHUNK)]
+
+
+def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int) -> pa.Table:
+    """Events start..stop-1 as a table of `schema`. The same rows however a workload is cut into chunks.
+
+    Raises:
+        BadInput: bad parameters, or a generator that does not keep to its event record.
+    """
+    app = _app(app)
+    params = app.bind(params)
+    wanted = schema(app, params)
+    if not 0 <= start <= stop <= events:
+        raise BadInput(f"chunk {start}..{stop} does not lie within {events} events")
+    batches, last = [], None
+    for at in range(start, stop, _SLICE):
+        upto = min(at + _SLICE, stop)
+        columns = {"seq": np.arange(at, upto)} | app.generator(params, seed, at, upto)
+        if set(columns) != set(wanted.names):
+            raise BadInput(f"generator of {app.name} gives columns {sorted(columns)}, its event has {wanted.names}")
+        arrays = [_column(columns[field.name], field, upto - at, app.name) for field in wanted]
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=wanted))
+        if "ts" in columns:
+            ts = np.asarray(columns["ts"])
+            if (np.diff(ts) < 0).any() or (last is not None and ts[0] < last):
+                raise BadInput(f"generator of {app.name}: ts decreases within events {at}..{upto}")
+            last = ts[-1]
+    return pa.Table.from_batches(batches, wanted)
+
+
+def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
+    """A generator's column as Arrow, in the declared type; values that do not fit it are refused."""
+    try:
+        if isinstance(values, pa.Array):
+            column = values if values.type == field.type else values.cast(field.type)
+        elif pa.types.is_fixed_size_list(field.type):
+            values = np.asarray(values)
+            if values.shape != (rows, field.type.list_size):
+                raise BadInput(f"shape {values.shape}, not {(rows, field.type.list_size)}")
+            items = to_arrow(values.reshape(-1)).cast(field.type.value_type)
+            column = pa.FixedSizeListArray.from_arrays(items, type=field.type)
+        elif isinstance(values, np.ndarray) and values.dtype.kind != "O":
+            column = to_arrow(values).cast(field.type)
+        else:
+            column = pa.array(values, field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, BadInput, ValueError) as error:
+        raise BadInput(f"generator of {app}: column {field.name}: {error}") from None
+    if len(column) != rows or column.null_count:
+        raise BadInput(f"generator of {app}: column {field.name}: {len(column)} values for {rows} events, or nulls")
+    return column
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
+    """Writes part `index` below `directory` and returns its entry for `seal`. Any process, any order."""
+    name = f"events/part-{index:05d}.parquet"
+    path = Path(directory) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        table, path, compression="zstd", compression_level=1, use_dictionary=False, row_group_size=_SLICE * 2
+    )
+    rows, value = digest_table(table, ("seq",))
+    return {"index": index, "file": name, "rows": rows, "digest": f"{value:016x}"}
+
+
+def seal(
+    directory: Path, app: App | str, params: dict[str, Any], events: int, seed: int, parts: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    """Writes the manifest over parts that lie in `directory`, and returns it.
+
+    Raises:
+        BadInput: the parts are not the chunks of `events`.
+    """
+    app = _app(app)
+    params = app.bind(params)
+    parts = sorted(parts, key=lambda part: part["index"])
+    if [part["index"] for part in parts] != list(range(len(parts))):
+        raise BadInput(f"workload {directory}: parts {[part['index'] for part in parts]} are not 0, 1, 2, ...")
+    total = (0, 0)
+    for part in parts:
+        total = add(total, (part["rows"], int(part["digest"], 16)))
+    if total[0] != events:
+        raise BadInput(f"workload {directory}: its parts hold {total[0]} events, asked were {events}")
+    with generator.recorded() as tables:
+        app.generator(params, seed, 0, 1)  # a generator names its tables whatever events it is asked for
+    manifest = {
+        "address": address(app, params, events, seed),
+        "app": app.name,
+        "params": params,
+        "events": events,
+        "seed": seed,
+        "content_digest": format_digest(*total),
+        "code_digest": registry.code_digest(app),
+        "generator": generator.version(),
+        "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
+        # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
+        "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
+    }
+    storage.write_json(Path(directory) / "manifest.json", manifest)
+    return manifest
+
+
+def write(
+    app: App | str,
+    params: dict[str, Any],
+    events: int,
+    seed: int,
+    out_dir: Path,
+    tables: Iterable[pa.Table] | None = None,
+) -> dict[str, Any]:
+    """The whole workload at `out_dir`, or what is there already if it is the same; returns its manifest.
+
+    Args:
+        tables: the chunks in order, made elsewhere; None generates them here, one after the other in bounded memory.
+
+    Raises:
+        BadInput: bad request, or `out_dir` holds something else.
+    """
+    app, out_dir = _app(app), Path(out_dir)
+    wanted = address(app, params, events, seed)
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+        if not (out_dir / "manifest.json").exists():
+            raise BadInput(f"{out_dir} exists and is no workload: give a folder that is new or empty")
+        manifest = read_manifest(out_dir)
+        if manifest["address"] != wanted:
+            raise BadInput(
+                f"{out_dir} holds another workload ({manifest['address']}, asked is {wanted}): give a new folder"
+            )
+        return manifest
+    if tables is None:
+        tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
+    with storage.atomic_directory(out_dir) as temporary:
+        seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
+    return read_manifest(out_dir)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of the workload in `directory`.
+
+    Raises:
+        BadInput: there is none, or it is damaged.
+    """
+    return storage.read_manifest(directory, "workload", _KEYS, "generate")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload that was opened: its manifest is there, its parts are complete and have the right columns."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    app: App
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Columns of the events."""
+        return schema(self.app, self.manifest["params"])
+
+    @property
+    def rows(self) -> int:
+        """Number of events."""
+        return self.manifest["events"]
+
+    @property
+    def end(self) -> int:
+        """The seq of the end of the stream."""
+        return self.rows
+
+    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
+        """The events in order, at most `rows_per_block` a table; a table never spans two parts.
+
+        Raises:
+            BadInput: a part is damaged, rows are missing or out of order, or, after the last one, the content digest
+                of all rows differs from the manifest's.
+        """
+        return (table for table, _ in self.read_on((0, 0), rows_per_block))
+
+    def read_on(
+        self, read: tuple[int, int], rows_per_block: int, cut: int | None = None
+    ) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
+        """The events after those whose number and sum of hashes are `read`; each table with what `read` is behind it.
+
+        Tables are those of `blocks`, and end where the number of events is a multiple of `cut` as well. Raises as
+        `blocks` does: the manifest's digest has to be that of `read` and what follows together.
+        """
+        total, behind = read, 0
+        for part in self.manifest["parts"]:
+            path = self.directory / part["file"]
+            start, behind = behind, behind + part["rows"]
+            if behind <= read[0]:
+                continue
+            try:
+                with pq.ParquetFile(path) as file:
+                    for batch in file.iter_batches(rows_per_block):
+                        first, end = max(start, read[0]), start + batch.num_rows
+                        while first < end:
+                            last = min(end, (first // cut + 1) * cut) if cut else end
+                            table = pa.Table.from_batches([batch.slice(first - start, last - first)]).cast(self.schema)
+                            seq = to_numpy(table.column("seq"))
+                            if not (seq == np.arange(first, last)).all():
+                                raise BadInput(f"workload {self.directory}: {part['file']}: seq is not consecutive")
+                            total = add(total, digest_table(table, ("seq",)))
+                            yield table, total
+                            first = last
+                        start = end
+            except (OSError, pa.ArrowException) as error:
+                raise BadInput(f"workload {self.directory}: {part['file']} cannot be read: {_first(error)}") from None
+        found = format_digest(*total)
+        if found != self.manifest["content_digest"]:
+            raise BadInput(
+                f"workload {self.directory}: its events are not what the manifest says: "
+                f"digest {found}, expected {self.manifest['content_digest']}"
+            )
+
+
+def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
+    """Opens the workload in `directory`.
+
+    Args:
+        app: the application it must be of, if given.
+        params: parameters that differ from the defaults; it must have been generated with the same, if given.
+
+    Raises:
+        BadInput: no manifest, another application or parameters, a part that is missing or truncated, a column that is
+            missing, unknown or of another type.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    if app is None:
+        app = manifest["app"]
+    app = _app(app)
+    if manifest["app"] != app.name:
+        raise BadInput(f"workload {directory} is of application {manifest['app']}, not {app.name}")
+    bound = app.bind(manifest["params"])
+    if params is not None:
+        asked = app.bind(params)
+        if different := [name for name in asked if asked[name] != bound[name]]:
+            name = different[0]
+            raise BadInput(
+                f"workload {directory} was generated with {name}={bound[name]}, asked is {name}={asked[name]}"
+            )
+    workload = Workload(directory, {**manifest, "params": bound}, app)
+    check_parts(f"workload {directory}", directory, manifest["parts"], workload.schema)
+    if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:
+        raise BadInput(f"workload {directory}: has {total} events, expected {manifest['events']}")
+    return workload
+
+
+def check_parts(what: str, directory: Path, parts: list[dict[str, Any]], schema: pa.Schema) -> None:
+    """Raises BadInput, in a line that begins with `what`, unless the parts are there with these columns and rows."""
+    for part in parts:
+        path = directory / part["file"]
+        if not path.is_file():
+            raise BadInput(f"{what}: {part['file']} is missing")
+        try:
+            metadata, found = pq.read_metadata(path), pq.read_schema(path)
+        except (OSError, pa.ArrowException) as error:
+            raise BadInput(f"{what}: {part['file']} is truncated or damaged: {_first(error)}") from None
+        _check_schema(found, schema, f"{what}: {part['file']}")
+        if metadata.num_rows != part["rows"]:
+            raise BadInput(f"{what}: {part['file']} has {metadata.num_rows} rows, expected {part['rows']}")
+
+
+def _check_schema(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
+    for field in wanted:
+        if field.name not in found.names:
+            raise BadInput(f"{where}: column {field.name} is missing")
+        kind = found.field(field.name).type
+        if kind != field.type:
+            raise BadInput(f"{where}: column {field.name} has type {kind}, expected {field.type}")
+    if unknown := [name for name in found.names if name not in wanted.names]:
+        raise BadInput(f"{where}: column {unknown[0]} is not one of the application's event")
+    if found.names != wanted.names:
+        raise BadInput(f"{where}: columns are {found.names}, expected {wanted.names}")
+
+
+def _first(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

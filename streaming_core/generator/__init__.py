@@ -1,0 +1,44 @@
+"""What generators are made of: addressed draws, distributions, periods, keys, lines of text; and shared inputs.
+
+    from streaming_core.generator import Draws, zipf
+
+All vectorised. The same events come out on every host, however a workload is cut into slices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from streaming_core.generator.distributions import Discrete, bell, proportional, recorded, weighted, zipf
+from streaming_core.generator.draws import Draws, mix64, of_eight, splitmix64
+from streaming_core.generator.keys import Keys
+from streaming_core.generator.periods import by_period
+from streaming_core.generator.tokens import Tokens
+
+__all__ = [
+    "Discrete",
+    "Draws",
+    "Keys",
+    "Tokens",
+    "bell",
+    "by_period",
+    "mix64",
+    "of_eight",
+    "proportional",
+    "recorded",
+    "splitmix64",
+    "version",
+    "weighted",
+    "zipf",
+]
+
+
+@cache
+def version() -> str:
+    """16 hex digits over the files of this package: part of every workload's address."""
+    content = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        content.update(path.name.encode() + b"\0" + path.read_bytes())
+    return content.hexdigest()[:16]

@@ -1,0 +1,274 @@
+"""The two streams of TPCx-BB that the queries of Scaling Ordered Stream Processing read: clicks in a web shop and sales
+in stores (workloads B.0.1; sizes and shares from the kit's schema at scale factor 1).
+
+A visit, or a ticket, is a unit: its draws are addressed by its number, which is 1000 times the second of the stream in
+which it begins, and its rank among those of that second. A period is a day: clicks of a visit may cross midnight once,
+for a visit is shorter than a day. NULL is -1.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from streaming_core.api import Param
+from streaming_core.errors import BadInput
+from streaming_core.generator.distributions import Discrete, bell, exponential, proportional, weighted
+from streaming_core.generator.draws import Draws
+from streaming_core.generator.periods import by_period
+
+DAY = 86_400
+RANKS = 1000  # units that may begin within a second
+LINES = 64  # more than a unit has clicks or lines
+
+_BOTH = {
+    "events_per_day": Param(50_000, "events of a simulated day, on average", minimum=10, maximum=20_000_000),
+    "items": Param(18_000, "items there are", minimum=4, maximum=1_000_000),
+    "categories": Param(9, "categories of items: as many as there are names, or as the task says", choices=(9, 10)),
+    "mode": Param(
+        "stream",
+        "stream: a visit is one series of clicks, and tickets of a second take turns line by line; kit: a day's clicks "
+        "and tickets lie anywhere in the day",
+        choices=("stream", "kit"),
+    ),
+    "begin": Param(2_452_155, "date_sk of the first day; 2452155 is 2001-09-02", minimum=0, maximum=4_000_000),
+    "null_ratio": Param(0.00025, "share of NULLs in columns that may be NULL", minimum=0.0, maximum=1.0),
+    "invalid_ratio": Param(0.0, "share of events of item 0, which does not exist", minimum=0.0, maximum=1.0),
+}
+CLICKS = {
+    **_BOTH,
+    "users": Param(10_000, "users who are known, fewer than the kit has: so is the time", minimum=1, maximum=1_000_000),
+    "pages": Param(60, "web pages", minimum=1, maximum=100_000),
+}
+SALES = {
+    **_BOTH,
+    "customers": Param(100_000, "customers", minimum=1, maximum=1_000_000),
+    "stores": Param(12, "stores", minimum=1, maximum=100_000),
+    "trend_days": Param(20, "days over which sales of a category rise or fall", minimum=1, maximum=100_000),
+}
+
+# In the order of their names: 0 ad, 1 dynamic, 2 feedback, 3 general, 4 order, 5 protected, 6 review, 7 welcome.
+PAGE_TYPES = ("ad", "dynamic", "feedback", "general", "order", "protected", "review", "welcome")
+CATEGORIES = (79_006, 556_814, 929_263, 66_370, 82_067, 51_004, 53_600, 212_836, 68_293, 50_000)  # weights, from 1 on
+# By how many tenths a category's sales have risen after the days of the trend; the odd ones fall.
+TREND = (-5, 1, -4, 2, -3, 3, -2, 4, -1, 5)
+POPULAR = 10_000  # the first of four items that a share of all lines is about
+
+
+def categories(params: dict) -> np.ndarray:
+    """int64: category of each item, 1.., or -1; item 0 does not exist."""
+    draws = Draws(0, "bb.items", 0, params["items"] + 1)
+    category = 1 + weighted(CATEGORIES[: params["categories"]]).pick(draws.u53(0))
+    category[draws.chance(1, params["null_ratio"])] = -1
+    category[0] = -1
+    return category
+
+
+def page_types(params: dict) -> np.ndarray:
+    """int64: type of each page, an index of PAGE_TYPES; page 0 does not exist."""
+    return Draws(0, "bb.pages", 0, params["pages"] + 1).below(0, len(PAGE_TYPES))
+
+
+def chosen(numbers: str, highest: int) -> np.ndarray:
+    """int64: 1 at each of the numbers, 0 at the others of 0..highest; what lies beyond does not exist here.
+
+    Raises:
+        BadInput: it is no list of whole numbers from 0 on, with commas between them.
+    """
+    found = np.zeros(highest + 1, np.int64)
+    for word in numbers.split(","):
+        if not (word.strip().isascii() and word.strip().isdigit()):
+            raise BadInput(f"{numbers!r} is no list of numbers such as 1,2,3")
+        if int(word) <= highest:
+            found[int(word)] = 1
+    return found
+
+
+def sales(params: dict, seed: int, day: int) -> dict[str, np.ndarray]:
+    """The lines of a day's tickets, a period of `store_sales`; net_paid in cents, below 3,000,000.
+
+    All lines of a ticket are of one second. `stream`: tickets of a second take turns, line by line; `kit`: one ticket
+    after the other, lines by item.
+    """
+    ticket, second, size = _tickets(params, seed, day)
+    of = np.repeat(np.arange(len(ticket)), size)
+    line = np.arange(len(of)) - np.repeat(np.cumsum(size) - size, size)
+    each = Draws(seed, "bb.ticket", units=ticket)
+    lines = Draws(seed, "bb.line", units=ticket[of] * LINES + line)
+
+    item = 1 + _items(params["items"]).pick(lines.u53(0))
+    quantity = 1 + lines.below(1, 100)
+    wholesale = 100 + lines.below(2, 9_901)
+    listed = wholesale * (MILLION + lines.below(3, MILLION + 1)) // MILLION
+    amount = quantity * (listed * lines.below(4, MILLION + 1) // MILLION)
+    coupon = np.where(lines.chance(5, 0.2), amount * lines.below(6, MILLION + 1) // MILLION, 0)
+    days = params["trend_days"]
+    growth = np.array([0, *TREND, 0])[categories(params)[item]] * min(day, days)  # -1, no category: the last one
+    paid = (amount - coupon) * (10 * days + growth) // (10 * days)
+
+    date = np.full(len(of), params["begin"] + day)
+    customer = (1 + _people(params["customers"]).pick(each.u53(1)))[of]
+    store = (1 + each.below(2, params["stores"]))[of]
+    for d, column in enumerate((date, customer, store)):
+        column[lines.chance(7 + d, params["null_ratio"])] = -1
+    item[lines.chance(10, params["invalid_ratio"])] = 0
+    columns = {
+        "ts": (params["begin"] + day) * DAY + second[of],
+        "date_sk": date,
+        "time_sk": second[of],
+        "item_sk": item,
+        "customer_sk": customer,
+        "store_sk": store,
+        "ticket": ticket[of],
+        "quantity": quantity,
+        "net_paid": paid,
+    }
+    ties = (ticket[of], line) if params["mode"] == "stream" else (item, ticket[of])
+    order = np.lexsort((*ties, second[of]))
+    return {name: values[order] for name, values in columns.items()}
+
+
+def clicks(params: dict, seed: int, day: int, by_type: bool = False) -> dict[str, np.ndarray]:
+    """The clicks of a day, a period of `web_clickstreams`.
+
+    Clicks of one user and second: those without a sale first, then by item; `by_type`: by the name of the page's type
+    before that.
+    """
+    days = [day] if params["mode"] == "kit" or day == 0 else [day - 1, day]
+    parts = [_visited(_key(params), seed, d) for d in days]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    second = columns.pop("second") - day * DAY
+    rows = np.flatnonzero((second >= 0) & (second < DAY))
+    columns, second = {name: values[rows] for name, values in columns.items()}, second[rows]
+    ties = [columns["item_sk"], columns["sales_sk"] >= 0]
+    if by_type:
+        kind = page_types(params)[columns["web_page_sk"]]
+        ties.append(np.where(columns["web_page_sk"] < 0, -1, kind))
+    order = np.lexsort((*ties, columns["user_sk"], second))
+    columns = {name: values[order] for name, values in columns.items()}
+    date, second = params["begin"] + day, second[order]
+    return {"ts": date * DAY + second, "date_sk": np.full(len(second), date), "time_sk": second, **columns}
+
+
+def _count_sales(params: dict, seed: int, day: int) -> int:
+    return int(_tickets(params, seed, day)[2].sum())
+
+
+def _count_clicks(params: dict, seed: int, day: int) -> int:
+    days = [day] if params["mode"] == "kit" or day == 0 else [day - 1, day]
+    seconds = np.concatenate([_clicked(params, seed, d)[0] for d in days]) - day * DAY
+    return int(((seconds >= 0) & (seconds < DAY)).sum())
+
+
+def _clicks_by_type(params: dict, seed: int, day: int) -> dict[str, np.ndarray]:
+    return clicks(params, seed, day, by_type=True)
+
+
+store_sales = by_period(sales, _count_sales)
+web_clickstreams = by_period(clicks, _count_clicks)
+web_clickstreams_by_type = by_period(_clicks_by_type, _count_clicks)
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+MILLION = 1_000_000
+LINES_OF_TICKET = 7.5  # 1..14
+CLICKS_OF_VISIT = 15.2  # four visitors of 11..21, one buyer of 3..6 and 1..14
+
+
+def _arrivals(params: dict, seed: int, name: str, day: int, size: float) -> tuple[np.ndarray, np.ndarray]:
+    """Units that begin on a day, and the second of the stream in which each does: a Poisson process."""
+    law = _poisson(params["events_per_day"] / (DAY * size))
+    count = law.pick(Draws(seed, name, day * DAY, (day + 1) * DAY).u53(0))
+    second = np.repeat(np.arange(day * DAY, (day + 1) * DAY), count)
+    rank = np.arange(len(second)) - np.repeat(np.cumsum(count) - count, count)
+    return second * RANKS + rank, second
+
+
+def _tickets(params: dict, seed: int, day: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tickets of a day, in which of its seconds each is written, and how many lines it has."""
+    ticket, second = _arrivals(params, seed, "bb.tickets", day, LINES_OF_TICKET)
+    draws = Draws(seed, "bb.ticket", units=ticket)
+    second = second - day * DAY if params["mode"] == "stream" else draws.below(3, DAY)
+    return ticket, second, 1 + draws.below(0, 14)
+
+
+def _clicked(params: dict, seed: int, day: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The clicks of visits that begin on a day: second of the stream, visit, and number within it; by visit, its number
+    and how many of its clicks are no purchases."""
+    visit, start = _arrivals(params, seed, "bb.visits", day, CLICKS_OF_VISIT)
+    draws = Draws(seed, "bb.visit", units=visit)
+    buyer = draws.chance(0, 0.2)
+    looks = np.where(buyer, 3 + draws.below(1, 4), 11 + draws.below(1, 11))
+    size = looks + np.where(buyer, 1 + draws.below(2, 14), 0)
+    of = np.repeat(np.arange(len(visit)), size)
+    first = np.cumsum(size) - size
+    number = np.arange(len(of)) - first[of]
+    each = Draws(seed, "bb.click", units=visit[of] * LINES + number)
+    if params["mode"] == "kit":
+        return day * DAY + each.below(0, DAY), of, number, visit, looks
+    passed = np.cumsum(np.where(number == 0, 0, _gaps().pick(each.u53(0))))
+    return (start - passed[first])[of] + passed if len(of) else start, of, number, visit, looks
+
+
+def _key(params: dict) -> tuple:
+    return tuple(sorted(params.items()))
+
+
+@lru_cache(maxsize=2)  # what begins on a day is needed for the next one too
+def _visited(params: tuple, seed: int, day: int) -> dict[str, np.ndarray]:
+    """Columns of the clicks of visits that begin on a day, visit by visit; `second` of the stream instead of ts."""
+    params = dict(params)
+    second, of, number, visit, looks = _clicked(params, seed, day)
+    each, draws = Draws(seed, "bb.click", units=visit[of] * LINES + number), Draws(seed, "bb.visit", units=visit)
+    bought = number >= looks[of]
+    popular, any_item = _items(params["items"]).pick(each.u53(1)), each.below(1, params["items"])
+    item = 1 + np.where(bought, popular, any_item)
+    page = 1 + each.below(2, params["pages"])
+    known = np.where(draws.chance(3, 0.5), 1 + draws.below(4, params["users"]), -1)
+    user = np.where(draws.chance(0, 0.2), 1 + _people(params["users"]).pick(draws.u53(4)), known)[of]
+    for d, column in enumerate((item, page, user)):
+        column[each.chance(3 + d, params["null_ratio"])] = -1
+    item[each.chance(6, params["invalid_ratio"])] = 0
+    return {
+        "second": second,
+        "sales_sk": np.where(bought, visit[of], -1),
+        "item_sk": item,
+        "web_page_sk": page,
+        "user_sk": user,
+    }
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _items(n: int) -> Discrete:
+    """Of a line: 5 % are about four items, 40 % normal, 55 % uniform."""
+    weights = 0.40 * bell(n, 60.0) + 0.55 / n
+    first = min(POPULAR, n - 3) - 1
+    weights[first : first + 4] += 0.05 / 4
+    return proportional(weights)
+
+
+@lru_cache(maxsize=4)
+def _people(n: int) -> Discrete:
+    """Customers: half of them normal, half uniform."""
+    return proportional(0.5 * bell(n, 400.0) + 0.5 / n)
+
+
+@lru_cache(maxsize=1)
+def _gaps() -> Discrete:
+    """Whole seconds between two clicks: exponential with mean 60, 3000 at most, so that a visit stays one session."""
+    ends = 1.0 - exponential(np.arange(1, 3_002) / -60.0)
+    ends[-1] = 1.0
+    return proportional(np.diff(ends, prepend=0.0))
+
+
+@lru_cache(maxsize=4)
+def _poisson(mean: float) -> Discrete:
+    """Arrivals of one second."""
+    weights = [float(exponential(np.array([-mean]))[0])]
+    while len(weights) <= mean or weights[-1] > 1e-18:
+        weights.append(weights[-1] * mean / len(weights))
+    return proportional(np.array(weights[:RANKS]))

@@ -1,0 +1,111 @@
+"""Skewed keys out of partitions (TStream, section VI-B): how many of an event's lie in one, and which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from streaming_core.generator.distributions import zipf
+from streaming_core.generator.draws import Draws
+
+LANES = 64  # draws d = lane + LANES * attempt
+ATTEMPTS = 64
+
+
+class Keys:
+    """Skewed keys 0..n_items-1 out of `parts` ranges of equal size, the rest belonging to the last one.
+
+    A table smaller than the number of parts has a part per key. Without `partitioned` there is one range.
+    """
+
+    def __init__(self, n_items: int, theta: float, parts: int, partitioned: bool):
+        self.n_items, self.theta = n_items, theta
+        self.parts = min(parts, n_items) if partitioned else 1
+        self.size = n_items // self.parts
+        self._pools: dict[int, np.ndarray] = {}
+        zipf(n_items, theta)
+
+    def start(self, draws: Draws, lane: int) -> np.ndarray:
+        """The partition an event starts with: the one of a Zipf key."""
+        if self.parts == 1:
+            return np.zeros(len(draws), np.int64)
+        key = zipf(self.n_items, self.theta).pick(draws.u53(lane))
+        return np.minimum(key // self.size, self.parts - 1)
+
+    def pools(self, need: int) -> np.ndarray:
+        """Per partition, from how many keys on from its first one `need` distinct keys are drawn: its own, and whole
+        next partitions while those are too few."""
+        if need not in self._pools:
+            sizes = np.full(self.parts, self.size, np.int64)
+            sizes[-1] = self.n_items - self.size * (self.parts - 1)
+            pools, following = sizes.copy(), np.arange(self.parts)
+            for _ in range(self.parts - 1):
+                short = pools < need
+                following = (following + 1) % self.parts
+                pools[short] += sizes[following[short]]
+            self._pools[need] = pools
+        return self._pools[need]
+
+    def draw(
+        self,
+        draws: Draws,
+        lane: int,
+        partition: np.ndarray,
+        multi: np.ndarray,
+        needs: tuple[int, int],
+        avoid: Sequence[np.ndarray] = (),
+    ) -> np.ndarray:
+        """One key per event, unlike those in `avoid`, int64.
+
+        A key that is taken is drawn again, 63 times at most; then the next free key of its pool is taken.
+
+        Args:
+            lane: number of this draw within the event, below 64.
+            partition: where each event looks for it.
+            multi: which events are multi-partition ones.
+            needs: how many distinct keys a single- and a multi-partition event wants from that partition in all.
+            avoid: fewer columns than there are keys.
+        """
+        single, several = self.pools(needs[0]), self.pools(needs[1])
+        sizes = np.unique(np.concatenate([single, several]))
+        pool = np.where(multi, several[partition], single[partition]) if len(sizes) > 1 else None
+        base = partition * self.size
+        keys = self._fresh(draws.u53(lane), base, pool, sizes)
+        rows = np.flatnonzero(_clashes(keys, avoid))
+        for attempt in range(1, ATTEMPTS):
+            if not len(rows):
+                return keys
+            u = draws.u53(lane + LANES * attempt, rows)
+            keys[rows] = self._fresh(u, base[rows], None if pool is None else pool[rows], sizes)
+            rows = rows[_clashes(keys[rows], [other[rows] for other in avoid])]
+        # One after the other: through the pool, and should other partitions' keys fill that, through the whole table.
+        steps = 0
+        while len(rows):
+            steps += 1
+            size = self.n_items if steps > sizes[-1] else sizes[0] if pool is None else pool[rows]
+            inside = (keys[rows] - base[rows] + 1) % self.n_items % size
+            keys[rows] = (base[rows] + inside) % self.n_items
+            rows = rows[_clashes(keys[rows], [other[rows] for other in avoid])]
+        return keys
+
+    def _fresh(self, u: np.ndarray, base: np.ndarray, pool: np.ndarray | None, sizes: np.ndarray) -> np.ndarray:
+        """Zipf keys of the pools that begin at `base`; `pool` None: all are of the one size there is."""
+        if pool is None:
+            keys = zipf(int(sizes[0]), self.theta).pick(u)
+        else:
+            keys = np.empty(len(u), np.int64)
+            for size in sizes:
+                mine = pool == size
+                keys[mine] = zipf(int(size), self.theta).pick(u[mine])
+        keys += base
+        keys[keys >= self.n_items] -= self.n_items
+        return keys
+
+
+def _clashes(keys: np.ndarray, avoid: Sequence[np.ndarray]) -> np.ndarray:
+    """Which keys equal one of the columns to avoid."""
+    taken = np.zeros(len(keys), bool)
+    for other in avoid:
+        taken |= keys == other
+    return taken

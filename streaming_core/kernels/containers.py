@@ -1,0 +1,306 @@
+"""Growing containers: sets, maps, counters and top-k lists, compiled.
+
+The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, ...}`. `data` holds `capacity` entries of
+two words (key, value) in insertion order and, for all but top-k, an open-addressing index of `2 * capacity` u32 behind
+them (entry number + 1, 0 = free). Capacity doubles; the old block stays with the arena. Nothing depends on addresses:
+iteration follows insertion, or, in a top-k, score descending and key ascending.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+from numba.core import cgutils, types
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, overload, overload_method
+
+from streaming_core.kernels import ir as code
+from streaming_core.kernels.arithmetic import contains
+from streaming_core.kernels.memory import allocate, as_bits, as_double, load_half, load_word, store_half, store_word
+from streaming_core.kernels.values import GrowingType
+from streaming_core.language.record import Counter, Map, Set, TopK
+
+LENGTH, CAPACITY = 8, 12
+_compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+@intrinsic
+def _head(typingctx, container):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
+        return builder.ptrtoint(held.address, code.I64)
+
+    return types.int64(container), codegen
+
+
+@intrinsic
+def _arena(typingctx, container):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
+        return builder.ptrtoint(held.arena, code.I64)
+
+    return types.int64(container), codegen
+
+
+@_compiled
+def _spread(key):
+    """A fixed mixing of the key's bits (the multiplier is 2^64 divided by the golden ratio)."""
+    mixed = key * -7046029254386353131
+    return mixed ^ ((mixed >> 32) & 0xFFFFFFFF)
+
+
+@_compiled
+def _find(head, key):
+    """Entry number of the key, or -1."""
+    capacity = load_half(head, CAPACITY)
+    if capacity == 0:
+        return -1
+    data = load_word(head, 0)
+    index = data + capacity * 16
+    mask = 2 * capacity - 1
+    spread = _spread(key)
+    tag = (spread >> 32) & 0xFFFFFFFF & ~mask
+    place = spread & mask
+    while True:
+        noted = load_half(index, place * 4)
+        if noted == 0:
+            return -1
+        if noted & ~mask == tag:
+            entry = (noted & mask) - 1
+            if load_word(data, entry * 16) == key:
+                return entry
+        place = (place + 1) & mask
+
+
+@_compiled
+def _enter(data, capacity, entry, key):
+    index = data + capacity * 16
+    mask = 2 * capacity - 1
+    spread = _spread(key)
+    place = spread & mask
+    while load_half(index, place * 4) != 0:
+        place = (place + 1) & mask
+    store_half(index, place * 4, ((spread >> 32) & 0xFFFFFFFF & ~mask) | (entry + 1))
+
+
+@_compiled
+def _add(head, arena, key, value):
+    """Appends a key that is not there yet."""
+    length = load_half(head, LENGTH)
+    capacity = load_half(head, CAPACITY)
+    if length == capacity:
+        larger = max(8, 2 * capacity)
+        data = allocate(arena, larger * 24)
+        old = load_word(head, 0)
+        for i in range(length):
+            store_word(data, i * 16, load_word(old, i * 16))
+            store_word(data, i * 16 + 8, load_word(old, i * 16 + 8))
+            _enter(data, larger, i, load_word(old, i * 16))
+        store_word(head, 0, data)
+        store_half(head, CAPACITY, larger)
+        capacity = larger
+    data = load_word(head, 0)
+    store_word(data, length * 16, key)
+    store_word(data, length * 16 + 8, value)
+    _enter(data, capacity, length, key)
+    store_half(head, LENGTH, length + 1)
+
+
+@_compiled
+def _clear(head, indexed):
+    store_half(head, LENGTH, 0)
+    if indexed:
+        capacity = load_half(head, CAPACITY)
+        index = load_word(head, 0) + capacity * 16
+        for i in range(capacity):  # two u32 at a time
+            store_word(index, i * 8, 0)
+
+
+@_compiled
+def _entry(head, i):
+    if i < 0 or i >= load_half(head, LENGTH):
+        raise IndexError("container: index out of range")
+    return load_word(head, 0) + i * 16
+
+
+@_compiled
+def _offer(head, arena, capacity, key, score):
+    if load_half(head, CAPACITY) == 0:
+        store_word(head, 0, allocate(arena, capacity * 16))
+        store_half(head, CAPACITY, capacity)
+    data = load_word(head, 0)
+    length = load_half(head, LENGTH)
+    for i in range(length):
+        if load_word(data, i * 16) == key:
+            for j in range(i, length - 1):
+                store_word(data, j * 16, load_word(data, (j + 1) * 16))
+                store_word(data, j * 16 + 8, load_word(data, (j + 1) * 16 + 8))
+            length -= 1
+            break
+    place = length
+    while place > 0:
+        above = load_word(data, (place - 1) * 16 + 8)
+        if above > score or (above == score and load_word(data, (place - 1) * 16) < key):
+            break
+        place -= 1
+    if place < capacity:
+        for j in range(min(length, capacity - 1), place, -1):
+            store_word(data, j * 16, load_word(data, (j - 1) * 16))
+            store_word(data, j * 16 + 8, load_word(data, (j - 1) * 16 + 8))
+        store_word(data, place * 16, key)
+        store_word(data, place * 16 + 8, score)
+        length = min(length + 1, capacity)
+    store_half(head, LENGTH, length)
+
+
+def _fitting(scalar, what: str):
+    """A compiled check that a key or value fits its declared type; returns its bits."""
+    if scalar is None or scalar.name == "i64":
+
+        @_compiled
+        def whole(value):
+            return as_bits(value)
+
+        return whole
+    if scalar.is_float:
+
+        @_compiled
+        def real(value):
+            return as_bits(float(value))
+
+        return real
+    low, high, message = scalar.low, scalar.high, f"{what}: the value does not fit {scalar.name}"
+
+    @_compiled
+    def narrow(value):
+        if value < low or value > high:
+            raise OverflowError(message)
+        return as_bits(value)
+
+    return narrow
+
+
+def _whole(*kinds) -> None:
+    for kind in kinds:
+        if not isinstance(kind, types.Integer | types.Boolean):
+            raise TypingError("container keys and counts are integers")
+
+
+@overload(len)
+def _len(value):
+    return (lambda value: load_half(_head(value), LENGTH)) if isinstance(value, GrowingType) else None
+
+
+@overload(contains)
+def _contains(container, x):
+    if not isinstance(container, GrowingType) or container.kind is TopK:
+        return None
+    _whole(x)
+    return lambda container, x: _find(_head(container), as_bits(x)) >= 0
+
+
+@overload_method(GrowingType, "clear")
+def _clear_all(container):
+    indexed = container.kind is not TopK
+    return lambda container: _clear(_head(container), indexed)
+
+
+@overload_method(GrowingType, "add")
+def _add_key(container, key, count=None):
+    fit = _fitting(container.item, container.field)
+    if container.kind is Set:
+
+        def add(container, key, count=None):
+            bits = fit(key)
+            if _find(_head(container), bits) >= 0:
+                return False
+            _add(_head(container), _arena(container), bits, 0)
+            return True
+
+        return add
+    if container.kind is Counter:
+
+        def count_up(container, key, count=None):
+            bits = fit(key)
+            entry = _find(_head(container), bits)
+            if entry < 0:
+                _add(_head(container), _arena(container), bits, as_bits(count))
+                return as_bits(count)
+            place = load_word(_head(container), 0) + entry * 16
+            total = load_word(place, 8) + as_bits(count)
+            store_word(place, 8, total)
+            return total
+
+        return count_up
+    return None
+
+
+@overload_method(GrowingType, "put")
+def _put(container, key, value):
+    if container.kind is not Map:
+        return None
+    fit, fit_value = _fitting(container.item, container.field), _fitting(container.value, container.field)
+
+    def put(container, key, value):
+        bits = fit(key)
+        worth = fit_value(value)
+        entry = _find(_head(container), bits)
+        if entry < 0:
+            _add(_head(container), _arena(container), bits, worth)
+        else:
+            store_word(load_word(_head(container), 0), entry * 16 + 8, worth)
+
+    return put
+
+
+@overload_method(GrowingType, "get")
+def _get(container, key, default=None):
+    _whole(key)
+    if container.kind is Counter:
+
+        def count_of(container, key, default=None):
+            entry = _find(_head(container), as_bits(key))
+            return load_word(load_word(_head(container), 0), entry * 16 + 8) if entry >= 0 else 0
+
+        return count_of
+    if container.kind is Map and container.value.is_float:
+
+        def real(container, key, default=None):
+            entry = _find(_head(container), as_bits(key))
+            if entry >= 0:
+                return as_double(load_word(load_word(_head(container), 0), entry * 16 + 8))
+            return float(default)
+
+        return real
+    if container.kind is Map:
+
+        def whole(container, key, default=None):
+            entry = _find(_head(container), as_bits(key))
+            return load_word(load_word(_head(container), 0), entry * 16 + 8) if entry >= 0 else as_bits(default)
+
+        return whole
+    return None
+
+
+@overload_method(GrowingType, "offer")
+def _offer_key(container, key, score):
+    if container.kind is not TopK:
+        return None
+    _whole(key, score)
+    capacity = container.count
+    return lambda container, key, score: _offer(
+        _head(container), _arena(container), capacity, as_bits(key), as_bits(score)
+    )
+
+
+def _key(container, i):
+    return lambda container, i: load_word(_entry(_head(container), i), 0)
+
+
+def _value(container, i):
+    if container.kind is Map and container.value.is_float:
+        return lambda container, i: as_double(load_word(_entry(_head(container), i), 8))
+    return lambda container, i: load_word(_entry(_head(container), i), 8)
+
+
+for _name, _implementation in (("at", _key), ("key_at", _key), ("value_at", _value), ("score_at", _value)):
+    overload_method(GrowingType, _name)(_implementation)

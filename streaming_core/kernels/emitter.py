@@ -1,0 +1,132 @@
+"""The output side of a kernel: `emit` writes a row into the runtime's buffer and asks for room on the slow path."""
+
+from __future__ import annotations
+
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.errors import TypingError
+from numba.extending import intrinsic, overload, register_model
+
+from streaming_core.kernels import ir as code
+from streaming_core.kernels.values import ArrayType, TextType, text_type
+from streaming_core.language.record import Array, Resolved, Scalar, Text
+
+# Offsets in the Emitter (runtime/README.md).
+ROWS, LEN, CAP, GROW, ORIGIN, DROPPED = 0, 8, 16, 24, 32, 40
+
+
+class EmitterType(types.Type):
+    """What an operator knows as `out`: the emitter, and which input is being processed."""
+
+    def __init__(self, output: Resolved):
+        self.output = output
+        super().__init__(f"Emitter({output.name}@{id(output):x})")
+
+
+@register_model(EmitterType)
+class _Model(models.StructModel):
+    def __init__(self, manager, fe_type):
+        members = [("address", types.voidptr), ("seq", types.int64), ("position", types.int64)]
+        super().__init__(manager, fe_type, members)
+
+
+def check_values(output: Resolved, values: types.BaseTuple) -> None:
+    """Raises TypingError when a value cannot be emitted into its field."""
+    slots = list(output.event[0].values())
+    for slot, given in zip(slots, values.types, strict=True):
+        match slot.type:
+            case Scalar():
+                ok = code.accepts(slot.type, given)
+            case Text():
+                ok = isinstance(given, TextType)
+            case Array(item):
+                ok = isinstance(given, ArrayType) and (given.item, given.count) == (item, slot.count)
+            case _:
+                ok = False
+        if not ok:
+            raise TypingError(f"{output.name}.{slot.name}: a {given} cannot be emitted there")
+
+
+def convert_values(context, builder, output: Resolved, values: types.BaseTuple, packed) -> list:
+    """Every value in its field's own width, of an array its address; raises before anything is written."""
+    converted = []
+    for i, slot in enumerate(output.event[0].values()):
+        value = builder.extract_value(packed, i)
+        if isinstance(slot.type, Scalar):
+            where = f"{output.name}.{slot.name}"
+            converted.append(code.convert(context, builder, value, values.types[i], slot.type, where))
+        elif isinstance(slot.type, Array):
+            converted.append(cgutils.create_struct_proxy(values.types[i])(context, builder, value).address)
+        else:
+            text = cgutils.create_struct_proxy(text_type)(context, builder, value)
+            converted.append((builder.trunc(text.offset, code.I32), builder.trunc(text.length, code.I32)))
+    return converted
+
+
+def write_row(builder, output: Resolved, row, seq, converted: list) -> None:
+    """Writes header and fields of an output row."""
+    code.store(builder, seq, row, 0, code.ROW)
+    for slot, value in zip(output.event[0].values(), converted, strict=True):
+        if isinstance(slot.type, Array):
+            # What is emitted lies in an input, a state or scratch, never among the outputs.
+            code.copy(builder, code.at(builder, row, slot.offset), value, slot.size)
+        elif isinstance(value, tuple):
+            code.store(builder, value[0], row, slot.offset, code.ROW)
+            code.store(builder, value[1], row, slot.offset + 4, code.ROW)
+        else:
+            code.store(builder, value, row, slot.offset, code.ROW)
+
+
+@intrinsic
+def _emit(typingctx, out, values):
+    check_values(out.output, values)
+    output, size = out.output, out.output.event[1]
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(out)(context, builder, args[0])
+        converted = convert_values(context, builder, output, values, args[1])
+        length = code.load(builder, held.address, LEN, code.I64, code.CONTEXT)
+        full = builder.icmp_unsigned("==", length, code.load(builder, held.address, CAP, code.I64, code.CONTEXT))
+        with builder.if_then(full, likely=False):
+            grow = code.load(builder, held.address, GROW, code.PTR, code.CONTEXT)
+            failed = builder.icmp_unsigned("!=", code.call(builder, grow, held.address), code.i64(0))
+            code.raise_if(context, builder, failed, MemoryError, "no room for outputs")
+        rows = code.load(builder, held.address, ROWS, code.PTR, code.CONTEXT)
+        write_row(builder, output, code.at(builder, rows, builder.mul(length, code.i64(size))), held.seq, converted)
+        origin = code.load(builder, held.address, ORIGIN, code.PTR, code.CONTEXT)
+        with builder.if_then(cgutils.is_not_null(builder, origin)):
+            place = builder.mul(length, code.i64(4))
+            code.store(builder, builder.trunc(held.position, code.I32), origin, place, code.ROW)
+        code.store(builder, builder.add(length, code.i64(1)), held.address, LEN, code.CONTEXT)
+        return context.get_dummy_value()
+
+    return types.none(out, values), codegen
+
+
+@intrinsic
+def _drop(typingctx, out):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(out)(context, builder, args[0])
+        dropped = code.load(builder, held.address, DROPPED, code.I64, code.CONTEXT)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, DROPPED, code.CONTEXT)
+        return context.get_dummy_value()
+
+    return types.none(out), codegen
+
+
+def emit(out, values):
+    """`out.emit(...)`: values in the order of the output record's fields."""
+
+
+def drop(out):
+    """`out.drop()` / `txn.drop()`."""
+
+
+@overload(emit)
+def _emit_row(out, values):
+    return (lambda out, values: _emit(out, values)) if isinstance(out, EmitterType) else None
+
+
+@overload(drop)
+def _drop_input(out):
+    return (lambda out: _drop(out)) if isinstance(out, EmitterType) else None

@@ -1,0 +1,127 @@
+"""Building blocks of the words' code: loads that widen, stores that refuse to lose bits, raising, calling back.
+
+Everything here runs while numba lowers a kernel; addresses are i8*, integers i64, floats double, booleans i1.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from streaming_core.language.record import Scalar
+
+I1, I8, I32, I64, F64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+PTR = ir.PointerType(I8)
+
+
+def i64(value: int) -> ir.Constant:
+    """A 64-bit constant."""
+    return ir.Constant(I64, value)
+
+
+def at(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value) -> ir.Value:
+    """`address + offset` bytes."""
+    return builder.gep(address, [i64(offset) if isinstance(offset, int) else offset])
+
+
+# What memory an access is to, for the optimiser: contexts and emitters never overlap rows, states, accesses or results.
+# Told so, it keeps a context's counters in registers while rows are written.
+CONTEXT, ROW = "context", "row"
+
+
+def _tagged(builder: ir.IRBuilder, instruction: ir.Instruction, memory: str | None):
+    if memory is not None:
+        module = builder.module
+        root = module.add_metadata(["lockstep"])
+        kind = module.add_metadata([memory, root, i64(0)])
+        instruction.set_metadata("tbaa", module.add_metadata([kind, kind, i64(0)]))
+    return instruction
+
+
+def load(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value, kind: ir.Type, memory: str | None = None):
+    """Loads a value of LLVM type `kind`; rows keep natural alignment only up to 8 bytes."""
+    pointer = builder.bitcast(at(builder, address, offset), ir.PointerType(kind))
+    return _tagged(builder, builder.load(pointer, align=1), memory)
+
+
+def store(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, offset: int | ir.Value, memory: str | None = None):
+    """Stores `value` as it is."""
+    pointer = builder.bitcast(at(builder, address, offset), ir.PointerType(value.type))
+    _tagged(builder, builder.store(value, pointer, align=1), memory)
+
+
+def numba_type(scalar: Scalar) -> types.Type:
+    """What an operator sees of a scalar field."""
+    if scalar.is_float:
+        return types.float64
+    return types.boolean if scalar.name == "boolean" else types.int64
+
+
+def load_scalar(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value, scalar: Scalar) -> ir.Value:
+    """Loads and widens: i64, double or i1."""
+    if scalar.is_float:
+        return load(builder, address, offset, F64, ROW)
+    raw = load(builder, address, offset, ir.IntType(scalar.width * 8), ROW)
+    if scalar.name == "boolean":
+        return builder.icmp_unsigned("!=", raw, raw.type(0))
+    if scalar.width == 8:
+        return raw
+    return builder.sext(raw, I64) if scalar.low < 0 else builder.zext(raw, I64)
+
+
+def raise_error(context, builder: ir.IRBuilder, error: type[Exception], message: str) -> None:
+    """Leaves the current function with an exception."""
+    context.call_conv.return_user_exc(builder, error, (message,))
+
+
+def raise_if(context, builder: ir.IRBuilder, condition: ir.Value, error: type[Exception], message: str) -> None:
+    """Raises when `condition` holds."""
+    with builder.if_then(condition, likely=False):
+        raise_error(context, builder, error, message)
+
+
+def accepts(scalar: Scalar, given: types.Type) -> bool:
+    """Whether a value of numba type `given` may be stored into the field at all."""
+    if scalar.is_float:
+        return isinstance(given, types.Integer | types.Float | types.Boolean)
+    return isinstance(given, types.Integer | types.Boolean)
+
+
+def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, scalar: Scalar, where: str) -> ir.Value:
+    """`value` in the field's own width; raises OverflowError when bits would be lost."""
+    if scalar.is_float:
+        return context.cast(builder, value, given, types.float64)
+    wide = context.cast(builder, value, given, types.int64)
+    if scalar.name == "boolean":
+        if isinstance(given, types.Boolean):
+            return builder.trunc(wide, I8)
+    elif scalar.width == 8:
+        return wide
+    low, high = scalar.low, scalar.high
+    shifted = builder.sub(wide, i64(low))
+    too_far = builder.icmp_unsigned(">", shifted, i64(high - low))
+    raise_if(context, builder, too_far, OverflowError, f"{where}: the value does not fit {scalar.name}")
+    return builder.trunc(wide, ir.IntType(scalar.width * 8))
+
+
+def store_scalar(context, builder, value, given, address, offset, scalar: Scalar, where: str) -> None:
+    """Converts and stores."""
+    store(builder, convert(context, builder, value, given, scalar, where), address, offset, ROW)
+
+
+def call(builder: ir.IRBuilder, function: ir.Value, *args: ir.Value) -> ir.Value:
+    """Calls a C function `(i8* or i64, ...) -> i64` at an address held in an i8*."""
+    kind = ir.FunctionType(I64, [a.type for a in args])
+    return builder.call(builder.bitcast(function, ir.PointerType(kind)), list(args))
+
+
+def checked_index(context, builder, index: ir.Value, length: ir.Value, what: str) -> ir.Value:
+    """`index` if 0 <= index < length, else raises IndexError."""
+    bad = builder.icmp_unsigned(">=", index, length)
+    raise_if(context, builder, bad, IndexError, f"{what}: index out of range")
+    return index
+
+
+def copy(builder: ir.IRBuilder, target: ir.Value, source: ir.Value, size: int) -> None:
+    """memcpy of a fixed number of bytes (a multiple of 8 is copied in words)."""
+    cgutils.raw_memcpy(builder, target, source, i64(size), 1)

@@ -1,0 +1,88 @@
+"""Raw memory for code compiled by numba: words and halves at an address, and room from the arena."""
+
+from __future__ import annotations
+
+from numba.core import types
+from numba.extending import intrinsic
+
+from streaming_core.kernels import ir as code
+
+
+@intrinsic
+def load_word(typingctx, address, offset):
+    """u64 at address + offset, as i64."""
+
+    def codegen(context, builder, signature, args):
+        return code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_word(typingctx, address, offset, value):
+    """Stores an i64 at address + offset."""
+
+    def codegen(context, builder, signature, args):
+        code.store(builder, args[2], builder.inttoptr(args[0], code.PTR), args[1])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def load_half(typingctx, address, offset):
+    """u32 at address + offset, as i64."""
+
+    def codegen(context, builder, signature, args):
+        raw = code.load(builder, builder.inttoptr(args[0], code.PTR), args[1], code.I32)
+        return builder.zext(raw, code.I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store_half(typingctx, address, offset, value):
+    """Stores the low 32 bits at address + offset."""
+
+    def codegen(context, builder, signature, args):
+        low = builder.trunc(args[2], code.I32)
+        code.store(builder, low, builder.inttoptr(args[0], code.PTR), args[1])
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def allocate(typingctx, arena, size):
+    """Address of `size` zeroed bytes that live as long as the state; MemoryError when there are none."""
+
+    def codegen(context, builder, signature, args):
+        place = builder.inttoptr(args[0], code.PTR)
+        found = code.call(builder, code.load(builder, place, 0, code.PTR), place, args[1])
+        none = builder.icmp_unsigned("==", found, code.i64(0))
+        code.raise_if(context, builder, none, MemoryError, "no room for state")
+        return found
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def as_bits(typingctx, value):
+    """A number as the 64 bits it is kept as."""
+
+    def codegen(context, builder, signature, args):
+        if isinstance(signature.args[0], types.Float):
+            return builder.bitcast(args[0], code.I64)
+        return context.cast(builder, args[0], signature.args[0], types.int64)
+
+    return types.int64(value), codegen
+
+
+@intrinsic
+def as_double(typingctx, bits):
+    """The double kept in 64 bits."""
+
+    def codegen(context, builder, signature, args):
+        return builder.bitcast(args[0], code.F64)
+
+    return types.float64(types.int64), codegen

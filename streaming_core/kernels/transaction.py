@@ -1,0 +1,453 @@
+"""The words of a state transaction in compute mode (`plan`) and in post-processing.
+
+A plan does not touch any table: it writes down accesses (runtime/README.md) for the runtime to apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.errors import TypingError
+from numba.core.imputils import lower_getattr
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, overload, register_model
+
+from streaming_core.kernels import ir as code
+from streaming_core.kernels.emitter import drop
+from streaming_core.kernels.values import RowType
+from streaming_core.language.record import CONTAINERS, Counter, Map, Resolved, Set, TopK
+
+# PlanContext
+ACCESSES, LEN, CAP, GROW, DECISIONS, RESULTS, NEXT, LIMIT, MORE, CAPTURES, PLAN_DROPPED = (
+    32, 40, 48, 56, 64, 72, 88, 96, 104, 112, 120,
+)  # fmt: skip
+CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
+FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, 0x3FFF0000, 0xFFFF, 1 << 31
+MAX_CONDITIONS = FAILED_MASK >> 16
+
+# What a copy of a row does not show: results are scalars; a captured row's growing containers go on changing.
+HIDDEN_IN_RESULTS, HIDDEN_IN_CAPTURES = CONTAINERS, (Set, Map, Counter, TopK)
+
+
+@dataclass(eq=False)
+class Bound:
+    """The tables of a bound application, and what its plan turned out to do, filled in while the plan is compiled.
+
+    `modifications` and `conditions` map what a plan names (function index and tables) to the `fn` of an access.
+    `spans` says which bytes of a table's rows a READ takes along, all of them until it is known what post-processing
+    looks at; `seen` collects that by table.
+    """
+
+    tables: list[Resolved]
+    sizes: list[int]
+    event: Resolved
+    modifications: dict[tuple[int, int], int] = field(default_factory=dict)
+    conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    seen: list[set[str]] | None = None
+
+    def __post_init__(self):
+        self.spans = self.spans or [(0, t.state[1]) for t in self.tables]
+
+    @property
+    def result_stride(self) -> int:
+        """Bytes of a result slot."""
+        return max(end - begin for begin, end in self.spans)
+
+    @property
+    def row_stride(self) -> int:
+        """Bytes of the largest row."""
+        return max(t.state[1] for t in self.tables)
+
+    def spans_seen(self) -> list[tuple[int, int]]:
+        """The bytes, in whole words, between the first and the last field of each table that was seen."""
+        found = []
+        for table, names in zip(self.tables, self.seen, strict=True):
+            slots = [table.state[0][name] for name in names]
+            begin = min((slot.offset for slot in slots), default=0) & ~7
+            end = -(-max((slot.offset + slot.size for slot in slots), default=0) // 8) * 8
+            found.append((begin, min(end, table.state[1])))
+        return found
+
+
+class PlanType(types.Type):
+    """`txn` in compute mode."""
+
+    def __init__(self, bound: Bound):
+        self.bound = bound
+        super().__init__(f"Plan({id(bound):x})")
+
+
+class PostType(types.Type):
+    """`txn` in post-processing."""
+
+    def __init__(self, bound: Bound):
+        self.bound = bound
+        super().__init__(f"Post({id(bound):x})")
+
+
+class NamedRow(types.Type):
+    """A row a transaction has named: its number in a table known at compile time."""
+
+    def __init__(self, table: int):
+        self.table = table
+        super().__init__(f"NamedRow({table})")
+
+
+@register_model(PlanType)
+class _PlanModel(models.StructModel):
+    def __init__(self, manager, fe_type):
+        # operations/reads point at the event's own counters on the kernel's stack.
+        members = [("address", types.voidptr), ("event", types.int64), ("counters", types.voidptr)]
+        super().__init__(manager, fe_type, members)
+
+
+@register_model(PostType)
+class _PostModel(models.StructModel):
+    def __init__(self, manager, fe_type):
+        members = [("decision", types.int64), ("results", types.voidptr)]
+        super().__init__(manager, fe_type, members)
+
+
+@register_model(NamedRow)
+class _NamedRowModel(models.PrimitiveModel):
+    def __init__(self, manager, fe_type):
+        super().__init__(manager, fe_type, code.I64)
+
+
+def txn_row(txn, table, key):
+    """`txn.row(table, key)`: names a row."""
+
+
+def txn_require(txn, condition, rows):
+    """`txn.require(condition, row, ...)` or `txn.require(condition, row, ..., argument)`."""
+
+
+def txn_request(txn):
+    """The event's row, for a condition that looks at nothing else."""
+
+
+def txn_hold(txn, holds):
+    """`txn.require(condition)`, of which `holds` is the value."""
+
+
+def txn_modify(txn, row, function, argument):
+    """`txn.modify(row, function)` or `txn.modify(row, function, argument)`; the argument is 0 when left out."""
+
+
+def txn_read(txn, row):
+    """`txn.read(row)`."""
+
+
+def txn_result(txn, table, i):
+    """`txn.result(table, i)`, in post-processing."""
+
+
+def takes_argument(function: Callable, rows: int) -> bool:
+    """Whether a modification or condition over `rows` rows is handed an integer behind rows and request."""
+    return function.py_func.__code__.co_argcount == rows + 2
+
+
+def literal(value: types.Type, what: str) -> int:
+    """The compile-time integer the translator put there."""
+    if not isinstance(value, types.IntegerLiteral):
+        raise TypingError(f"{what} must be known when the application loads")
+    return value.literal_value
+
+
+@intrinsic(prefer_literal=True)
+def name_row(typingctx, bound_sizes, table, key):
+    """Checks the key and names the row; `bound_sizes` is a txn type carrying `bound`."""
+    index = literal(table, "table")
+    if not isinstance(types.unliteral(key), types.Integer):
+        raise TypingError("a row's key is an integer")
+    size = bound_sizes.bound.sizes[index]
+
+    def codegen(context, builder, signature, args):
+        key = context.cast(builder, args[2], signature.args[2], types.int64)
+        return code.checked_index(context, builder, key, code.i64(size), f"table {index}")
+
+    return NamedRow(index)(bound_sizes, table, types.unliteral(key)), codegen
+
+
+# Per-event counters the plan kernel keeps on its stack, zeroed for each event (bytes).
+READS, CONDITIONS, OPERATIONS, CAPTURE_WORDS, LATE, FAILED = 0, 8, 16, 24, 32, 40
+COUNTERS_SIZE = 48
+
+
+def _append(context, builder, plan, event, row, slot, fn, table, kind):
+    """Appends one access; `slot` and `row` are i64 values, the rest compile-time."""
+    length = code.load(builder, plan, LEN, code.I64, code.CONTEXT)
+    full = builder.icmp_unsigned("==", length, code.load(builder, plan, CAP, code.I64, code.CONTEXT))
+    with builder.if_then(full, likely=False):
+        grow = code.load(builder, plan, GROW, code.PTR, code.CONTEXT)
+        failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
+        code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
+    accesses = code.load(builder, plan, ACCESSES, code.PTR, code.CONTEXT)
+    access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
+    # Two words: event and row are below 2^32, and so is the slot.
+    place = builder.or_(event, builder.shl(row, code.i64(32)))
+    what = builder.or_(slot, code.i64((fn | table << 16 | kind << 24) << 32))
+    code.store(builder, place, access, 0, code.ROW)
+    code.store(builder, what, access, 8, code.ROW)
+    code.store(builder, builder.add(length, code.i64(1)), plan, LEN, code.CONTEXT)
+    return length
+
+
+def _bump(context, builder, plan, begin_address, used, size) -> tuple:
+    """Extends the event's area that begins at `*begin_address` and holds `used` bytes by `size`, contiguously.
+
+    When something else lies behind the area, or the chunk ends, the area moves: its address is stored anew. Returns
+    (address before, address after); what was written there is the caller's to copy.
+    """
+    before = code.load(builder, begin_address, 0, code.I64, code.ROW)
+    following = builder.ptrtoint(code.load(builder, plan, NEXT, code.PTR, code.CONTEXT), code.I64)
+    limit = builder.ptrtoint(code.load(builder, plan, LIMIT, code.PTR, code.CONTEXT), code.I64)
+    elsewhere = builder.icmp_unsigned("!=", builder.add(before, used), following)
+    begin = builder.select(elsewhere, following, before)
+    needed = builder.add(used, size)
+    code.store(builder, begin, begin_address, 0, code.ROW)
+    short = builder.icmp_unsigned(">", builder.add(begin, needed), limit)
+    with builder.if_then(short, likely=False):
+        more = code.load(builder, plan, MORE, code.PTR, code.CONTEXT)
+        failed = builder.icmp_unsigned("!=", code.call(builder, more, plan, needed), code.i64(0))
+        code.raise_if(context, builder, failed, MemoryError, "no room for results")
+        code.store(builder, code.load(builder, plan, NEXT, code.I64, code.CONTEXT), begin_address, 0, code.ROW)
+    after = code.load(builder, begin_address, 0, code.I64, code.ROW)
+    code.store(builder, builder.add(after, needed), plan, NEXT, code.CONTEXT)
+    return before, after
+
+
+def checked_argument(context, builder, value, given: types.Type, word: str):
+    """The integer handed on to a modification or condition, as i64."""
+    argument = context.cast(builder, value, given, types.int64)
+    beyond = builder.icmp_unsigned(">=", argument, code.i64(1 << 32))
+    code.raise_if(context, builder, beyond, OverflowError, f"the argument of txn.{word} lies in 0..2^32-1")
+    return argument
+
+
+@intrinsic(prefer_literal=True)
+def _plan_modify(typingctx, txn, row, function, argument):
+    if not isinstance(types.unliteral(argument), types.Integer):
+        raise TypingError("the argument of txn.modify is an integer")
+    key = (literal(function, "function"), row.table)
+    fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        argument = checked_argument(context, builder, args[3], signature.args[3], "modify")
+        _append(context, builder, held.address, held.event, args[1], argument, fn, row.table, MODIFY)
+        count = code.load(builder, held.counters, OPERATIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, row, function, types.unliteral(argument)), codegen
+
+
+@intrinsic
+def _plan_read(typingctx, txn, row):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        reads = code.load(builder, held.counters, READS, code.I64)
+        _append(context, builder, held.address, held.event, args[1], reads, 0, row.table, READ)
+        code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
+        count = code.load(builder, held.counters, OPERATIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, row), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _plan_require(typingctx, txn, condition, rows):
+    given = [types.unliteral(kind) for kind in rows.types]
+    argument = given.pop() if isinstance(given[-1], types.Integer) else None
+    if not given or not all(isinstance(kind, NamedRow) for kind in given):
+        raise TypingError("txn.require takes rows named by txn.row, and one integer behind them")
+    tables = tuple(row.table for row in given)
+    key = (literal(condition, "condition"), tables)
+    fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
+    if len(tables) > 100:
+        raise TypingError("a condition reads at most 100 rows")
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        operations = code.load(builder, held.counters, OPERATIONS, code.I64)
+        # Conditions read the state before the event: one that comes late has to move to the front (shapes.py).
+        with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
+            code.store(builder, code.i64(1), held.counters, LATE)
+        extra = code.i64(0)
+        if argument is not None:
+            extra = checked_argument(context, builder, builder.extract_value(args[2], len(tables)), argument, "require")
+        if len(tables) == 1:
+            row = builder.extract_value(args[2], 0)
+            _append(context, builder, held.address, held.event, row, extra, fn, tables[0], CONDITION)
+        else:
+            _capture(context, builder, held, txn.bound, args[2], extra, fn, tables)
+        count = code.load(builder, held.counters, CONDITIONS, code.I64)
+        code.store(builder, builder.add(count, code.i64(1)), held.counters, CONDITIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn, condition, rows), codegen
+
+
+def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> None:
+    """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
+    size = 8 + len(tables) * bound.row_stride
+    captures = code.load(builder, held.address, CAPTURES, code.PTR, code.CONTEXT)
+    begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
+    words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
+    used = builder.mul(words, code.i64(8))
+    before, after = _bump(context, builder, held.address, begin, used, code.i64(size))
+    # Groups already there move along: their counters are set.
+    with builder.if_then(builder.icmp_unsigned("!=", before, after), likely=False):
+        cgutils.raw_memcpy(builder, builder.inttoptr(after, code.PTR), builder.inttoptr(before, code.PTR), used, 1)
+    group = builder.add(after, used)
+    missing = builder.or_(code.i64(len(tables)), builder.shl(argument, code.i64(32)))
+    code.store(builder, missing, builder.inttoptr(group, code.PTR), 0)
+    for j, table in enumerate(tables):
+        row = builder.extract_value(rows, j)
+        _append(context, builder, held.address, held.event, row, words, fn, table, CAPTURE + j)
+    code.store(builder, builder.add(words, code.i64(size // 8)), held.counters, CAPTURE_WORDS)
+
+
+@intrinsic
+def _plan_request(typingctx, txn):
+    row = RowType(txn.bound.event, header=True, writable=False)
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        rows = code.load(builder, held.address, 0, code.PTR, code.CONTEXT)
+        request = cgutils.create_struct_proxy(row)(context, builder)
+        request.address = code.at(builder, rows, builder.mul(held.event, code.i64(row.size)))
+        request.text = code.load(builder, held.address, 24, code.PTR, code.CONTEXT)
+        return request._getvalue()
+
+    return row(txn), codegen
+
+
+@intrinsic
+def _plan_fail(typingctx, txn):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        code.store(builder, code.i64(FAILED_UNIT), held.counters, FAILED)
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
+
+
+@intrinsic
+def reserve_results(typingctx, txn):
+    """Room for the results of the event's reads, when all of them are known; their number stands before them."""
+    stride = txn.bound.result_stride
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        reads = code.load(builder, held.counters, READS, code.I64)
+        results = code.load(builder, held.address, RESULTS, code.PTR, code.CONTEXT)
+        begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
+        size = builder.add(builder.mul(reads, code.i64(stride)), code.i64(8))
+        _, area = _bump(context, builder, held.address, begin, code.i64(0), size)
+        code.store(builder, reads, builder.inttoptr(area, code.PTR), 0, code.ROW)
+        code.store(builder, builder.add(area, code.i64(8)), begin, 0, code.ROW)
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
+
+
+@intrinsic
+def _plan_drop(typingctx, txn):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        dropped = code.load(builder, held.address, PLAN_DROPPED, code.I64, code.CONTEXT)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, PLAN_DROPPED)
+        code.store(builder, code.i64(1 << 32), held.counters, CONDITIONS)
+        return context.get_dummy_value()
+
+    return types.none(txn), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _post_result(typingctx, txn, table, i):
+    index = literal(table, "table")
+    seen = txn.bound.seen[index] if txn.bound.seen else None
+    row = RowType(txn.bound.tables[index], False, False, HIDDEN_IN_RESULTS, seen)
+    stride, begin = txn.bound.result_stride, txn.bound.spans[index][0]
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
+        i = context.cast(builder, args[2], signature.args[2], types.int64)
+        code.checked_index(context, builder, i, code.load(builder, held.results, -8, code.I64, code.ROW), "txn.result")
+        found = cgutils.create_struct_proxy(row)(context, builder)
+        offset = builder.sub(builder.mul(i, code.i64(stride)), code.i64(begin))
+        found.address = code.at(builder, held.results, offset)
+        return found._getvalue()
+
+    return row(txn, table, types.unliteral(i)), codegen
+
+
+@overload(txn_row, prefer_literal=True)
+def _row(txn, table, key):
+    return (lambda txn, table, key: name_row(txn, table, key)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_require, prefer_literal=True)
+def _require(txn, condition, rows):
+    return (lambda txn, condition, rows: _plan_require(txn, condition, rows)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_request)
+def _request(txn):
+    return (lambda txn: _plan_request(txn)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_hold)
+def _hold(txn, holds):
+    if not isinstance(txn, PlanType) or not isinstance(types.unliteral(holds), types.Number | types.Boolean):
+        return None
+
+    def hold(txn, holds):
+        if not holds:
+            _plan_fail(txn)
+
+    return hold
+
+
+@overload(txn_modify, prefer_literal=True)
+def _modify(txn, row, function, argument):
+    if not isinstance(txn, PlanType):
+        return None
+    return lambda txn, row, function, argument: _plan_modify(txn, row, function, argument)
+
+
+@overload(txn_read)
+def _read(txn, row):
+    return (lambda txn, row: _plan_read(txn, row)) if isinstance(txn, PlanType) else None
+
+
+@overload(txn_result, prefer_literal=True)
+def _result(txn, table, i):
+    return (lambda txn, table, i: _post_result(txn, table, i)) if isinstance(txn, PostType) else None
+
+
+@overload(drop)
+def _drop_event(txn):
+    return (lambda txn: _plan_drop(txn)) if isinstance(txn, PlanType) else None
+
+
+@infer_getattr
+class _PostAttributes(AttributeTemplate):
+    key = PostType
+
+    def resolve_accepted(self, txn):
+        return types.boolean
+
+
+@lower_getattr(PostType, "accepted")
+def _accepted(context, builder, kind, value):
+    held = cgutils.create_struct_proxy(kind)(context, builder, value)
+    failed = builder.and_(held.decision, code.i64(FAILED_MASK))
+    return builder.icmp_unsigned("==", failed, code.i64(0))

@@ -1,0 +1,449 @@
+"""What operators hold in their hands: rows, texts, arrays and rings, as numba types over addresses."""
+
+from __future__ import annotations
+
+import operator
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, overload, overload_method, register_model
+
+from streaming_core.kernels import ir as code
+from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+
+
+def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None:
+    @register_model(kind)
+    class Model(models.StructModel):
+        def __init__(self, manager, fe_type):
+            super().__init__(manager, fe_type, list(members))
+
+
+class RowType(types.Type):
+    """A row of `resolved`: events and outputs with header, table rows and states without.
+
+    `hidden`: containers that cannot be seen, because this is a copy of the row and what they keep elsewhere is not;
+    `seen`: collects the names of the fields that code asks for.
+    """
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        header: bool,
+        writable: bool,
+        hidden: tuple[type, ...] = (),
+        seen: set[str] | None = None,
+    ):
+        self.resolved, self.header, self.writable, self.hidden, self.seen = resolved, header, writable, hidden, seen
+        self.slots, self.size = resolved.event if header else resolved.state
+        names = ", ".join(kind.__name__ for kind in hidden)
+        which = f"{resolved.name}@{id(resolved):x}, header={header}, writable={writable}, hidden={names}"
+        super().__init__(f"Row({which}{'' if seen is None else f', seen by {id(seen):x}'})")
+
+
+class TextType(types.Type):
+    """Bytes of the batch's text: address, length, offset from the text's start."""
+
+    def __init__(self):
+        super().__init__("Text")
+
+
+class ArrayType(types.Type):
+    """A fixed array inside a row."""
+
+    def __init__(self, item: Scalar, count: int, writable: bool, field: str):
+        self.item, self.count, self.writable, self.field = item, count, writable, field
+        super().__init__(f"Array({item.name}, {count}, writable={writable}, {field})")
+
+
+class RingType(types.Type):
+    """A ring inside a state or table row."""
+
+    def __init__(self, item: Scalar, count: int, field: str):
+        self.item, self.count, self.field = item, count, field
+        super().__init__(f"Ring({item.name}, {count}, {field})")
+
+
+class GrowingType(types.Type):
+    """A set, map, counter or top-k: its 32-byte head inside the row, its items in the arena."""
+
+    def __init__(self, kind: type, key: Scalar | None, value: Scalar | None, count: int, field: str):
+        self.kind, self.item, self.value, self.count, self.field = kind, key, value, count, field
+        super().__init__(f"{kind.__name__}({key and key.name}, {value and value.name}, {count}, {field})")
+
+
+text_type = TextType()
+_structure(RowType, ("address", types.voidptr), ("text", types.voidptr), ("arena", types.voidptr))
+_structure(TextType, ("address", types.voidptr), ("length", types.int64), ("offset", types.int64))
+_structure(ArrayType, ("address", types.voidptr))
+_structure(RingType, ("address", types.voidptr))
+_structure(GrowingType, ("address", types.voidptr), ("arena", types.voidptr))
+
+
+def field_type(slot: Slot, writable: bool) -> types.Type:
+    """The numba type an operator sees when it loads the field."""
+    match slot.type:
+        case Scalar():
+            return code.numba_type(slot.type)
+        case Text():
+            return text_type
+        case Array(item):
+            return ArrayType(item, slot.count, writable, slot.name)
+        case Ring(item):
+            return RingType(item, slot.count, slot.name)
+        case Set(item):
+            return GrowingType(Set, item, None, 0, slot.name)
+        case Map(key, value):
+            return GrowingType(Map, key, value, 0, slot.name)
+        case Counter(key):
+            return GrowingType(Counter, key, None, 0, slot.name)
+        case TopK():
+            return GrowingType(TopK, None, None, slot.count, slot.name)
+
+
+@infer_getattr
+class _RowAttributes(AttributeTemplate):
+    key = RowType
+
+    def generic_resolve(self, row, name):
+        if name == "seq" and row.header:
+            return types.int64
+        slot = row.slots.get(name)
+        if slot and isinstance(slot.type, row.hidden):
+            kind = type(slot.type).__name__.lower()
+            raise _typing_error(
+                f"{row.resolved.name}.{name}: what is seen here is a copy of the row, without its {kind}"
+            )
+        if slot and row.seen is not None:
+            row.seen.add(name)
+        return field_type(slot, row.writable) if slot else None
+
+
+@lower_getattr_generic(RowType)
+def _load_field(context, builder, kind, value, name):
+    row = cgutils.create_struct_proxy(kind)(context, builder, value)
+    if name == "seq":
+        return code.load(builder, row.address, 0, code.I64)
+    slot = kind.slots[name]
+    match slot.type:
+        case Scalar():
+            return code.load_scalar(builder, row.address, slot.offset, slot.type)
+        case Text():
+            offset = builder.zext(code.load(builder, row.address, slot.offset, code.I32), code.I64)
+            length = builder.zext(code.load(builder, row.address, slot.offset + 4, code.I32), code.I64)
+            text = cgutils.create_struct_proxy(text_type)(context, builder)
+            text.address, text.length, text.offset = code.at(builder, row.text, offset), length, offset
+            return text._getvalue()
+        case _:
+            found = field_type(slot, kind.writable)
+            held = cgutils.create_struct_proxy(found)(context, builder)
+            held.address = code.at(builder, row.address, slot.offset)
+            if isinstance(found, GrowingType):
+                held.arena = row.arena
+            return held._getvalue()
+
+
+# --- words over rows and arrays ----------------------------------------------------------------------------------
+
+
+@intrinsic(prefer_literal=True)
+def set_field(typingctx, row, name, value):
+    """`row.name = value`."""
+    if not isinstance(row, RowType) or not isinstance(name, types.StringLiteral):
+        raise _typing_error("only fields of rows can be assigned to")
+    field = name.literal_value
+    if not row.writable:
+        raise _typing_error(f"{row.resolved.name}.{field}: this row is read-only here")
+    slot = row.slots.get(field)
+    if slot is None:
+        raise _typing_error(f"{row.resolved.name} has no field {field!r}")
+    value = types.unliteral(value)
+    if not isinstance(slot.type, Scalar) or not code.accepts(slot.type, value):
+        raise _typing_error(f"{row.resolved.name}.{field}: a {value} cannot be stored there")
+    where = f"{row.resolved.name}.{field}"
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(row)(context, builder, args[0])
+        given = signature.args[2]
+        code.store_scalar(context, builder, args[2], given, held.address, slot.offset, slot.type, where)
+        return context.get_dummy_value()
+
+    return types.none(row, name, value), codegen
+
+
+@intrinsic
+def set_item(typingctx, array, index, value):
+    """`row.field[index] = value`."""
+    if not isinstance(array, ArrayType) or not array.writable:
+        raise _typing_error("only items of writable arrays can be assigned to")
+    if not code.accepts(array.item, value):
+        raise _typing_error(f"{array.field}: a {value} cannot be stored there")
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(array)(context, builder, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        code.checked_index(context, builder, index, code.i64(array.count), array.field)
+        offset = builder.mul(index, code.i64(array.item.width))
+        code.store_scalar(context, builder, args[2], signature.args[2], held.address, offset, array.item, array.field)
+        return context.get_dummy_value()
+
+    return types.none(array, index, value), codegen
+
+
+@intrinsic
+def _array_item(typingctx, array, index):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(array)(context, builder, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        code.checked_index(context, builder, index, code.i64(array.count), array.field)
+        offset = builder.mul(index, code.i64(array.item.width))
+        return code.load_scalar(builder, held.address, offset, array.item)
+
+    return code.numba_type(array.item)(array, index), codegen
+
+
+@overload(operator.getitem)
+def _getitem(value, index):
+    if not isinstance(index, types.Integer):
+        return None
+    if isinstance(value, ArrayType):
+        return lambda value, index: _array_item(value, index)
+    if isinstance(value, TextType):
+        return lambda value, index: _text_byte(value, index)
+    if isinstance(value, RingType):
+        return lambda value, index: _ring_item(value, index)
+    return None
+
+
+@overload(len)
+def _len(value):
+    if isinstance(value, ArrayType):
+        count = value.count
+        return lambda value: count
+    if isinstance(value, TextType):
+        return lambda value: _text_length(value)
+    if isinstance(value, RingType):
+        return lambda value: _ring_length(value)
+    return None
+
+
+# --- text ----------------------------------------------------------------------------------------------------------
+
+
+@intrinsic
+def _text_length(typingctx, text):
+    def codegen(context, builder, signature, args):
+        return cgutils.create_struct_proxy(text_type)(context, builder, args[0]).length
+
+    return types.int64(text), codegen
+
+
+@intrinsic
+def _text_byte(typingctx, text, index):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        code.checked_index(context, builder, index, held.length, "text")
+        return builder.zext(code.load(builder, held.address, index, code.I8), code.I64)
+
+    return types.int64(text, index), codegen
+
+
+@intrinsic
+def text_slice(typingctx, text, low, high):
+    """`text[low:high]`, bounds clamped; negative bounds are an error."""
+    if not isinstance(text, TextType):
+        raise _typing_error("only text can be sliced")
+
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
+        low = context.cast(builder, args[1], signature.args[1], types.int64)
+        high = context.cast(builder, args[2], signature.args[2], types.int64)
+        negative = builder.icmp_signed("<", builder.or_(low, high), code.i64(0))
+        code.raise_if(context, builder, negative, IndexError, "text: slice bounds are not negative")
+        low = builder.select(builder.icmp_signed("<", low, held.length), low, held.length)
+        high = builder.select(builder.icmp_signed("<", high, held.length), high, held.length)
+        high = builder.select(builder.icmp_signed("<", high, low), low, high)
+        part = cgutils.create_struct_proxy(text_type)(context, builder)
+        part.address = code.at(builder, held.address, low)
+        part.length = builder.sub(high, low)
+        part.offset = builder.add(held.offset, low)
+        return part._getvalue()
+
+    return text(text, low, high), codegen
+
+
+_LANES = 16  # bytes searched at once; every text buffer ends with at least 64 readable bytes
+
+
+@intrinsic
+def _text_find(typingctx, text, byte, start):
+    def codegen(context, builder, signature, args):
+        held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
+        byte = context.cast(builder, args[1], signature.args[1], types.int64)
+        start = context.cast(builder, args[2], signature.args[2], types.int64)
+        negative = builder.icmp_signed("<", start, code.i64(0))
+        code.raise_if(context, builder, negative, IndexError, "text: a search does not start before the text")
+        strange = builder.icmp_unsigned(">", byte, code.i64(255))
+        code.raise_if(context, builder, strange, ValueError, "text: a byte lies in 0..255")
+        vector = ir.VectorType(code.I8, _LANES)
+        wanted = ir.Constant(vector, ir.Undefined)
+        wanted = builder.insert_element(wanted, builder.trunc(byte, code.I8), ir.Constant(code.I32, 0))
+        mask = ir.Constant(ir.VectorType(code.I32, _LANES), [0] * _LANES)
+        wanted = builder.shuffle_vector(wanted, ir.Constant(vector, ir.Undefined), mask)
+        before = builder.basic_block
+        head, search, hit, done = (builder.append_basic_block(f"find.{n}") for n in ("head", "search", "hit", "done"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        position = builder.phi(code.I64)
+        position.add_incoming(start, before)
+        builder.cbranch(builder.icmp_signed("<", position, held.length), search, done)
+        builder.position_at_end(search)
+        here = code.load(builder, held.address, position, vector)
+        bits = builder.bitcast(builder.icmp_unsigned("==", here, wanted), ir.IntType(_LANES))
+        found = builder.icmp_unsigned("!=", bits, bits.type(0))
+        position.add_incoming(builder.add(position, code.i64(_LANES)), search)
+        builder.cbranch(found, hit, head)
+        builder.position_at_end(hit)
+        lane = builder.zext(builder.cttz(bits, code.I1(1)), code.I64)
+        where = builder.add(position, lane)
+        inside = builder.icmp_signed("<", where, held.length)
+        where = builder.select(inside, where, code.i64(-1))
+        builder.branch(done)
+        builder.position_at_end(done)
+        result = builder.phi(code.I64)
+        result.add_incoming(code.i64(-1), head)
+        result.add_incoming(where, hit)
+        return result
+
+    return types.int64(text, byte, start), codegen
+
+
+@overload_method(TextType, "find")
+def _find(text, byte, start):
+    return lambda text, byte, start: _text_find(text, byte, start)
+
+
+@intrinsic
+def _text_equal(typingctx, one, other):
+    def codegen(context, builder, signature, args):
+        a = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
+        b = cgutils.create_struct_proxy(text_type)(context, builder, args[1])
+        same_length = builder.icmp_unsigned("==", a.length, b.length)
+        before = builder.basic_block
+        compare, done = builder.append_basic_block("text.compare"), builder.append_basic_block("text.done")
+        builder.cbranch(same_length, compare, done)
+        builder.position_at_end(compare)
+        kind = ir.FunctionType(code.I32, [code.PTR, code.PTR, code.I64])
+        memcmp = cgutils.get_or_insert_function(builder.module, kind, "memcmp")
+        same = builder.icmp_unsigned("==", builder.call(memcmp, [a.address, b.address, a.length]), code.I32(0))
+        builder.branch(done)
+        builder.position_at_end(done)
+        result = builder.phi(code.I1)
+        result.add_incoming(code.I1(0), before)
+        result.add_incoming(same, compare)
+        return result
+
+    return types.boolean(one, other), codegen
+
+
+@overload(operator.eq)
+def _eq(one, other):
+    if isinstance(one, TextType) and isinstance(other, TextType):
+        return lambda one, other: _text_equal(one, other)
+    return None
+
+
+@overload(operator.ne)
+def _ne(one, other):
+    if isinstance(one, TextType) and isinstance(other, TextType):
+        return lambda one, other: not _text_equal(one, other)
+    return None
+
+
+# --- ring: {head: u32, length: u32, items} -------------------------------------------------------------------------
+
+
+def _ring_parts(context, builder, ring, value):
+    held = cgutils.create_struct_proxy(ring)(context, builder, value)
+    head = builder.zext(code.load(builder, held.address, 0, code.I32), code.I64)
+    length = builder.zext(code.load(builder, held.address, 4, code.I32), code.I64)
+    return held.address, head, length
+
+
+def _wrapped(builder, position, count):
+    beyond = builder.icmp_unsigned(">=", position, code.i64(count))
+    return builder.select(beyond, builder.sub(position, code.i64(count)), position)
+
+
+@intrinsic
+def _ring_length(typingctx, ring):
+    def codegen(context, builder, signature, args):
+        return _ring_parts(context, builder, ring, args[0])[2]
+
+    return types.int64(ring), codegen
+
+
+@intrinsic
+def _ring_item(typingctx, ring, index):
+    def codegen(context, builder, signature, args):
+        address, head, length = _ring_parts(context, builder, ring, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        code.checked_index(context, builder, index, length, ring.field)
+        place = _wrapped(builder, builder.add(head, index), ring.count)
+        offset = builder.add(code.i64(8), builder.mul(place, code.i64(ring.item.width)))
+        return code.load_scalar(builder, address, offset, ring.item)
+
+    return code.numba_type(ring.item)(ring, index), codegen
+
+
+@intrinsic
+def _ring_append(typingctx, ring, value):
+    if not code.accepts(ring.item, value):
+        raise _typing_error(f"{ring.field}: a {value} cannot be appended")
+
+    def codegen(context, builder, signature, args):
+        address, head, length = _ring_parts(context, builder, ring, args[0])
+        item = code.convert(context, builder, args[1], signature.args[1], ring.item, ring.field)
+        # Full: the new item takes the oldest one's place, which is where head + length wraps to.
+        place = _wrapped(builder, builder.add(head, length), ring.count)
+        offset = builder.add(code.i64(8), builder.mul(place, code.i64(ring.item.width)))
+        code.store(builder, item, address, offset)
+        full = builder.icmp_unsigned("==", length, code.i64(ring.count))
+        next_head = _wrapped(builder, builder.add(head, code.i64(1)), ring.count)
+        head = builder.select(full, next_head, head)
+        length = builder.select(full, length, builder.add(length, code.i64(1)))
+        code.store(builder, builder.trunc(head, code.I32), address, 0)
+        code.store(builder, builder.trunc(length, code.I32), address, 4)
+        return context.get_dummy_value()
+
+    return types.none(ring, value), codegen
+
+
+@intrinsic
+def _ring_clear(typingctx, ring):
+    def codegen(context, builder, signature, args):
+        address, _, _ = _ring_parts(context, builder, ring, args[0])
+        code.store(builder, code.i64(0), address, 0)
+        return context.get_dummy_value()
+
+    return types.none(ring), codegen
+
+
+@overload_method(RingType, "append")
+def _append(ring, value):
+    return lambda ring, value: _ring_append(ring, value)
+
+
+@overload_method(RingType, "clear")
+def _clear(ring):
+    return lambda ring: _ring_clear(ring)
+
+
+def _typing_error(message: str) -> Exception:
+    from numba.core.errors import TypingError
+
+    return TypingError(message)

@@ -1,0 +1,30 @@
+"""The vocabulary the translator writes with, name by name (dialect.py)."""
+
+from __future__ import annotations
+
+from streaming_core.kernels import arithmetic, containers, emitter, transaction, values
+
+assert containers  # imported for the methods it registers
+
+WORDS = {
+    "_set_field": values.set_field,
+    "_set_item": values.set_item,
+    "_text_slice": values.text_slice,
+    "_floordiv": arithmetic.floordiv,
+    "_modulo": arithmetic.modulo,
+    "_shift_left": arithmetic.shift_left,
+    "_shift_right": arithmetic.shift_right,
+    "_to_integer": arithmetic.to_integer,
+    "_to_float": arithmetic.to_float,
+    "_invert": arithmetic.invert,
+    "_contains": arithmetic.contains,
+    "_emit": emitter.emit,
+    "_drop": emitter.drop,
+    "_txn_row": transaction.txn_row,
+    "_txn_require": transaction.txn_require,
+    "_txn_request": transaction.txn_request,
+    "_txn_hold": transaction.txn_hold,
+    "_txn_modify": transaction.txn_modify,
+    "_txn_read": transaction.txn_read,
+    "_txn_result": transaction.txn_result,
+}

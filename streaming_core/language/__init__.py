@@ -1,0 +1,1 @@
+"""What an application is written with: operators, records, containers, tables, parameters."""

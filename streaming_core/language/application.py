@@ -1,0 +1,450 @@
+"""An application: parameters, tables, a pipeline of typed operators, a generator and invariants, in one object.
+
+The type of an operator is what lets the engine parallelise it, so it is declared and checked:
+
+| operator             | written as                                       | may run in parallel over |
+|----------------------|--------------------------------------------------|--------------------------|
+| stateless            | `stream.flat_map(fn, Output)`                    | events                   |
+| partitioned stateful | `stream.key_by(field).process(fn, state=, ...)`  | keys                     |
+| stateful             | `stream.process(fn, state=, ...)`                | nothing                  |
+| windowed             | `stream.key_by(...).window(...)`                 | keys                     |
+| transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
+
+Operator functions are plain Python over scalars, records and containers (the language: dialect.py):
+
+    stateless:            fn(row, out), or fn(row, scratch, out)
+    stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
+    windowed:             keys(row, keys), update(row, state), output(state, out)
+    transaction:          fn(request, txn); post: fn(request, txn, out)
+
+A pipeline is a DAG: a stream may be taken by any number of operators, and `a.union(b, ...)` is one stream of several of
+one record type. One event at a time, in the order in which operators are declared; who takes a union gets, of each
+event, first what `a` put out, then `b`, and so on.
+
+`out.emit(field=value, ...)` any number of times; `out.drop()` declares the input invalid: it is counted as dropped, and
+the function ends there (what it has emitted stays).
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from streaming_core.errors import BadInput
+from streaming_core.language.record import GROWING, Record, Scalar, Text
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter with its default. The default's type is the parameter's type."""
+
+    default: bool | int | float | str
+    doc: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple | None = None
+
+    def check(self, name: str, value: Any) -> bool | int | float | str:
+        """`value` converted to the parameter's type.
+
+        Raises:
+            BadInput: wrong type, or outside bounds or choices.
+        """
+        wanted = type(self.default)
+        try:
+            if isinstance(value, str) and wanted is bool:
+                value = {"true": True, "false": False}[value.lower()]
+            elif isinstance(value, str):
+                value = wanted(value)
+            elif wanted is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+        except (KeyError, ValueError):
+            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}") from None
+        if type(value) is not wanted:
+            raise BadInput(f"parameter {name}: {value!r} is not a {wanted.__name__}")
+        if wanted is float and not np.isfinite(value):
+            raise BadInput(f"parameter {name}: {value!r} is not finite")
+        if self.minimum is not None and value < self.minimum:
+            raise BadInput(f"parameter {name}: {value!r} is below the minimum {self.minimum}")
+        if self.maximum is not None and value > self.maximum:
+            raise BadInput(f"parameter {name}: {value!r} is above the maximum {self.maximum}")
+        if self.choices is not None and value not in self.choices:
+            raise BadInput(f"parameter {name}: {value!r} is not one of {', '.join(map(str, self.choices))}")
+        return value
+
+
+@dataclass(frozen=True)
+class ParamRef:
+    """`app.params.window` inside an operator: stands for the value the application is bound with."""
+
+    name: str
+
+
+class Params:
+    """Attribute access to an application's parameters; operators read them as constants."""
+
+    def __init__(self, declared: dict[str, Param]):
+        self._declared = declared
+
+    def __getattr__(self, name: str) -> ParamRef:
+        if name.startswith("_") or name not in self._declared:
+            raise AttributeError(f"no parameter {name!r}; known: {', '.join(self._declared)}")
+        return ParamRef(name)
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A read-only side table: `build(params)` -> 1-D int64 or float64 array; operators read `table[i]`."""
+
+    name: str
+    build: Callable[[dict], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named set of parameter values."""
+
+    doc: str
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Unordered:
+    """What agrees with the sequential meaning when nobody keeps order: `columns` of the outputs, as a multiset, and the
+    final states of the operators `states`."""
+
+    columns: tuple[str, ...]
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A shared table: rows `0..size-1` of `row`, each initialised by `init(key, params) -> dict | None` (None: zero).
+
+    `init` is vectorised: `key` is an int64 array 0..size-1, values are arrays or scalars.
+    """
+
+    name: str
+    row: Record
+    size: int | str
+    init: Callable[[np.ndarray, dict], dict[str, Any]] | None
+    index: int
+
+
+@dataclass(eq=False)
+class Operator:
+    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink."""
+
+    kind: str
+    name: str
+    inputs: list[Operator]
+    output: Record | None
+    functions: dict[str, Callable] = field(default_factory=dict)
+    key: str | None = None
+    state: Record | None = None
+    scratch: Record | None = None
+
+    @property
+    def input(self) -> Record:
+        """The record type this operator reads."""
+        assert self.inputs[0].output is not None
+        return self.inputs[0].output
+
+
+class Stream:
+    """What one operator puts out, or several of the same record type, to build upon."""
+
+    def __init__(self, app: App, operators: list[Operator]):
+        self._app, self._operators = app, operators
+
+    @property
+    def _record(self) -> Record:
+        record = self._operators[0].output
+        assert record is not None
+        return record
+
+    def union(self, *others: Stream) -> Stream:
+        """This stream and others of its record type as one: of each event, this stream's rows come first.
+
+        Raises:
+            BadInput: another record type, or a stream of another application.
+        """
+        for other in others:
+            if other._app is not self._app:
+                raise BadInput(f"union: a stream of app {other._app.name} in app {self._app.name}")
+            if other._record is not self._record:
+                raise BadInput(
+                    f"union: streams of {self._record.name} and of {other._record.name}; map one to the other first"
+                )
+        return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
+
+    def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
+        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
+        rings, zero and empty at each event."""
+        for name, kind in (scratch.fields if scratch else {}).items():
+            if isinstance(kind, (Text, *GROWING)):
+                raise BadInput(f"flat_map: {scratch!r}: {name} is no scalar, array or ring, and cannot be worked in")
+        return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
+
+    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
+        """A stateful operator: `fn(row, state, out)`, one state for all events."""
+        functions = {"process": fn} | ({"flush": flush} if flush else {})
+        return self._app._add("stateful", fn, self, output, functions, state=state)
+
+    def key_by(self, key: str) -> KeyedStream:
+        """This stream, keyed by an integer or text field."""
+        kind = self._record.fields.get(key)
+        if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
+            raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
+        return KeyedStream(self, key)
+
+    def sink(self, name: str = "outputs") -> None:
+        """Ends the pipeline: what arrives here is the application's output."""
+        self._app._sink(self, name)
+
+
+class KeyedStream:
+    """A stream with a key: state below belongs to a key, and keys may be processed in parallel."""
+
+    def __init__(self, stream: Stream, key: str):
+        self._stream, self._key = stream, key
+
+    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
+        """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
+        functions = {"process": fn} | ({"flush": flush} if flush else {})
+        add = self._stream._app._add
+        return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
+
+    def window(
+        self, advance: int, size: int, update: Callable, state: Record, result: Callable, output: Record
+    ) -> Stream:
+        """A windowed operator (STRETCH, section 4): windows [l*advance, l*advance+size) over `ts`, per key."""
+        if not 0 < advance <= size:
+            raise BadInput(f"window: advance {advance} must lie in 1..size ({size})")
+        functions = {"update": update, "result": result}
+        add = self._stream._app._add
+        return add("windowed", update, self._stream, output, functions, key=self._key, state=state)
+
+
+class Transaction:
+    """Returned by `@app.transaction`; `@name.post` adds the post-processing function."""
+
+    def __init__(self, app: App, operator: Operator):
+        self._app, self.operator = app, operator
+
+    def post(self, fn: Callable) -> Callable:
+        """`fn(request, txn, out)`, after the state access: `txn.accepted`, `txn.result(table, i)` = i-th `txn.read`."""
+        self.operator.functions["post"] = fn
+        return fn
+
+
+class App:
+    """One streaming application.
+
+    Args:
+        name: lower case id, as on the command line.
+        params: name -> Param.
+        profiles: name -> Profile, sets of values with a meaning (`--profile`).
+        reads: for documentation, the paper and section the application comes from.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        params: dict[str, Param] | None = None,
+        profiles: dict[str, Profile] | None = None,
+        reads: str = "",
+    ):
+        self.name = name
+        self.declared = params or {}
+        self.profiles = profiles or {}
+        self.reads = reads
+        self.params = Params(self.declared)
+        self.tables: list[Table] = []
+        self.operators: list[Operator] = []
+        self.constants: list[Constant] = []
+        self.invariants: dict[str, str] = {}
+        self._by_order: set[str] = set()  # invariants that hang on order
+        self.unordered: Unordered | None = None
+        self.event: Record | None = None
+        self.generator: Callable | None = None
+        self.outputs: Record | None = None
+        caller = inspect.currentframe().f_back.f_globals
+        self.file = caller.get("__file__", "")
+        self.doc = (caller.get("__doc__") or "").strip()
+
+    # --- declaration -------------------------------------------------------------------------------------------
+
+    def constant(self, build: Callable[[dict], np.ndarray]) -> Constant:
+        """Decorator: a read-only side table for the operators."""
+        constant = Constant(build.__name__, build)
+        self.constants.append(constant)
+        return constant
+
+    def table(self, name: str, row: Record, size: int | str, init: Callable | None = None) -> Table:
+        """A shared table keyed 0..size-1."""
+        table = Table(name, row, size, init, len(self.tables))
+        self.tables.append(table)
+        return table
+
+    def source(self, event: Record) -> Stream:
+        """The application's input stream."""
+        if self.event is not None:
+            raise BadInput(f"app {self.name}: one source per application for now")
+        self.event = event
+        operator = Operator("source", "source", [], event)
+        self.operators.append(operator)
+        return Stream(self, [operator])
+
+    def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
+        """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
+
+        `txn.row(table, key)` names a row; `txn.require(condition, row, ...)` reads the state before the transaction,
+        any false rejects all of it: `condition(row, ..., request)` over any rows of any tables, or over none;
+        `txn.modify(row, fn)` with `fn(row, request)`; `txn.read(row)` takes the row's scalars at this point of the
+        program, or unchanged ones if the transaction is rejected; `txn.drop()`. An integer 0 <= i < 2^32 behind the
+        rows of `require` or the function of `modify` becomes one more argument, after the request: which position of
+        the event this is about. A condition over several rows sees no set, map, counter or top-k of theirs.
+
+        Several transactional operators become one joint operator (TStream, section V) by being called, one after the
+        other, by the function that is decorated: each is a function `fn(request, txn)` like it. Their operations are
+        at sub-timestamps (seq, 0), (seq, 1), ... in the order of the calls: a later one sees what an earlier one did,
+        and a condition of any that fails rejects all of them. Only the decorated function itself may drop the event.
+        """
+
+        def declare(fn: Callable) -> Transaction:
+            source = self.source(input)
+            stream = self._add("transaction", fn, source, output, {"plan": fn})
+            stream.sink()
+            return Transaction(self, stream._operators[0])
+
+        return declare
+
+    def generates(self, fn: Callable) -> Callable:
+        """Decorator: `fn(params, seed, start, stop) -> dict[column, array]`: events start..stop-1 with `ts` and every
+        field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes."""
+        self.generator = fn
+        return fn
+
+    def agrees_unordered(self, *columns: str, states: tuple[str, ...] = ()) -> None:
+        """Says what a run without order must still have in common with the oracle: these columns of the outputs, as a
+        multiset, and the final states of these operators. An application that does not say so runs in total order only.
+
+        Raises:
+            BadInput: no column, one the outputs have not, or an operator without state.
+        """
+        if not columns:
+            raise BadInput(f"app {self.name}: agrees_unordered: name a column at least")
+        fields = self.outputs.fields if self.outputs else {}
+        stateful = [operator.name for operator in self.operators if operator.state is not None]
+        for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
+            if name not in known:
+                raise BadInput(f"app {self.name}: agrees_unordered: no {name!r}; known: {', '.join(known)}")
+        self.unordered = Unordered(columns, states)
+
+    def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
+        """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds.
+
+        A run without order is as if its events had come in another one: outputs keep the `seq` of their event, but
+        the n-th event by `seq` need not be the n-th that took effect, and `sub` says nothing. An invariant that would
+        not hold then is `by_order`, and is asked of runs in total order only.
+        """
+        self.invariants[name] = sql
+        if by_order:
+            self._by_order.add(name)
+
+    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None) -> Stream:
+        for role, function in functions.items():
+            if not inspect.isfunction(function):
+                raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
+        if any(operator.name == fn.__name__ for operator in self.operators):
+            raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
+        if self.outputs is not None:
+            raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
+        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
+        self.operators.append(operator)
+        return Stream(self, [operator])
+
+    def _sink(self, stream: Stream, name: str) -> None:
+        if self.outputs is not None:
+            raise BadInput(f"app {self.name}: one sink; unite the streams that go there (stream.union)")
+        self.outputs = stream._record
+        self.operators.append(Operator("sink", name, stream._operators, None))
+
+    # --- what others ask ---------------------------------------------------------------------------------------
+
+    def holds(self, order: str) -> dict[str, str]:
+        """The invariants that must hold of a run in this order (`total`, `none`), by name."""
+        return {name: sql for name, sql in self.invariants.items() if order == "total" or name not in self._by_order}
+
+    @property
+    def kind(self) -> str:
+        """`transaction`, `windowed` or `dataflow`: decides which executors run it."""
+        kinds = {operator.kind for operator in self.operators}
+        return "transaction" if "transaction" in kinds else "windowed" if "windowed" in kinds else "dataflow"
+
+    def operator(self, name: str) -> Operator:
+        """The operator of that name. Raises BadInput, with those there are, if there is none."""
+        for operator in self.operators[1:-1]:
+            if operator.name == name:
+                return operator
+        known = ", ".join(operator.name for operator in self.operators[1:-1])
+        raise BadInput(f"app {self.name}: no operator {name!r}; known: {known}")
+
+    def upto(self, name: str) -> App:
+        """What lies in front of an operator, as an application: its outputs are what the operator takes.
+
+        In front of a transaction, and of an operator that takes the events, lies nothing: the outputs are the events.
+        """
+        operator = self.operator(name)
+        needed = [*operator.inputs]
+        for before in needed:
+            needed += [o for o in before.inputs if o not in needed]
+        kept = [o for o in self.operators if o in needed]
+        return self._derived(kept, operator.inputs, operator.input)
+
+    def only(self, name: str) -> App:
+        """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
+        operator = self.operator(name)
+        source = Operator("source", "source", [], operator.input)
+        return self._derived([source, replace(operator, inputs=[source])], None, operator.output)
+
+    def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
+        """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
+        derived = copy.copy(self)
+        derived.event, derived.outputs = kept[0].output, outputs
+        derived.operators = [*kept, Operator("sink", "outputs", kept[-1:] if sunk is None else sunk, None)]
+        derived.tables = self.tables if derived.kind == "transaction" else []
+        derived.invariants, derived.unordered = {}, None
+        return derived
+
+    def bind(self, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """All parameters: defaults overlaid with `params`, checked.
+
+        Raises:
+            BadInput: unknown name, wrong type, out of bounds.
+        """
+        values = {name: p.default for name, p in self.declared.items()}
+        for name, value in (params or {}).items():
+            if name not in self.declared:
+                raise BadInput(f"app {self.name}: unknown parameter {name!r}; known: {', '.join(self.declared)}")
+            values[name] = self.declared[name].check(name, value)
+        return values
+
+    def check(self) -> App:
+        """Raises BadInput unless the declaration is complete."""
+        if self.event is None or self.outputs is None or self.generator is None:
+            raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
+        if self.kind == "transaction" and "post" not in self.operators[1].functions:
+            raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
+        taken = {id(operator) for taker in self.operators for operator in taker.inputs}
+        for operator in self.operators[1:-1]:
+            # One with state may be there for its state; others would work for nothing.
+            if operator.state is None and id(operator) not in taken:
+                raise BadInput(f"app {self.name}: nothing takes what operator {operator.name} puts out")
+        return self

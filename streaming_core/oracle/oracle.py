@@ -1,0 +1,280 @@
+"""The sequential oracle: what one thread, taking one event at a time, makes of a workload.
+
+Two ways to run the same typed functions, and neither shares code with the runtime or its kernels: the interpreter
+(interpreter.py) is the meaning, the compiled loop (loop.py) is for large workloads, where it is checked against the
+interpreter on a prefix, and for measuring: what many cores are worth is told by how they compare with it.
+
+A result is a folder: outputs/part-*.parquet sorted by (seq, sub), state/<table>.parquet sorted by key, and
+manifest.json, written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core import generator, storage
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.data.agreement import outputs_digest, states_digest
+from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.application import App
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.storage import digest_of
+
+MODES = ("auto", "interpreted", "compiled")
+INTERPRETED = 100_000  # events up to which `auto` interprets all of them
+CHECKED = 10_000  # events on which the compiled loop is compared with the interpreter
+_BLOCK = 1 << 16  # events in memory at a time
+_PART = 4_000_000  # rows in a file of outputs
+_KEYS = {"address", "workload", "output_digest", "state_digest"}
+
+
+@cache
+def version() -> str:
+    """Digest of the oracle's own source: another meaning, another address."""
+    return source_digest(Path(__file__).parent)
+
+
+def source_digest(package: Path) -> str:
+    """16 hex digits over every Python file of a package, in subpackages too: its place and what is in it."""
+    content = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        content.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return content.hexdigest()[:16]
+
+
+def address(workload_manifest: dict[str, Any]) -> str:
+    """16 hex digits: the workload's content and parameters, the application's code, the oracle's version.
+
+    The generator's version too: what the workload holds is said by its content, but constants are made like workloads.
+    """
+    app = registry.load(workload_manifest["app"])
+    return digest_of(
+        {
+            "app": app.name,
+            "content": workload_manifest["content_digest"],
+            "params": app.bind(workload_manifest["params"]),
+            "code": [registry.code_digest(app), generator.version()],
+            "oracle": version(),
+        }
+    )
+
+
+def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> dict[str, Any]:
+    """Computes the result of the workload in `workload_dir` into `out_dir`; returns its manifest.
+
+    An `out_dir` that holds this result already is left as it is.
+
+    Args:
+        mode: interpreted; compiled; auto = interpreted up to 100,000 events, compiled beyond.
+
+    Raises:
+        BadInput: no such mode, a workload that is missing or damaged, an application that keeps not to the language,
+            or an `out_dir` that holds something else.
+        RunFailed: an operator raised (operator, event, error, file and line), the compiled loop disagrees with the
+            interpreter, or the result cannot be written.
+    """
+    check_mode(mode)
+    source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
+    wanted = address(source.manifest)
+    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+        manifest = read_manifest(out_dir)
+        if manifest["address"] != wanted:
+            raise BadInput(
+                f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): give a new folder"
+            )
+        return manifest
+    try:
+        with storage.atomic_directory(out_dir) as folder:
+            keys = ("address", "content_digest", "events", "seed", "params")
+            about = {
+                "address": wanted,
+                "app": source.app.name,
+                "workload": {key: source.manifest[key] for key in keys},
+                "code_digest": registry.code_digest(source.app),
+            }
+            storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
+    except OSError as error:
+        raise RunFailed(f"the result cannot be written to {out_dir}: {error.strerror or error}") from None
+    return read_manifest(out_dir)
+
+
+def check_mode(mode: str) -> None:
+    """Raises BadInput unless there is such a mode."""
+    if mode not in MODES:
+        raise BadInput(f"unknown mode {mode!r}; known: {', '.join(MODES)}")
+
+
+def read_manifest(directory: Path | str) -> dict[str, Any]:
+    """The manifest of the result in `directory`.
+
+    Raises:
+        BadInput: there is none, or it is damaged.
+    """
+    return storage.read_manifest(Path(directory), "oracle result", _KEYS, "oracle")
+
+
+def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict[str, Any]:
+    """What `source.app` makes of the events, into outputs/ and state/ of `folder`; returns what is to be said of it.
+
+    Args:
+        source: a workload, or a recording.
+        mode: as for `run`; raises as it does.
+    """
+    started = time.perf_counter()
+    app, params = source.app, source.manifest["params"]
+    machine: Any = Interpreter(app, params)
+    checked = 0
+    blocks: Iterator[pa.Table] = source.blocks(_BLOCK)
+    writer = _Outputs(folder / "outputs", machine.output_schema, app)
+    try:
+        if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
+            machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
+        for events in blocks:
+            writer.write(machine.process(events))
+        writer.write(machine.finish(source.end))
+    finally:
+        writer.close()
+    state = machine.state()
+    (folder / "state").mkdir()
+    for name, table in state.items():
+        pq.write_table(table, folder / "state" / f"{name}.parquet", compression="zstd", compression_level=1)
+    if machine.events != source.rows:
+        raise RunFailed(f"{machine.events} of {source.rows} events were read")
+    seconds = time.perf_counter() - started
+    return {
+        "oracle": version(),
+        "mode": "interpreted" if isinstance(machine, Interpreter) else "compiled",
+        "checked_events": checked,
+        "outputs": {"rows": writer.digest[0], "digest": format_digest(*writer.digest)},
+        "state": {
+            name: format_digest(*digest_table(table, ("key",) if "key" in table.column_names else ()))
+            for name, table in state.items()
+        },
+        "output_digest": format_digest(*writer.digest),
+        "state_digest": states_digest(app, "total", state),
+        "unordered": app.unordered
+        and {
+            "columns": app.unordered.columns,
+            "states": app.unordered.states,
+            "output_digest": format_digest(*writer.unordered),
+            "state_digest": states_digest(app, "none", state),
+        },
+        "dropped_invalid": machine.dropped_invalid,
+        "rejected": machine.rejected,
+        "seconds": seconds,
+    }
+
+
+def _compiled(app: Any, params: dict, interpreter: Interpreter, blocks: Iterator[pa.Table], writer: _Outputs) -> tuple:
+    """The compiled loop after it agreed with the interpreter on the first events, and what is left to run."""
+    from streaming_core.oracle.loop import Loop
+
+    loop, checked = Loop(app, params), 0
+    pending: list[pa.Table] = []
+    for block in blocks:
+        first = block.slice(0, CHECKED - checked)
+        checked += first.num_rows
+        outputs = loop.process(first)
+        compare(app.name, interpreter.process(first), outputs, "outputs")
+        writer.write(outputs)
+        if checked == CHECKED:
+            pending.append(block.slice(first.num_rows))
+            break
+    expected, actual = interpreter.state(), loop.state()
+    for name, table in expected.items():
+        compare(app.name, table, actual[name], f"state {name}")
+    for count in ("dropped_invalid", "rejected"):
+        if getattr(interpreter, count) != getattr(loop, count):
+            raise RunFailed(f"app {app.name}: compiled loop and interpreter disagree on {count} after {checked} events")
+    return loop, checked, _chain(pending, blocks)
+
+
+def _chain(first: list[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    yield from first
+    yield from rest
+
+
+def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> None:
+    """Raises RunFailed unless the two tables have the same rows, bit by bit."""
+    leading = tuple(n for n in ("seq", "sub", "key") if n in interpreted.column_names)
+    if interpreted.schema != compiled.schema or digest_table(interpreted, leading) != digest_table(compiled, leading):
+        raise RunFailed(f"app {app}: compiled loop and interpreter disagree on {what}: one of the two is wrong")
+
+
+class _Outputs:
+    """Output rows into part files, and their digest."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, app: App):
+        folder.mkdir(parents=True)
+        self.folder, self.schema, self.app, self.parts, self.rows = folder, schema, app, 0, 0
+        self.digest = self.unordered = (0, 0)
+        self.writer = self._open()
+
+    def _open(self) -> pq.ParquetWriter:
+        path = self.folder / f"part-{self.parts:05d}.parquet"
+        self.parts, self.rows = self.parts + 1, 0
+        return pq.ParquetWriter(path, self.schema, compression="zstd", compression_level=1)
+
+    def write(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        if self.rows >= _PART:
+            self.writer.close()
+            self.writer = self._open()
+        self.digest = add(self.digest, outputs_digest(self.app, "total", table))
+        if self.app.unordered is not None:
+            self.unordered = add(self.unordered, outputs_digest(self.app, "none", table))
+        self.rows += table.num_rows
+        self.writer.write_table(table)
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+def yardstick(workload_dir: Path | str, repetitions: int = 5) -> dict[str, Any]:
+    """Measures the compiled sequential loop on a workload, all of it decoded in memory beforehand.
+
+    Returns:
+        events, outputs, digest, seconds (of each repetition), median events_per_s, compile_seconds. Timed is what
+        `streaming-core run` calls engine time: from decoded rows to encoded output rows and their digest.
+
+    Raises:
+        BadInput, RunFailed: as `run`; RunFailed also when repetitions disagree.
+    """
+    from streaming_core.oracle.loop import Loop
+
+    source = workload.read(Path(workload_dir))
+    loop = Loop(source.app, source.manifest["params"])
+    blocks = [loop.decode(events) for events in source.blocks(_BLOCK)]
+    seconds, digests = [], set()
+    for _ in range(repetitions):
+        loop.reset()
+        for rows, text in blocks:
+            loop.run(rows, text, keep=False)
+        loop.finish(source.rows)
+        seconds.append(loop.seconds)
+        digests.add(format_digest(*loop.digest))
+    if len(digests) != 1:
+        raise RunFailed(
+            f"app {source.app.name}: repetitions of the compiled loop disagree: {', '.join(sorted(digests))}"
+        )
+    return {
+        "app": source.app.name,
+        "events": source.rows,
+        "outputs": loop.digest[0],
+        "digest": digests.pop(),
+        "seconds": seconds,
+        "events_per_s": source.rows / statistics.median(seconds),
+        "compile_seconds": loop.compile_seconds,
+    }

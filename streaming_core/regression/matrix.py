@@ -1,0 +1,97 @@
+"""The plan of a regression run: which cells, on which workloads. Written once, before anything runs."""
+
+from __future__ import annotations
+
+import time
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run.support import check
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import write_json
+
+MAX_CELLS = 1024  # as many as Airflow maps a task to
+
+
+def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
+    """The matrix: the cells to run, and those left out because their applications do not run that way.
+
+    A request is for every application; one of them that supports less than others does not make it wrong.
+
+    Returns:
+        The cells, and {reason, cells: their names} per reason.
+
+    Raises:
+        BadInput: unknown application or parameter, nothing to run, or too much.
+    """
+    asked = {name: registry.load(name) for name in regression.applications if name in registry.names()}
+    kept: list[RunSpec] = []
+    left_out: dict[str, list[str]] = {}
+    for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in asked.items()}):
+        asked[spec.app].bind(spec.params)
+        try:
+            check(spec, asked[spec.app])
+        except BadInput as error:
+            left_out.setdefault(str(error), []).append(spec.cell)
+        else:
+            kept.append(spec)
+    if not kept:
+        raise BadInput(f"nothing is left to run: {'; '.join(left_out)}")
+    if len(kept) > MAX_CELLS:
+        raise BadInput(f"a run has {MAX_CELLS} cells at most, these are {len(kept)}")
+    return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
+
+
+def omissions(planned: dict) -> list[str]:
+    """A line per reason for which cells were left out of a plan."""
+    return [
+        f"{reason['reason']} ({len(reason['cells'])} cell{'s' * (len(reason['cells']) > 1)})"
+        for reason in planned.get("left_out", [])
+    ]
+
+
+def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli") -> dict:
+    """Checks the request and writes runs/<run id>/plan.json.
+
+    Returns:
+        The plan: run_id, origin, created_at, regression, workloads (app, params, events, seed, address), cells
+        (cell, spec, workload, is_bound) and left_out (as `cells` has it).
+
+    Raises:
+        BadInput: as `cells`, or a plan of that run id exists with other content.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise BadInput(f"run id {run_id!r} is not of the form YYYYMMDDTHHMMSSZ-<8 hex>")
+    specs, left_out = cells(regression)
+    workloads, planned = {}, []
+    for spec in specs:
+        app = registry.load(spec.app)
+        params = app.bind(spec.params)
+        address = workload.address(app, params, regression.events, regression.seed)
+        workloads[address] = {
+            "app": spec.app,
+            "params": params,
+            "events": regression.events,
+            "seed": regression.seed,
+            "address": address,
+        }
+        planned.append(
+            {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
+        )
+    made = {
+        "run_id": run_id,
+        "origin": origin,
+        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "regression": regression.model_dump(mode="json"),
+        "workloads": list(workloads.values()),
+        "cells": planned,
+        "left_out": left_out,
+    }
+    path = home.run(run_id) / "plan.json"
+    if path.exists():
+        raise BadInput(f"run {run_id} is planned already")
+    write_json(path, made)
+    return made

@@ -1,0 +1,1 @@
+"""One run: a way of executing an application, carried out, recorded, compared with the oracle."""

@@ -1,0 +1,473 @@
+"""Runs a cell: the application's kernels on the native runtime, over a workload, into a run folder.
+
+A run is one or more passes over the same workload, each from fresh state: the first delivers to the spec's sink, then
+`repetitions` passes at peak rate into the digest sink, then, if a rate is set, one open-loop pass. Decoding Parquet and
+writing outputs happens between blocks while the engine's clock stands still, in this thread, with bounded memory.
+
+With `checkpoint` in the spec, the first pass leaves checkpoints in the run folder, and a run that finds one goes on
+from there (checkpoint.py). The passes after it are measured from their beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core.apps import registry
+from streaming_core.data import rows as row_format
+from streaming_core.data import workload
+from streaming_core.data.agreement import states_digest
+from streaming_core.data.arrow import from_bytes, to_arrow
+from streaming_core.data.digest import format_digest
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.kernels.machine import describe_error
+from streaming_core.kernels.program import Program, compile_app
+from streaming_core.run import checkpoint
+from streaming_core.run.energy import Meter, Spent
+from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.support import check
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import atomic_directory, write_json
+
+BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
+KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
+PART_ROWS = 1 << 20  # rows per output file
+MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
+
+Progress = Callable[[str, int, int], None]
+
+
+class Blocks:
+    """The workload as (rows, text) blocks, decoded once if it has at most `keep` of them, else on every pass."""
+
+    def __init__(self, source: workload.Workload, program: Program, size: int, keep: int = KEPT_BLOCKS):
+        self._source, self._record, self._size, self._keep = source, program.event, size, keep
+        self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
+        self.events, self.end = source.rows, source.end
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        if self._kept is not None:
+            yield from self._kept
+            return
+        kept: list[tuple[np.ndarray, np.ndarray]] | None = []
+        for table in self._source.blocks(self._size):
+            block = row_format.encode(table, self._record)
+            if kept is not None:
+                kept.append(block)
+                if len(kept) > self._keep:
+                    kept = None
+            yield block
+        self._kept = kept
+
+    def read_on(self, read: tuple[int, int], cut: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
+        """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
+        for table, total in self._source.read_on(read, self._size, cut):
+            yield *row_format.encode(table, self._record), total
+
+
+class OutputFiles:
+    """Outputs in delivered order, as outputs/part-*.parquet; `parts` are there already."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._schema = folder, schema
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self.parts = parts
+
+    def _open(self) -> None:
+        path = checkpoint.part(self._folder, self.parts)
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)
+        self.parts += 1
+        self._rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Appends rows."""
+        if self._rows >= PART_ROWS:
+            self.cut()
+        if self._writer is None:
+            self._open()
+        self._writer.write_table(table)
+        self._rows += table.num_rows
+
+    def cut(self) -> None:
+        """Ends the current file; more rows start a new one."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def close(self) -> None:
+        """Ends the last file. There is one even of no rows: it tells the columns."""
+        if self.parts == 0:
+            self._open()
+        self.cut()
+
+
+def run(
+    spec: RunSpec,
+    source: Path,
+    out: Path | None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
+    meter: Meter | None = None,
+) -> RunReport:
+    """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
+
+    With `spec.checkpoint`, the same call on the same folder goes on from the last checkpoint of a run that ended early,
+    and returns the report of one that did not.
+
+    Args:
+        out: run folder; None keeps nothing but the returned report, and no checkpoints. A folder that holds this very
+            spec's spec.json and nothing else of a run is taken over.
+        progress: called with (pass, events done, events in all).
+        say: called with a line when the run goes on from somewhere.
+        meter: what energy is read from, if not from this machine's counters.
+
+    Raises:
+        BadInput: the request cannot be carried out; nothing was written.
+        RunFailed: an operator failed (operator, event, reason), or the folder cannot be written.
+    """
+    app = registry.load(spec.app)
+    check(spec, app)
+    opened = workload.read(source, app, spec.params)
+    params = opened.manifest["params"]
+    if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
+        raise BadInput(
+            f"checkpoint={spec.checkpoint} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} events: "
+            f"take more punctuations between two"
+        )
+    if out is not None:
+        _check_folder(out, spec)
+    load_before = os.getloadavg()[0]
+    program = compile_app(app, params)
+    blocks = Blocks(opened, program, block_size(spec))
+    meter = meter or Meter()
+    if out is None:
+        return _passes(spec, program, blocks, opened, None, load_before, meter, progress)
+    try:
+        if spec.checkpoint:
+            say = say or (lambda line: None)
+            return _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say)
+        with atomic_directory(out / ".run") as folder:
+            report = _passes(spec, program, blocks, opened, folder, load_before, meter, progress)
+        for name in ("outputs", "state"):
+            if (out / ".run" / name).exists():
+                os.replace(out / ".run" / name, out / name)
+        (out / ".run").rmdir()
+        write_json(out / "report.json", report.model_dump(mode="json"))
+    except OSError as error:
+        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+    return report
+
+
+def _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say) -> RunReport:
+    about = {
+        "spec": spec.spec_digest,
+        "application code": registry.code_digest(program.app),
+        "workload": opened.manifest["content_digest"],
+        "table layout": [
+            {name: table[name] for name in ("name", "rows", "stride", "growing")}
+            for table in program.description["tables"]
+        ],
+    }
+    if (out / "report.json").exists():
+        report = RunReport.model_validate_json((out / "report.json").read_bytes())
+        if (report.code_digest, report.workload["content_digest"]) != (about["application code"], about["workload"]):
+            raise BadInput(f"{out} holds a run of another workload or of other code: give a new folder")
+        checkpoint.clear(out)
+        say("this run is complete already")
+        return report
+    schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
+    with checkpoint.held(out, about, interval(spec), schema) as durable:
+        if durable.last is not None:
+            say(f"resuming at event {durable.last.events}")
+        try:
+            report = _passes(spec, program, blocks, opened, durable.folder, load_before, meter, progress, durable)
+        except BadInput as error:
+            raise BadInput(f"{error}; with another workload, take a new folder") from None
+        durable.publish()
+        write_json(out / "report.json", report.model_dump(mode="json"))
+        checkpoint.sync(out)
+    return report
+
+
+def _check_folder(out: Path, spec: RunSpec) -> None:
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out} is not a folder")
+    found = sorted(p.name for p in out.iterdir() if not p.name.startswith(".")) if out.exists() else []
+    if (out / "spec.json").exists():
+        other = RunSpec.parse((out / "spec.json").read_bytes())
+        if other.spec_digest != spec.spec_digest:
+            raise BadInput(
+                f"{out} holds another spec ({other.spec_digest}, asked is {spec.spec_digest}): give a new folder"
+            )
+    known = {"spec.json"}
+    if spec.checkpoint and (out / "spec.json").exists():
+        # Outputs are moved out of the checkpoint's folder when all are there, the report comes when they were.
+        if (out / "report.json").exists():
+            known |= {"outputs", "state", "report.json"}
+        elif (out / checkpoint.FOLDER / "last").exists():
+            known |= {"outputs", "state"}
+    if leftovers := [name for name in found if name not in known]:
+        raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not (out / "spec.json").exists():
+            write_json(out / "spec.json", spec.model_dump(mode="json"))
+    except OSError as error:
+        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+
+
+def block_size(spec: RunSpec) -> int:
+    """Events in a block: whole punctuation intervals."""
+    if spec.executor != "transactional":
+        return BLOCK
+    return -(-BLOCK // spec.punctuation) * spec.punctuation
+
+
+def interval(spec: RunSpec) -> int:
+    """Events between two checkpoints."""
+    return spec.checkpoint * spec.punctuation
+
+
+def _passes(spec, program, blocks, opened, folder, load_before, meter, progress, durable=None) -> RunReport:
+    kinds = [("verified", spec.sink, 0.0)]
+    kinds += [("peak", "digest", 0.0)] * spec.repetitions
+    if spec.rate > 0:
+        kinds = (
+            [("open_loop", spec.sink, spec.rate)]
+            if not spec.repetitions
+            else [*kinds, ("open_loop", "digest", spec.rate)]
+        )
+    samples, digest, where = [], "", {}
+    for number, (kind, sink, rate) in enumerate(kinds):
+        first = number == 0
+        sample, state, where = one_pass(
+            spec,
+            program,
+            blocks,
+            kind,
+            number,
+            sink,
+            rate,
+            folder if first else None,
+            progress,
+            export=first,
+            durable=durable if first else None,
+            meter=meter,
+        )
+        samples.append(sample)
+        if first:
+            digest = states_digest(program.app, spec.order, state)
+    load_after = os.getloadavg()[0]
+    spent = [sample.energy_joules for sample in samples]
+    return RunReport(
+        spec=spec.model_dump(mode="json"),
+        spec_digest=spec.spec_digest,
+        cell=spec.cell,
+        app=spec.app,
+        code_digest=registry.code_digest(program.app),
+        build=build(),
+        workload={k: opened.manifest[k] for k in ("address", "content_digest", "events", "seed", "params")},
+        is_bound=spec.is_bound,
+        samples=samples,
+        state_digest=digest,
+        compile_seconds=program.compile_seconds,
+        peak_memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        energy_joules=None if None in spent else sum(spent),
+        topology=topology(),
+        binding=where["binding"],
+        memory=where["memory"],
+        resumed=durable.resumed if durable else [],
+        host={
+            "name": socket.gethostname(),
+            "load_before": load_before,
+            "load_after": load_after,
+            "python": platform.python_version(),
+            "kernel": platform.release(),
+            **({"energy": meter.why} if meter.why else {}),
+        },
+    )
+
+
+def one_pass(
+    spec: RunSpec,
+    program: Program,
+    blocks: Blocks,
+    kind: str = "peak",
+    number: int = 0,
+    sink: str = "digest",
+    rate: float = 0.0,
+    folder: Path | None = None,
+    progress: Progress | None = None,
+    export: bool = True,
+    durable: checkpoint.Checkpoints | None = None,
+    meter: Meter | None = None,
+) -> tuple[Sample, dict[str, pa.Table], dict]:
+    """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
+
+    `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
+    the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
+    nothing of energy, nor does it of a pass that was gone on with. Raises RunFailed when an operator fails.
+    """
+    from streaming_core import _runtime
+
+    options = {
+        "executor": spec.executor,
+        "scheme": spec.scheme,
+        "pool": spec.pool,
+        "stealing": spec.stealing,
+        "heuristic": spec.heuristic,
+        "queue": spec.queue,
+        "reorder": spec.reorder,
+        "channel": spec.channel,
+        "order": spec.order,
+        "plan": spec.plan,
+        "threads": spec.threads,
+        "punctuation": spec.punctuation,
+        "batch": spec.batch,
+        "idle": spec.idle,
+        "pin": spec.pin,
+        "sink": sink if folder is not None or sink != "parquet" else "digest",
+        "rate": rate,
+    }
+    engine = _runtime.Engine(program.json(), json.dumps(options))
+    writer = None
+    try:
+        last = durable.last if durable is not None else None
+        if last is not None:
+            engine.resume(json.dumps(last.standing), last.images)
+        else:
+            for index, (table, record, size) in enumerate(program.tables):
+                engine.load_table(index, row_format.initial_rows(table, record, size, program.params).view(np.uint8))
+        if folder is not None and sink == "parquet":
+            writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
+        done, read = (last.events, last.read) if last else (0, (0, 0))
+        # The energy up to a checkpoint that is gone on from is not known.
+        spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
+        text = np.zeros(row_format.TEXT_PADDING, np.uint8)
+        stream: Iterable = ((*block, None) for block in blocks)
+        if durable is not None:
+            stream = blocks.read_on(read, durable.interval)
+        for rows, text, read in stream:
+            with spent.counting():
+                engine.process(rows.view(np.uint8), len(rows), text)
+            done += len(rows)
+            if writer is not None:
+                _take(engine, program, text, writer)
+            if durable is not None and done % durable.interval == 0 and done < blocks.events:
+                _save(engine, durable, writer, read, spent.cpu)
+            if progress is not None:
+                progress(kind, done, blocks.events)
+        with spent.counting():
+            engine.finish(blocks.end)
+        if writer is not None:
+            _take(engine, program, text, writer)
+            writer.close()
+        if durable is not None and (last is None or last.events < done):
+            _save(engine, durable, writer, read, spent.cpu)
+        state = final_state(engine, program) if export else {}
+        if folder is not None:
+            (folder / "state").mkdir()
+            for name, table in state.items():
+                pq.write_table(table, folder / "state" / f"{name}.parquet", compression="zstd", compression_level=1)
+        metrics = json.loads(engine.metrics())
+    except _runtime.KernelFailed as error:
+        operator, seq, payload = error.args
+        raise RunFailed(f"operator {operator} failed at event {seq}: {describe_error(payload)}") from None
+    finally:
+        engine.stop()
+    seconds = metrics["seconds"]
+    sample = Sample(
+        kind=kind,
+        repetition=number,
+        events=blocks.events,
+        outputs=metrics["outputs"],
+        digest=format_digest(metrics["outputs"], metrics["digest"]),
+        in_order=metrics["in_order"],
+        seconds=seconds,
+        events_per_s=blocks.events / seconds if seconds else 0.0,
+        processing=Latency(**metrics["processing"]),
+        end_to_end=Latency(**metrics["end_to_end"]) if rate else None,
+        breakdown=metrics["breakdown"],
+        cpu_seconds=spent.cpu,
+        energy_joules=spent.joules,
+        dropped_invalid=metrics["dropped"],
+        rejected=metrics["rejected"],
+        chosen=metrics["chosen"],
+    )
+    return sample, state, {name: metrics[name] for name in ("binding", "memory")}
+
+
+def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, read: tuple[int, int], cpu) -> None:
+    if writer is not None:
+        writer.cut()
+    standing, images = engine.checkpoint()
+    parts = writer.parts if writer is not None else 0
+    durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, durable.about, images))
+
+
+def _take(engine, program: Program, text: np.ndarray, writer: OutputFiles) -> None:
+    data, subs, count = engine.take_outputs()
+    if count:
+        rows = np.frombuffer(data, dtype=program.output.dtype(header=True), count=count)
+        for at in range(0, count, 1 << 16):
+            part = slice(at, at + (1 << 16))
+            writer.write(row_format.decode(rows[part], text, program.output, np.frombuffer(subs, "<u4")[part]))
+
+
+def final_state(engine, program: Program) -> dict[str, pa.Table]:
+    """Shared tables and keyed states by name, sorted by key."""
+    state = {}
+    for index, (table, record, size) in enumerate(program.tables):
+        keys = to_arrow(np.arange(size, dtype=np.int64))
+        state[table.name] = row_format.decode_state(engine.table(index), record, keys)
+    for index, operator in enumerate(program.description.get("operators", [])):
+        found = [record for op, record in program.states if op.name == operator["name"]]
+        if not found:
+            continue
+        keys, data = engine.states(index)
+        if operator["kind"] == "stateful":
+            keys = None
+        elif isinstance(keys, bytes):
+            keys = to_arrow(np.frombuffer(keys, "<i8"))
+        else:
+            keys = from_bytes(keys)
+        state[operator["name"]] = row_format.decode_state(data, found[0], keys)
+    return state
+
+
+@cache
+def build() -> str:
+    """Short revision of the checkout the engine runs from, `-dirty` when files differ; `unknown` without one."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
+@cache
+def topology() -> dict:
+    """Sockets, cores and distances of this host, as the runtime sees them."""
+    from streaming_core import _runtime
+
+    return json.loads(_runtime.probe())

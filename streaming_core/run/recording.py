@@ -1,0 +1,252 @@
+"""Recordings: the rows that one operator of an application takes, in order, so that it can be run again alone.
+
+What an operator takes is what the pipeline in front of it delivers: a recording is the outputs of the application cut
+off there (App.upto), executed in any way that keeps total order, or by the oracle. Each row stands beside the `seq` of
+the event that caused it, and `sub`, its rank among the rows of that event. What is flushed to the operator has the seq
+of the end of the stream and comes last: it takes that in before it flushes itself.
+
+A recording is a folder: rows/part-*.parquet with seq, sub and the record's fields, and manifest.json, written last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core import storage
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.kernels.program import Program, compile_app
+from streaming_core.language.application import App
+from streaming_core.oracle import oracle
+from streaming_core.run import engine
+from streaming_core.run.support import check
+from streaming_core.run.way import RunSpec
+
+_KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def record(
+    source: workload.Workload,
+    operator: str,
+    out: Path,
+    spec: RunSpec,
+    program: Program | None = None,
+    progress: engine.Progress | None = None,
+) -> dict[str, Any]:
+    """Writes what the operator takes into `out` when the application runs over `source` as `spec` says.
+
+    Only what lies in front of the operator is run, on the threads that a plan gives it; the events, which the first
+    operators and transactions take, are the same however they are executed. Returns the manifest.
+
+    Args:
+        program: that of the application, if it is compiled already.
+
+    Raises:
+        BadInput: no such operator, an application that does not run that way or without order, or `out` is not empty.
+        RunFailed: an operator in front failed, or the folder cannot be written.
+    """
+    app, params = source.app, source.manifest["params"]
+    part = app.upto(operator)
+    check(spec, app)
+    if spec.order != "total":
+        raise BadInput(f"a recording is in total order, and {spec.channel or spec.executor} keeps none here")
+
+    def write(folder: Path) -> str:
+        compiled = program.part(part) if program else compile_app(part, params)
+        names = {"sink", *(o.name for o in part.operators)}
+        way = spec.model_copy(update={"plan": {name: at for name, at in spec.plan.items() if name in names}})
+        blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
+        options = {"kind": "verified", "sink": "parquet", "folder": folder, "progress": progress, "export": False}
+        sample, _, _ = engine.one_pass(way, compiled, blocks, **options)
+        return sample.digest
+
+    by = {"spec": spec.model_dump(mode="json"), "build": engine.build()}
+    return _write(source, operator, part, Path(out), by, write)
+
+
+def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str = "auto") -> dict[str, Any]:
+    """Writes what the operator takes into `out` by the sequential meaning of the application; as `record` otherwise.
+
+    Args:
+        mode: as for `oracle.run`.
+    """
+    part = source.app.upto(operator)
+    oracle.check_mode(mode)
+
+    def write(folder: Path) -> str:
+        return oracle.compute(replace(source, app=part), folder, mode)["output_digest"]
+
+    return _write(source, operator, part, Path(out), {"oracle": oracle.version(), "mode": mode}, write)
+
+
+def _write(
+    source: workload.Workload, operator: str, part: App, out: Path, by: dict, write: Callable[[Path], str]
+) -> dict[str, Any]:
+    """The folder and its manifest. `write` puts outputs/ and state/ into a folder and returns the outputs' digest."""
+    check_out(out)
+    if len(part.operators) == 2:
+        write = _events(source, len(part.operators[-1].inputs))
+    try:
+        with storage.atomic_directory(out) as folder:
+            digest = write(folder)
+            os.rename(folder / "outputs", folder / "rows")
+            shutil.rmtree(folder / "state", ignore_errors=True)
+            paths = sorted((folder / "rows").glob("part-*.parquet"))
+            keys = ("address", "content_digest", "events", "seed", "params")
+            manifest = {
+                "app": source.app.name,
+                "operator": operator,
+                "params": source.manifest["params"],
+                "workload": {key: source.manifest[key] for key in keys},
+                "code_digest": registry.code_digest(source.app),
+                "content_digest": digest,
+                "rows": int(digest.partition(":")[0]),
+                "end": source.end,
+                "by": by,
+                "parts": [{"file": f"rows/{p.name}", "rows": pq.read_metadata(p).num_rows} for p in paths],
+            }
+            storage.write_json(folder / "manifest.json", manifest)
+    except OSError as error:
+        raise RunFailed(f"the recording cannot be written to {out}: {error.strerror or error}") from None
+    return manifest
+
+
+def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
+    """Writes the events, as what an operator takes that nothing lies in front of; so often if it unites them so."""
+
+    def write(folder: Path) -> str:
+        schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
+        files, digest = engine.OutputFiles(folder / "outputs", schema), (0, 0)
+        for events in source.blocks(engine.BLOCK):
+            rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
+            rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
+            files.write(rows)
+            digest = add(digest, digest_table(rows, ("seq", "sub")))
+        files.close()
+        return format_digest(*digest)
+
+    return write
+
+
+def check_out(out: Path) -> None:
+    """Raises BadInput unless the folder is new or empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} exists already: give a folder that is new or empty")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def is_recording(directory: Path) -> bool:
+    """Whether a recording's manifest lies there, and not a workload's or an oracle's."""
+    try:
+        return "operator" in json.loads((directory / "manifest.json").read_text())
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """The manifest of the recording in `directory`.
+
+    Raises:
+        BadInput: there is none, or it is damaged.
+    """
+    return storage.read_manifest(directory, "recording", _KEYS, "record")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording that was opened, which plays the part of a workload for `app`, the operator alone (App.only)."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    app: App
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Columns of the rows."""
+        return self.app.event.resolve(self.manifest["params"]).arrow(("seq", "sub"))
+
+    @property
+    def operator(self) -> str:
+        """The operator's name."""
+        return self.manifest["operator"]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.manifest["rows"]
+
+    @property
+    def end(self) -> int:
+        """The seq of the end of the stream."""
+        return self.manifest["end"]
+
+    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
+        """The rows in order, at most `rows_per_block` a table.
+
+        Raises:
+            BadInput: a part is damaged, rows are out of order, or, after the last one, they are not those of the
+                manifest.
+        """
+        last, total = 0, (0, 0)
+        for part in self.manifest["parts"]:
+            try:
+                with pq.ParquetFile(self.directory / part["file"]) as file:
+                    for batch in file.iter_batches(rows_per_block):
+                        table = pa.Table.from_batches([batch]).cast(self.schema)
+                        seq = to_numpy(table.column("seq"))
+                        if len(seq) and (seq[0] < last or (np.diff(seq) < 0).any()):
+                            raise BadInput(f"recording {self.directory}: {part['file']}: rows are out of order")
+                        last = int(seq[-1]) if len(seq) else last
+                        total = add(total, digest_table(table, ("seq", "sub")))
+                        yield table
+            except (OSError, pa.ArrowException) as error:
+                line = str(error).strip().partition("\n")[0]
+                raise BadInput(f"recording {self.directory}: {part['file']} cannot be read: {line}") from None
+        if (found := format_digest(*total)) != self.manifest["content_digest"]:
+            raise BadInput(
+                f"recording {self.directory}: its rows are not what the manifest says: "
+                f"digest {found}, expected {self.manifest['content_digest']}"
+            )
+
+
+def read(directory: Path, app: App | None = None) -> Recording:
+    """Opens the recording in `directory`.
+
+    Args:
+        app: the application it is of, if that is none of the registry's.
+
+    Raises:
+        BadInput: no recording, one of other code, a part that is missing or truncated, or columns that are not those
+            of what the operator takes.
+    """
+    directory = Path(directory)
+    manifest = read_manifest(directory)
+    app = app or registry.load(manifest["app"])
+    if manifest["code_digest"] != (code := registry.code_digest(app)):
+        raise BadInput(
+            f"recording {directory} is of other code of {app.name} ({manifest['code_digest']}, now it is {code}): "
+            "record it again"
+        )
+    manifest = {**manifest, "params": app.bind(manifest["params"])}
+    recording = Recording(directory, manifest, app.only(manifest["operator"]))
+    workload.check_parts(f"recording {directory}", directory, manifest["parts"], recording.schema)
+    return recording
