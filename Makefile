@@ -60,7 +60,7 @@ report: setup ## say where the reports are and print the last run's table
 .PHONY: bench
 bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
 	@code=0; $(VENV)/bin/streaming-core bench $(ARGS) || code=$$?; \
-	[ $$code = 2 ] || $(RUN) -m infra.reports.publish >&2; exit $$code
+	[ $$code = 2 ] || $(RUN) -m reports.publish >&2; exit $$code
 
 ##@ Setting up
 .PHONY: doctor

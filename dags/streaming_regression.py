@@ -68,7 +68,7 @@ with DAG(
     load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, spark=False, **late)
     expectations = job("expectations", "-m", "expectations", "--run", RUN, **late)
     dbt_build = job("dbt_build", "infra/bin/warehouse.py", "build", **late)
-    publish_reports = job("publish_reports", "-m", "infra.reports.publish", "--run", RUN, spark=False, **late)
+    publish_reports = job("publish_reports", "-m", "reports.publish", "--run", RUN, spark=False, **late)
 
     @task(trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS, execution_timeout=timedelta(minutes=5))
     def stop_spark(run: str) -> None:

@@ -62,7 +62,7 @@ def judge_run(context) -> dict:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
-    from infra.reports.history import History
+    from reports.history import History
 
     ti = context["ti"]
     run_id = ti.xcom_pull(task_ids="plan_matrix", key="run_id")

@@ -21,8 +21,8 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 from rich.text import Text  # noqa: E402
 
-from infra.reports.history import History, Run, human_micros, human_rate  # noqa: E402
-from infra.reports.publish import performance  # noqa: E402
+from reports.history import History, Run, human_micros, human_rate  # noqa: E402
+from reports.publish import performance  # noqa: E402
 from streaming_core.regression.home import Home  # noqa: E402
 from streaming_core.regression.matrix import omissions  # noqa: E402
 

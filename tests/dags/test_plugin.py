@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from infra.reports.publish import publish
+from reports.publish import publish
 from streaming_core.regression.home import Home
-from tests.infra import past_runs
+from tests.reports import past_runs
 
 LOGIN = {"username": "admin", "password": "a password of this test"}
 

@@ -15,7 +15,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from infra.reports.history import History
+from reports.history import History
 from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parents[2]

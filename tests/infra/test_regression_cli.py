@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.regression.home import Home
-from tests.infra import past_runs
+from tests.reports import past_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -24,9 +24,9 @@ FLOORS = (
     "streaming_core.cli",
     "jobs",
     "expectations",
+    "reports",
     "infra.home_lock",
     "infra.spark",
-    "infra.reports",
     "infra.hosts",
     "dags",
     "infra.airflow",
@@ -53,7 +53,7 @@ def module(path: Path) -> str:
 
 FILES = {
     module(path): path
-    for folder in ("streaming_core", "jobs", "expectations", "infra", "dags")
+    for folder in ("streaming_core", "jobs", "expectations", "reports", "infra", "dags")
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 

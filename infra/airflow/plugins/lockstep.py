@@ -14,8 +14,8 @@ from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from infra.reports.history import History
-from infra.reports.pages import HERE, Pages
+from reports.history import History
+from reports.pages import HERE, Pages
 from streaming_core.regression.home import RUN_ID, Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

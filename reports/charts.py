@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import vl_convert
 
-from infra.reports import series
+from reports import series
 
 INK = "#7d8590"
 WIDTH, HEIGHT = 250, 170

@@ -19,8 +19,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infra.reports import benchmarks, series
-from infra.reports.history import (
+from reports import benchmarks, series
+from reports.history import (
     NOTHING,
     Cell,
     History,
@@ -377,7 +377,7 @@ def _json(path: Path) -> dict:
 def _draw(
     all_rows: list[dict], rows: list[dict], latencies: list[dict], strategies: list[str]
 ) -> tuple[dict[str, str], list[dict]]:
-    from infra.reports import charts  # its library takes a second to load, and readers of pages need none
+    from reports import charts  # its library takes a second to load, and readers of pages need none
 
     svgs: dict[str, str] = {}
     sections: list[dict] = []
@@ -414,7 +414,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
     found = benchmarks.suites(folder)
     if not found:
         return {}, []
-    from infra.reports import charts
+    from reports import charts
 
     svgs: dict[str, str] = {}
     for suite in found:

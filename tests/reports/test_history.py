@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import pytest
 
-from infra.reports.history import Cell, History, Run, human_micros, human_rate
+from reports.history import Cell, History, Run, human_micros, human_rate
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
-from tests.infra import past_runs
+from tests.reports import past_runs
 
 SPEC = RunSpec(app="sl", executor="transactional", scheme="tstream", threads=2)
 BOUND = RunSpec(app="sl", executor="transactional", scheme="no_lock", threads=2)

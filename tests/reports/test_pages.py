@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.reports.history import History
-from infra.reports.pages import Pages
-from infra.reports.publish import publish
+from reports.history import History
+from reports.pages import Pages
+from reports.publish import publish
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
-from tests.infra import past_runs
+from tests.reports import past_runs
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infra.reports import benchmarks, charts, publish, series
-from infra.reports.history import History
-from infra.reports.pages import Pages
+from reports import benchmarks, charts, publish, series
+from reports.history import History
+from reports.pages import Pages
 from streaming_core.bench import ordered
 from streaming_core.bench import suite as suites
 from streaming_core.regression.home import Home
 from streaming_core.run.way import AXES
 from streaming_core.storage import write_json
-from tests.infra.past_runs import HOSTILE
-from tests.infra.test_pages import Outline
+from tests.reports.past_runs import HOSTILE
+from tests.reports.test_pages import Outline
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -151,7 +151,7 @@ def test_series_that_have_one_colour_have_different_markers_in_chart_and_legend(
 
 
 def test_legends_have_the_charts_colours_and_markers():
-    style = (ROOT / "infra" / "reports" / "style.css").read_text()
+    style = (ROOT / "reports" / "style.css").read_text()
     for number in range(len(series.COLOURS)):
         assert f".c{number} {{ background: {series.colour(number)}; }}" in style
     for marker in set(series.MARKERS) - {"square"}:  # what an element without a shape is

@@ -1,4 +1,4 @@
-"""Writes the pages of one run, and those of the latest: `python -m infra.reports.publish --run RUN_ID`; without a run
+"""Writes the pages of one run, and those of the latest: `python -m reports.publish --run RUN_ID`; without a run
 the performance page alone.
 
 Exit codes: 0 done, 2 there is no such run.
@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from infra.reports.history import History
-from infra.reports.pages import HERE, Pages, write
+from reports.history import History
+from reports.pages import HERE, Pages, write
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.reports import series
+from reports import series
 from streaming_core.bench.report import VERSION, value
 
 RESULTS = {"equal": "equal", "yardstick": "yardstick", "bound": "a bound", "different": "differs"}

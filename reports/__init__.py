@@ -1,0 +1,1 @@
+"""Pages about runs and benchmarks, made from LOCKSTEP_HOME: what people look at."""
