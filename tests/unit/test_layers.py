@@ -28,9 +28,9 @@ FLOORS = (
     "infra.home_lock",
     "infra.spark",
     "infra.hosts",
-    "dags",
     "infra.airflow",
     "infra.bin",
+    "dags",
 )
 # What is independent of each other although one stands below the other, and what a part has to know of the world.
 APART = {
