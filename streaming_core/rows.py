@@ -11,7 +11,7 @@ import ctypes
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.api.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK, one_nan
 from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 
@@ -43,10 +43,11 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
                 rows[name]["length"] = np.diff(offsets)
                 texts.append(data)
                 base += data.size
-            case Array():
-                rows[name] = to_numpy(column.flatten()).reshape(-1, slot.count)
-            case _:
-                rows[name] = to_numpy(column)
+            case Array(item):
+                values = to_numpy(column.flatten()).reshape(-1, slot.count)
+                rows[name] = one_nan(values) if item.is_float else values
+            case kind:
+                rows[name] = one_nan(to_numpy(column)) if kind.is_float else to_numpy(column)
     texts.append(np.zeros(TEXT_PADDING, np.uint8))
     return rows, np.concatenate(texts)
 
