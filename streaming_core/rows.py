@@ -141,12 +141,3 @@ def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
 
 def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(to_arrow(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
-
-
-def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:
-    """The rows a shared table starts with."""
-    rows = np.zeros(size, dtype=record.dtype(header=False))
-    if table.init is not None:
-        for name, values in (table.init(np.arange(size, dtype=np.int64), params) or {}).items():
-            rows[name] = values
-    return rows

@@ -20,7 +20,7 @@ from streaming_core.checkpoint import FOLDER
 from streaming_core.diff import diff
 from streaming_core.digest import format_digest
 from streaming_core.engine import final_state
-from streaming_core.rows import encode, initial_rows
+from streaming_core.rows import encode
 from streaming_core.runspec.spec import EXECUTORS
 from streaming_core.state import state_digest
 from tests.differential.case import Case
@@ -201,8 +201,8 @@ def test_containers_live_on_in_images(keys, people):
     grown = 0
     for _ in range(8):
         engine = made()
-        for index, (table, record, size) in enumerate(case.program.tables):
-            engine.load_table(index, initial_rows(table, record, size, params).view(np.uint8))
+        for index, table in enumerate(case.program.initial):
+            engine.load_table(index, table.view(np.uint8))
         for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
             engine.process(rows[begin:end].view(np.uint8), end - begin, text)
             standing, images = engine.checkpoint()
