@@ -12,7 +12,7 @@ from streaming_core.api import App
 from streaming_core.errors import BadInput
 
 # Part of every code digest. Raised when the same operator source may mean something else than before.
-LANGUAGE = 1
+LANGUAGE = 2
 
 _HERE = Path(__file__).parent
 

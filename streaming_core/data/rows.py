@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
-from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK, one_nan
 
 TEXT_PADDING = 64
 
@@ -43,10 +43,11 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
                 rows[name]["length"] = np.diff(offsets)
                 texts.append(data)
                 base += data.size
-            case Array():
-                rows[name] = to_numpy(column.flatten()).reshape(-1, slot.count)
-            case _:
-                rows[name] = to_numpy(column)
+            case Array(item):
+                values = to_numpy(column.flatten()).reshape(-1, slot.count)
+                rows[name] = one_nan(values) if item.is_float else values
+            case kind:
+                rows[name] = one_nan(to_numpy(column)) if kind.is_float else to_numpy(column)
     texts.append(np.zeros(TEXT_PADDING, np.uint8))
     return rows, np.concatenate(texts)
 
@@ -140,12 +141,3 @@ def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
 
 def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(to_arrow(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
-
-
-def initial_rows(table, record: Resolved, size: int, params: dict) -> np.ndarray:
-    """The rows a shared table starts with."""
-    rows = np.zeros(size, dtype=record.dtype(header=False))
-    if table.init is not None:
-        for name, values in (table.init(np.arange(size, dtype=np.int64), params) or {}).items():
-            rows[name] = values
-    return rows

@@ -2,7 +2,8 @@
 
 A workload is a folder: events/part-*.parquet, one part per chunk, seq ascending over all parts, and manifest.json,
 which is written last: who finds no manifest finds nothing. The address says what was asked for (application,
-parameters, events, seed, generator code); the content digest says what the rows are, however they were chunked.
+parameters, events, seed, generator code); the content digest says what the rows are, however they were chunked; the
+manifest's own digest covers all that it says, these two and the distributions' thresholds too, and is checked first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
 _SLICE = 1 << 15  # events a generator is asked for at a time: what it works on stays in the cache
-_KEYS = {"address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf"}
+_KEYS = {
+    "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
+    "manifest_digest",
+}  # fmt: skip
 
 
 def _app(app: App | str) -> App:
@@ -151,7 +155,7 @@ def seal(
         raise BadInput(f"workload {directory}: its parts hold {total[0]} events, asked were {events}")
     with generator.recorded() as tables:
         app.generator(params, seed, 0, 1)  # a generator names its tables whatever events it is asked for
-    manifest = {
+    about = {
         "address": address(app, params, events, seed),
         "app": app.name,
         "params": params,
@@ -164,6 +168,7 @@ def seal(
         # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
         "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
     }
+    manifest = about | {"manifest_digest": digest_of(about)}
     storage.write_json(Path(directory) / "manifest.json", manifest)
     return manifest
 
@@ -209,9 +214,16 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     """The manifest of the workload in `directory`.
 
     Raises:
-        BadInput: there is none, or it is damaged.
+        BadInput: there is none, it is damaged, or it is not as it was written.
     """
-    return storage.read_manifest(directory, "workload", _KEYS, "generate")
+    manifest = storage.read_manifest(directory, "workload", _KEYS, "generate")
+    found = digest_of({key: value for key, value in manifest.items() if key != "manifest_digest"})
+    if found != manifest["manifest_digest"]:
+        raise BadInput(
+            f"workload {directory}: manifest.json is not as it was written: "
+            f"digest {found}, expected {manifest['manifest_digest']}; make it anew with `streaming-core generate`"
+        )
+    return manifest
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,10 @@ and line numbers in which everything that needs a meaning of its own is a call o
     txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
     params.window      -> the value the application is bound with
 
+What is bookkeeping stands elsewhere: tables and constants, made with NumPy before the first event (tables.py: a table's
+`init` is no operator, it takes all row numbers as an array and gives columns), and that there is one NaN (record.py: it
+loses sign and payload where it is read, stored or emitted).
+
 The oracle gives the same source its meaning by itself (oracle/interpreter.py) and shares none of this.
 """
 
@@ -29,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput
+from streaming_core.language import tables
 from streaming_core.language.application import App, Constant, ParamRef, Params, Table, Transaction
 from streaming_core.language.record import Record
 
@@ -171,11 +176,7 @@ class Translator:
     def constant(self, constant: Constant) -> np.ndarray:
         """A side table's values."""
         if constant not in self.constants:
-            values = np.ascontiguousarray(constant.build(dict(self.params)))
-            if values.ndim != 1 or values.dtype not in (np.int64, np.float64):
-                raise BadInput(f"app {self.app.name}: constant {constant.name} must be a 1-D int64 or float64 array")
-            values.setflags(write=False)
-            self.constants[constant] = values
+            self.constants[constant] = tables.constant(self.app, constant, self.params)
         return self.constants[constant]
 
     def _rewrite(self, function: Callable, output: Record | None) -> Callable:

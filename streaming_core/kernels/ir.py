@@ -8,7 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from streaming_core.language.record import Scalar
+from streaming_core.language.record import NAN_BITS, Scalar
 
 I1, I8, I32, I64, F64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
 PTR = ir.PointerType(I8)
@@ -87,10 +87,15 @@ def accepts(scalar: Scalar, given: types.Type) -> bool:
     return isinstance(given, types.Integer | types.Boolean)
 
 
+def kept_bits(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A double as the i64 that is kept of it: of every NaN the same one."""
+    return builder.select(builder.fcmp_unordered("uno", value, value), i64(NAN_BITS), builder.bitcast(value, I64))
+
+
 def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, scalar: Scalar, where: str) -> ir.Value:
-    """`value` in the field's own width; raises OverflowError when bits would be lost."""
+    """`value` as the field keeps it, in its own width; raises OverflowError when bits would be lost."""
     if scalar.is_float:
-        return context.cast(builder, value, given, types.float64)
+        return kept_bits(builder, context.cast(builder, value, given, types.float64))
     wide = context.cast(builder, value, given, types.int64)
     if scalar.name == "boolean":
         if isinstance(given, types.Boolean):

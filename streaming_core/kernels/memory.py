@@ -72,7 +72,7 @@ def as_bits(typingctx, value):
 
     def codegen(context, builder, signature, args):
         if isinstance(signature.args[0], types.Float):
-            return builder.bitcast(args[0], code.I64)
+            return code.kept_bits(builder, args[0])
         return context.cast(builder, args[0], signature.args[0], types.int64)
 
     return types.int64(value), codegen

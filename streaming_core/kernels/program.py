@@ -13,6 +13,7 @@ from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.kernels import machine
+from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Resolved, Scalar, Text
 from streaming_core.storage import atomic_directory, digest_of, write_json
@@ -43,7 +44,8 @@ class Program:
     Attributes:
         description: the program of runtime/README.md, as a dict.
         compile_seconds: time until the kernels were ready, reported apart from running.
-        event, output: resolved records; tables: (table, resolved row, number of rows); states: (operator, resolved).
+        event, output: resolved records; tables: (table, resolved row, number of rows), and `initial` the rows that each
+            starts with; states: (operator, resolved).
     """
 
     def __init__(self, app: App, params: dict[str, Any], cache: Path | None, whole: Program | None = None):
@@ -51,7 +53,8 @@ class Program:
         self.app, self.params = app, params
         self.event = app.event.resolve(params)
         self.output = app.outputs.resolve(params)
-        self.tables = [(t, t.row.resolve(params), table_size(app, t, params)) for t in app.tables]
+        self.tables = [(t, t.row.resolve(params), tables.size(app, t, params)) for t in app.tables]
+        self.initial = [tables.initial_rows(app, table, row, params) for table, row, _ in self.tables]
         self.states = [(o, o.state.resolve(params)) for o in app.operators if o.state is not None]
         self.description = self._transaction() if app.kind == "transaction" else self._dataflow()
         self.description["columns"] = columns(self.output)
@@ -89,7 +92,9 @@ class Program:
         """
         described = {name: value for name, value in self.description.items() if name != "partitions"}
         source = [machine.fingerprint(), Path(self.app.file).read_text(), described]
-        constants = [hashlib.sha256(c.build(self.params).tobytes()).hexdigest() for c in self.app.constants]
+        constants = [
+            hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
+        ]
         noted = cache / f"{digest_of(source)}.json"
         try:
             folder = self._folder(cache, source, constants, json.loads(noted.read_text()))
@@ -207,14 +212,14 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
 
     if app.kind == "transaction":
         operator = app.operators[1]
-        tables = [t.row.resolve(params) for t in app.tables]
-        sizes = [table_size(app, t, params) for t in app.tables]
+        rows = [t.row.resolve(params) for t in app.tables]
+        sizes = [tables.size(app, t, params) for t in app.tables]
         output = operator.output.resolve(params)
         post = translator.translate(operator.functions["post"], operator.output)
         # Compiled once only to see what it looks at, for reads need not bring along more.
-        scout = Bound(tables, sizes, event, seen=[set() for _ in tables])
+        scout = Bound(rows, sizes, event, seen=[set() for _ in rows])
         add(operator, "post", shapes.post_kernel, post, event, scout, output)
-        bound = Bound(tables, sizes, event, spans=scout.spans_seen())
+        bound = Bound(rows, sizes, event, spans=scout.spans_seen())
         plan = translator.translate(operator.functions["plan"], operator.output)
         add(operator, "plan", shapes.plan_kernel, plan, event, bound)
         modifications = [translator.translate(f) for f in translator.modifications]
@@ -246,14 +251,6 @@ def columns(record: Resolved) -> list[dict]:
         kind = slot.type if isinstance(slot.type, Scalar | Text) else slot.type.item
         found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
     return found
-
-
-def table_size(app: App, table, params: dict[str, Any]) -> int:
-    """Rows of a table under these parameters."""
-    size = params[table.size] if isinstance(table.size, str) else table.size
-    if not isinstance(size, int) or not 1 <= size < 1 << 32:
-        raise BadInput(f"app {app.name}: table {table.name} has size {size!r}; it must lie in 1..{(1 << 32) - 1}")
-    return size
 
 
 def compile_error(error: Exception, file: str) -> str:

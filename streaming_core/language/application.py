@@ -124,9 +124,9 @@ class Unordered:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A shared table: rows `0..size-1` of `row`, each initialised by `init(key, params) -> dict | None` (None: zero).
+    """A shared table: rows `0..size-1` of `row`, which `init(key, params) -> dict | None` initialises (None: zero).
 
-    `init` is vectorised: `key` is an int64 array 0..size-1, values are arrays or scalars.
+    `init` takes all row numbers at once, as an int64 array, and gives columns (App.table, language/tables.py).
     """
 
     name: str
@@ -287,7 +287,17 @@ class App:
         return constant
 
     def table(self, name: str, row: Record, size: int | str, init: Callable | None = None) -> Table:
-        """A shared table keyed 0..size-1."""
+        """A shared table keyed 0..size-1.
+
+        Args:
+            row: what a row holds; every field begins as zero, or empty.
+            size: number of rows, or the name of the parameter that is it; at most 2^32-1.
+            init: what rows begin with. It is called once, with NumPy, and not row by row: `init(key, params)` takes the
+                numbers of all rows as an int64 array, and gives a dict of columns by field, or None. The column of a
+                scalar is an array with a value for each row, or one value for all; that of an array a 2-D array, or one
+                row of items for all. So an `if` on `key` is an error: write `np.where(key < 10, ...)`. What a field
+                cannot hold is refused as a store of it would be.
+        """
         table = Table(name, row, size, init, len(self.tables))
         self.tables.append(table)
         return table

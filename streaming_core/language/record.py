@@ -8,6 +8,7 @@ loads them; a store that would lose bits is an error of the event's operator. Th
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,6 +58,18 @@ u16 = _integer("u16", "<u2", 16, False)
 u32 = _integer("u32", "<u4", 32, False)
 f64 = Scalar("f64", np.dtype("<f8"), None, None)
 boolean = Scalar("boolean", np.dtype("u1"), 0, 1)
+
+# The one NaN there is. Which operand's NaN an operation hands on, and with which sign, is a compiler's choice: so a NaN
+# takes these bits wherever a double is kept, that is in events when they are read, in initial values and constants, and
+# whenever an operator stores or emits one. Nothing in the language tells two NaNs apart in between.
+NAN_BITS = 0x7FF8000000000000
+[NAN] = struct.unpack("<d", struct.pack("<Q", NAN_BITS))
+
+
+def one_nan(values: np.ndarray) -> np.ndarray:
+    """The values of an array of doubles, of which every NaN is the one there is; a copy if one was not a number."""
+    strange = np.isnan(values)
+    return np.where(strange, NAN, values) if strange.any() else values
 
 
 @dataclass(frozen=True)

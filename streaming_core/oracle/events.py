@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
-from streaming_core.language.record import Array, Resolved, Slot
+from streaming_core.language.record import Array, Resolved, Slot, one_nan
 
 
 def seqs(events: pa.Table) -> np.ndarray:
@@ -31,7 +32,19 @@ def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Arr
     """
     for slot in resolved.event[0].values():
         wanted = slot.type.arrow(slot.count) if isinstance(slot.type, Array) else slot.type.arrow()
-        yield slot, _checked(events, slot.name, wanted)
+        column = _checked(events, slot.name, wanted)
+        yield slot, _one_nan(column) if pa.types.is_floating(_items(wanted)) else column
+
+
+def _items(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_fixed_size_list(kind) else kind
+
+
+def _one_nan(column: pa.Array) -> pa.Array:
+    """A column of doubles, or of arrays of them, with the one NaN there is (record.NAN)."""
+    if pa.types.is_fixed_size_list(column.type):
+        return pa.FixedSizeListArray.from_arrays(_one_nan(column.flatten()), column.type.list_size)
+    return to_arrow(one_nan(to_numpy(column)))
 
 
 def _checked(events: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:

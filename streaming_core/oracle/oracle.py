@@ -37,17 +37,21 @@ CHECKED = 10_000  # events on which the compiled loop is compared with the inter
 _BLOCK = 1 << 16  # events in memory at a time
 _PART = 4_000_000  # rows in a file of outputs
 _KEYS = {"address", "workload", "output_digest", "state_digest"}
+_LANGUAGE = Path(__file__).parent.parent / "language"
+# What the oracle does not decide by itself: layouts and the one NaN, initial values, how integers wrap around.
+DECLARATIONS = tuple(_LANGUAGE / name for name in ("record.py", "tables.py", "wrapping.py"))
 
 
 @cache
 def version() -> str:
-    """Digest of the oracle's own source: another meaning, another address."""
-    return source_digest(Path(__file__).parent)
+    """Digest of what gives operators their meaning here: another meaning, another address."""
+    return source_digest(Path(__file__).parent, *DECLARATIONS)
 
 
-def source_digest(package: Path) -> str:
-    """16 hex digits over every Python file of a package, in subpackages too: its place and what is in it."""
-    content = hashlib.sha256()
+def source_digest(package: Path, *files: Path) -> str:
+    """16 hex digits over every Python file of a package, in subpackages too: its place and what is in it; and over what
+    is in some files beside it."""
+    content = hashlib.sha256(b"\0".join(path.read_bytes() for path in files))
     for path in sorted(package.rglob("*.py")):
         content.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return content.hexdigest()[:16]

@@ -6,6 +6,7 @@ sides loaded and matched by (seq, sub), so that the difference can be named. Flo
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
+from streaming_core.language.record import NAN_BITS
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
 from streaming_core.run.report import RunReport
@@ -51,7 +53,8 @@ class Difference:
             case "order":
                 return f"{place}: out of order, delivered after {_shown(self.expected)}"
             case "value":
-                return f"{place}: {self.column}: expected {_shown(self.expected)}, got {_shown(self.actual)}"
+                expected, actual = _apart(self.expected, self.actual)
+                return f"{place}: {self.column}: expected {expected}, got {actual}"
         what = f"{place}: column {self.column}" if self.column else place
         return f"{what}: expected {_shown(self.expected)}, got {_shown(self.actual)}"
 
@@ -466,6 +469,10 @@ def _shown(value: Any) -> str:
     """A value as people read it, cut when it is long."""
     if isinstance(value, dict):
         text = ", ".join(f"{name} {_shown(v)}" for name, v in value.items())
+    elif isinstance(value, list):
+        text = f"[{', '.join(map(_shown, value))}]"
+    elif isinstance(value, float):
+        text = _double(value)
     elif isinstance(value, bytes):
         text = repr(value.decode()) if value.isascii() else repr(value)
     else:
@@ -481,5 +488,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, float) and not np.isfinite(value):
-        return repr(value)
+        return _double(value)
     return value
+
+
+def _double(value: float) -> str:
+    """A double's text, by which it can be told from any other: of a NaN that should not be there, the bits too."""
+    [bits] = struct.unpack("<Q", struct.pack("<d", value))
+    return f"nan (bits 0x{bits:016x})" if value != value and bits != NAN_BITS else repr(value)
+
+
+def _apart(expected: Any, actual: Any) -> tuple[str, str]:
+    """Two values that differ as texts that do: where only what is cut off does, the first items that differ."""
+    texts = _shown(expected), _shown(actual)
+    if texts[0] != texts[1] or not isinstance(expected, list) or not isinstance(actual, list):
+        return texts
+    for i, (one, other) in enumerate(zip(expected, actual, strict=False)):
+        if _shown(one) != _shown(other):
+            return f"{_shown(one)} at [{i}]", f"{_shown(other)} at [{i}]"
+    return f"{len(expected)} items", f"{len(actual)} items"

@@ -155,6 +155,7 @@ def run(
     meter = meter or Meter()
     if out is None:
         return _passes(spec, program, blocks, opened, None, load_before, meter, progress)
+    _take_folder(out, spec)
     try:
         if spec.checkpoint:
             say = say or (lambda line: None)
@@ -221,6 +222,10 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
             known |= {"outputs", "state"}
     if leftovers := [name for name in found if name not in known]:
         raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
+
+
+def _take_folder(out: Path, spec: RunSpec) -> None:
+    """Makes the folder this run's, once it is known that the application can be run."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not (out / "spec.json").exists():
@@ -349,8 +354,8 @@ def one_pass(
         if last is not None:
             engine.resume(json.dumps(last.standing), last.images)
         else:
-            for index, (table, record, size) in enumerate(program.tables):
-                engine.load_table(index, row_format.initial_rows(table, record, size, program.params).view(np.uint8))
+            for index, rows in enumerate(program.initial):
+                engine.load_table(index, rows.view(np.uint8))
         if folder is not None and sink == "parquet":
             writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
         done, read = (last.events, last.read) if last else (0, (0, 0))

@@ -5,10 +5,14 @@ import pytest
 
 from streaming_core.api import App, Array, Param, Ring, Set, i64, record, text, u8, u32
 from streaming_core.data import workload
+from streaming_core.data.digest import digest_table
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.loop.source import Source
+from streaming_core.oracle.loop.workspace import Workspace
+from streaming_core.oracle.typed import Program
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
@@ -195,3 +199,33 @@ def test_arrays_of_what_was_read_are_emitted(scheme):
     assert Loop(transactional, params).process(case.events.tables[0]).equals(case.outputs)
     for threads in (1, 2):
         case.check(RunSpec(app="arrays", executor="transactional", scheme=scheme, threads=threads, punctuation=9), 30)
+
+
+def printed(function, size):
+    """The lines of the compiled loop of an operator over arrays of this length."""
+    app, _ = built(function)
+    params = app.bind({"size": size})
+    work = Workspace(app, Program(app.check(), params))
+    source = Source(work)
+    calls = [source.operator(0, work.operators[0])]
+    source.sink(work.program.resolved(app.outputs))
+    source.driver(*map(list, zip(*calls, strict=True)))
+    return source.source().splitlines()
+
+
+@pytest.mark.parametrize("function", [work, add])
+def test_the_compiled_loop_is_as_long_whatever_the_length_of_arrays(function):
+    assert len(printed(function, 16_384)) == len(printed(function, 2))
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_an_array_of_any_length_is_hashed_as_it_is(size):
+    app, _ = built(add)
+    params = app.bind({"size": size})
+    rows = [{"seq": i, "ts": 2 * i, "given": list(range(i, i + size))} for i in range(3)]
+    events = pa.Table.from_pylist(rows, workload.schema(app, params))
+    loop = Loop(app, params)
+    outputs = loop.process(events)
+    assert outputs.equals(Interpreter(app, params).process(events))
+    assert outputs.equals(Kernel(app, params).process(events))
+    assert loop.digest == digest_table(outputs, ("seq", "sub"))

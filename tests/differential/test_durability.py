@@ -17,7 +17,7 @@ from streaming_core import _runtime
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import format_digest, state_digest
-from streaming_core.data.rows import encode, initial_rows
+from streaming_core.data.rows import encode
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
 from streaming_core.run.checkpoint import FOLDER
@@ -202,8 +202,8 @@ def test_containers_live_on_in_images(keys, people):
     grown = 0
     for _ in range(8):
         engine = made()
-        for index, (table, record, size) in enumerate(case.program.tables):
-            engine.load_table(index, initial_rows(table, record, size, params).view(np.uint8))
+        for index, table in enumerate(case.program.initial):
+            engine.load_table(index, table.view(np.uint8))
         for begin, end in pairwise([0, *sorted(dice.sample(range(1, len(rows)), 9)), len(rows)]):
             engine.process(rows[begin:end].view(np.uint8), end - begin, text)
             standing, images = engine.checkpoint()

@@ -10,7 +10,7 @@ import pytest
 
 from streaming_core.data import workload
 from streaming_core.oracle import oracle
-from streaming_core.run.comparison import diff
+from streaming_core.run.comparison import Diff, Difference, _values, diff
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
@@ -241,3 +241,36 @@ def test_only_the_first_differences_are_shown_and_all_counted(copied):
     assert len(found.differences) == 10
     assert found.text().endswith(f"and {found.outputs - 10} more")
     json.dumps(found.as_dict())
+
+
+def test_where_texts_agree_bits_are_printed():
+    bits = [[0x7FF8 << 48, 0x7FF8 << 48, 0], [0x7FF8 << 48, 0xFFF8 << 48 | 5, 1 << 63]]
+    expected, actual = (
+        pa.table({"seq": [0, 1, 2], "x": x, "some": pa.FixedSizeListArray.from_arrays(x, 1)})
+        for x in (pa.array(np.array(side, np.uint64).view(np.float64)) for side in bits)
+    )
+    found = Diff("run", "oracle")
+    found.add(*_values("outputs", expected, actual, ("seq",)))
+    assert found.text().splitlines()[1:] == [
+        "  outputs: seq 1: x: expected nan, got nan (bits 0xfff8000000000005)",
+        "  outputs: seq 1: some: expected [nan], got [nan (bits 0xfff8000000000005)]",
+        "  outputs: seq 2: x: expected 0.0, got -0.0",
+        "  outputs: seq 2: some: expected [0.0], got [-0.0]",
+    ]
+    shown = found.as_dict()["differences"]
+    assert [d["actual"] for d in shown] == [
+        "nan (bits 0xfff8000000000005)",
+        ["nan (bits 0xfff8000000000005)"],
+        -0.0,
+        [-0.0],
+    ]
+
+
+def test_where_only_what_is_cut_off_differs_the_first_item_that_does_is_shown():
+    expected, actual = list(range(500)), list(range(500))
+    actual[300] = -1
+    where = {"table": "outputs", "kind": "value", "row": {"seq": 1}, "column": "items"}
+    said = Difference(**where, expected=expected, actual=actual).text()
+    assert said == "outputs: seq 1: items: expected 300 at [300], got -1 at [300]"
+    said = Difference(**where, expected=expected, actual=expected[:499]).text()
+    assert said == "outputs: seq 1: items: expected 500 items, got 499 items"

@@ -286,6 +286,30 @@ def test_thresholds_stand_in_the_manifest(tmp_path):
     assert values == generator.zipf(250, 0.6).thresholds.tolist()
 
 
+def tampered(value):
+    """Another value of the same kind."""
+    match value:
+        case str():
+            return f"{value[:-1]}{'1' if value[-1] == '0' else '0'}"
+        case int():
+            return value + 1
+        case list():
+            return value[:-1]
+    return {name: tampered(values) if i == 0 else values for i, (name, values) in enumerate(value.items())}
+
+
+def test_whatever_a_manifest_says_is_as_it_was_written(tmp_path):
+    manifest = workload.write("gs", {}, 10, 1, tmp_path / "w")
+    for key in [*manifest, "more"]:
+        changed = tampered(manifest[key]) if key in manifest else "new"
+        assert changed != manifest.get(key)
+        (tmp_path / "w" / "manifest.json").write_text(json.dumps(manifest | {key: changed}))
+        with pytest.raises(BadInput, match=r"manifest.json is not as it was written: digest \w{16}, expected \w{16}; "):
+            workload.read(tmp_path / "w")
+    (tmp_path / "w" / "manifest.json").write_text(json.dumps(manifest))
+    assert workload.read(tmp_path / "w").manifest == manifest
+
+
 def test_parts_may_be_made_anywhere_and_sealed(small, tmp_path):
     whole = workload.write("sd", {}, 250, 1, tmp_path / "whole")
     cuts = workload.chunks(250)

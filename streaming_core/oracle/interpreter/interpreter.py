@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Array
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
@@ -173,9 +174,9 @@ class Interpreter:
 
     def _rows(self, table: Any) -> list:
         resolved = self.program.resolved(table.row)
-        new, size = zero(resolved), self.program.size(table)
-        rows = [new() for _ in range(size)]
-        for name, column in self.program.initial(table).items():
+        new = zero(resolved)
+        rows = [new() for _ in range(tables.size(self.app, table, self.program.params))]
+        for name, column in tables.initial(self.app, table, resolved, self.program.params).items():
             kind = resolved.state[0][name].type
             item = kind.item if isinstance(kind, Array) else kind
             values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()

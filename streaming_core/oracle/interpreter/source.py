@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from streaming_core.language.record import Scalar
 from streaming_core.oracle.printer import HIGH, LOW, Printer
 from streaming_core.oracle.typed import Program
 from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
@@ -53,6 +54,13 @@ class Source(Printer):
     def convert(self, value: str, given: Any, wanted: Any) -> str:
         return f"_float({value})" if wanted == FLOAT else f"(+{value})"
 
+    def kept(self, node: Node, declared: Any) -> str:
+        """A value as a field of this type keeps it: of doubles there is one NaN."""
+        value = self.expression(node)
+        if not isinstance(declared, Scalar) or not declared.is_float or node.op == "const":
+            return value
+        return f"(_t if (_t := {value}) == _t else _nan)"
+
     def keep(self, value: Any) -> str:
         """The name under which the printed code finds an object."""
         name = f"_k{next(self.counter)}"
@@ -65,16 +73,21 @@ class Source(Printer):
         self.add(f"return {self.expression(node.args[0])}" if node.args else "return", node.line)
 
     def s_setfield(self, node: Node) -> None:
-        row, value = self.operands(node)
-        self.add(f"{row}.{node.data.name} = {value}", node.line)
+        row, value = node.args
+        self.add(f"{self.expression(row)}.{node.data.name} = {self.kept(value, node.data.type)}", node.line)
 
     def s_setitem(self, node: Node) -> None:
-        self.add(f"_set_item({', '.join(self.operands(node))})", node.line)
+        array, position, value = node.args
+        given = self.expression(array), self.expression(position), self.kept(value, array.kind.item)
+        self.add(f"_set_item({', '.join(given)})", node.line)
 
     def s_emit(self, node: Node) -> None:
         # An array is emitted as it is now; who has it may go on writing to it.
-        given = zip(node.args, self.operands(node), strict=True)
-        values = ", ".join(f"{value}[:]" if isinstance(n.kind, ArrayKind) else value for n, value in given)
+        given = zip(node.args, node.data.event[0].values(), strict=True)
+        values = ", ".join(
+            f"{self.expression(n)}[:]" if isinstance(n.kind, ArrayKind) else self.kept(n, slot.type)
+            for n, slot in given
+        )
         made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({made})", node.line)
 

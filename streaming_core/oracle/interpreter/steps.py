@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from streaming_core.language.application import Operator, Table
-from streaming_core.language.record import Text
+from streaming_core.language.record import NAN, Text
 from streaming_core.oracle.interpreter import twins
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
 from streaming_core.oracle.interpreter.source import Source
@@ -41,7 +41,7 @@ class Step:
             "_append": self.rows.append, "_Out": make, "_seq": self.seq, "_count_dropped": self._count_dropped,
             "_wrap": twins.wrap, "_shift_left": twins.shift_left, "_shift_right": twins.shift_right,
             "_truncate": twins.truncate, "_narrow": twins.narrow, "_item": twins.item, "_slice": twins.text_slice,
-            "_find": twins.text_find, "_nan": math.nan, "_inf": math.inf, "_negative": twins.negative, "_float": float,
+            "_find": twins.text_find, "_nan": NAN, "_inf": math.inf, "_negative": twins.negative, "_float": float,
             "_set_item": twins.set_item, "_bool": bool, "len": len, "min": min, "max": max, "abs": abs, "range": range,
         }  # fmt: skip
         self.printer = Source(shared.program, self.namespace, is_last)

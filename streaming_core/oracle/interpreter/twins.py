@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any
 
-from streaming_core.language.record import Counter, Map, Ring, Scalar, Set, TopK
+from streaming_core.language.record import NAN, Counter, Map, Ring, Scalar, Set, TopK
 
 
 def wrap(value: int) -> int:
@@ -39,6 +39,11 @@ def narrow(value: int, scalar: Scalar, where: str) -> int:
     if not scalar.low <= value <= scalar.high:
         raise OverflowError(f"{where}: the value {value} does not fit {scalar.name}")
     return value
+
+
+def kept(value: float) -> float:
+    """A double as it is kept: of NaNs there is one."""
+    return value if value == value else NAN
 
 
 def item(items: Any, index: int) -> Any:
@@ -87,7 +92,9 @@ class RingTwin:
         self.head = 0
 
     def append(self, value: int | float) -> None:
-        if not self.scalar.is_float:
+        if self.scalar.is_float:
+            value = kept(value)
+        else:
             value = narrow(value, self.scalar, self.where)
             value = bool(value) if self.scalar.name == "boolean" else value
         if len(self.items) < self.capacity:
@@ -146,7 +153,9 @@ class MapTwin:
 
     def put(self, key: int, value: Any) -> None:
         key = narrow(key, self.key, self.where)
-        if not self.value.is_float:
+        if self.value.is_float:
+            value = kept(value)
+        else:
             value = narrow(value, self.value, self.where)
             value = bool(value) if self.value.name == "boolean" else value
         place = self.places.get(key)

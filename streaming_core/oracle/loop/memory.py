@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from streaming_core.language.record import Scalar
+from streaming_core.language.record import NAN_BITS, Scalar
 from streaming_core.oracle.loop.layout import (
     ARENA,
     ARENA_CHUNKS,
@@ -48,6 +48,12 @@ def loader(scalar: Scalar):
     return load
 
 
+def _kept(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The bits that are kept of a double: of every NaN the same."""
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    return builder.select(is_nan, ir.Constant(_I64, NAN_BITS), builder.bitcast(value, _I64))
+
+
 def storer(scalar: Scalar):
     """An intrinsic `store(address, value)`; the value has been found to fit."""
     given = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
@@ -56,9 +62,11 @@ def storer(scalar: Scalar):
     def store(typingctx, address, value):
         def codegen(context, builder, signature, args):
             value = args[1]
-            if scalar.name == "boolean":
+            if scalar.is_float:
+                value = _kept(builder, value)
+            elif scalar.name == "boolean":
                 value = builder.zext(value, _I8)
-            elif not scalar.is_float and scalar.width < 8:
+            elif scalar.width < 8:
                 value = builder.trunc(value, ir.IntType(scalar.width * 8))
             builder.store(value, builder.inttoptr(args[0], ir.PointerType(value.type)), align=scalar.width)
             return context.get_dummy_value()
@@ -100,10 +108,10 @@ get_u8, put_u8 = _word(_I8, False)
 
 @intrinsic
 def float_bits(typingctx, value):
-    """The bits of a double, as uint64."""
+    """The bits that are kept of a double, as uint64."""
 
     def codegen(context, builder, signature, args):
-        return builder.bitcast(args[0], _I64)
+        return _kept(builder, args[0])
 
     return types.uint64(types.float64), codegen
 

@@ -166,10 +166,13 @@ class Source(Functions):
                 ]
                 continue
             scalar = slot.type.item if isinstance(slot.type, Array) else slot.type
-            for k in range(slot.count):
-                value = self.load(scalar, f"row + {slot.offset + k * scalar.width}")
-                word = f"_float_bits({value})" if scalar.is_float else f"_u64({value})"
-                lines += [(2, f"h = (h ^ {word}) * _K1", 0), (2, "h ^= h >> _HALF", 0)]
+            # A double is hashed as the word that it is. A loop, whatever the length: an array may have a million items.
+            word = "_get_u64({})" if scalar.is_float else f"_u64({self.load(scalar, '{}')})"
+            at, indent = f"row + {slot.offset}", 2
+            if isinstance(slot.type, Array):
+                lines.append((2, f"for k in range({slot.count}):", 0))
+                at, indent = f"{at} + k * {scalar.width}", 3
+            lines += [(indent, f"h = (h ^ {word.format(at)}) * _K1", 0), (indent, "h ^= h >> _HALF", 0)]
         lines += [
             (2, "h *= _K2", 0),
             (2, "total += h ^ (h >> _LATE)", 0),

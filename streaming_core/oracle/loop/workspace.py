@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_core.language import tables
 from streaming_core.language.application import App, Operator, Table
 from streaming_core.language.record import Resolved, Text
 from streaming_core.oracle.loop import layout, maps, memory
@@ -135,10 +136,7 @@ class Workspace:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def _rows(self, table: Table) -> np.ndarray:
-        rows = np.zeros(self.program.size(table), self.program.resolved(table.row).dtype(False))
-        for name, column in self.program.initial(table).items():
-            rows[name] = column
-        return rows
+        return tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
 
 
 def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, emitters: int) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput
-from streaming_core.language.application import App, Constant, Operator, Table
-from streaming_core.language.record import Array, Record, Resolved, Scalar
+from streaming_core.language import tables
+from streaming_core.language.application import App, Constant, Operator
+from streaming_core.language.record import Record, Resolved
 from streaming_core.oracle.typed.kinds import NONE, OUT, PLAN, POST, RowKind
 from streaming_core.oracle.typed.reader import Reader
 from streaming_core.oracle.typed.tree import Function
@@ -38,39 +39,10 @@ class Program:
             self._resolved[declaration] = declaration.resolve(self.params)
         return self._resolved[declaration]
 
-    def size(self, table: Table) -> int:
-        """Rows of a table."""
-        size = self.params[table.size] if isinstance(table.size, str) else table.size
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= 1 << 31:
-            raise BadInput(f"app {self.app.name}: table {table.name}: size {size!r} must lie in 1..2^31")
-        return size
-
-    def initial(self, table: Table) -> dict[str, np.ndarray]:
-        """Initial columns of a table's scalar and array fields (absent: zero)."""
-        size, values = self.size(table), {}
-        given = table.init(np.arange(size, dtype=np.int64), dict(self.params)) if table.init else None
-        for name, column in (given or {}).items():
-            slot = self.resolved(table.row).state[0].get(name)
-            if slot is None or not isinstance(slot.type, Scalar | Array):
-                raise BadInput(
-                    f"app {self.app.name}: table {table.name}: init gives {name!r}, which cannot be initialised"
-                )
-            item = slot.type.item if isinstance(slot.type, Array) else slot.type
-            wide = np.asarray(column)
-            if wide.ndim < (1 if isinstance(slot.type, Scalar) else 2):
-                wide = np.broadcast_to(wide, (size,) if isinstance(slot.type, Scalar) else (size, slot.count))
-            if not item.is_float and wide.size and not (item.low <= wide.min() and wide.max() <= item.high):
-                raise BadInput(f"app {self.app.name}: table {table.name}: initial {name} does not fit {item.name}")
-            values[name] = np.ascontiguousarray(wide.astype(item.dtype))
-        return values
-
     def constant(self, constant: Constant) -> np.ndarray:
         """A side table's values (int64 or float64)."""
         if constant not in self._constants:
-            values = np.ascontiguousarray(constant.build(dict(self.params)))
-            if values.ndim != 1 or values.dtype not in (np.int64, np.float64):
-                raise BadInput(f"app {self.app.name}: constant {constant.name} must be a 1-D int64 or float64 array")
-            self._constants[constant] = values
+            self._constants[constant] = tables.constant(self.app, constant, self.params)
         return self._constants[constant]
 
     def roles(self) -> list[Callable]:

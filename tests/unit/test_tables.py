@@ -1,0 +1,196 @@
+"""What tables hold before the first event: one rule, by which every reader of an application refuses the same in the
+same words."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from streaming_core.api import App, Array, Param, Set, boolean, f64, i64, record, u8
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.kernels.program import compile_app
+from streaming_core.language.record import NAN_BITS
+from streaming_core.language.tables import MOST_ROWS, initial_rows
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+
+
+@record
+class Row:
+    small: u8
+    flag: boolean
+    real: f64
+    few: Array[u8, 3]
+    seen: Set[i64]
+
+
+@record
+class Event:
+    ts: i64
+
+
+def bank(size=4, init=None, offsets=None):
+    """An application with one table, and an operator that reads it."""
+    app = App("bank", params={"size": Param(4)})
+    rows = app.table("rows", Row, size, init)
+    shift = app.constant(offsets or (lambda params: np.zeros(1)))
+
+    def plan(event, txn):
+        txn.read(txn.row(rows, event.ts))
+
+    def answer(event, txn, out):
+        out.emit(ts=txn.result(rows, 0).small + int(shift[0]))
+
+    app.transaction(input=Event, output=Event)(plan).post(answer)
+    app.generates(lambda *args: {})
+    return app
+
+
+def overflowing(key, params):
+    return {"small": 300 - key}
+
+
+def negative(key, params):
+    return {"few": [0, -1, 2]}
+
+
+def fractional(key, params):
+    return {"small": key / 2}
+
+
+def wordy(key, params):
+    return {"small": "seven"}
+
+
+def three_valued(key, params):
+    return {"flag": key}
+
+
+def too_long(key, params):
+    return {"small": np.arange(3)}
+
+
+def unknown(key, params):
+    return {"large": 1}
+
+
+def boxed(key, params):
+    return {"seen": 1}
+
+
+def listed(key, params):
+    return [1]
+
+
+def branching(key, params):
+    if key > 2:
+        return {"small": 1}
+    return {"small": 2}
+
+
+def lacking(key, params):
+    return {"small": params["width"]}
+
+
+REFUSED = {
+    overflowing: "small: the value 300 of row 0 does not fit u8, 0..255",
+    negative: "few: the value -1 of row 0 does not fit u8, 0..255",
+    fractional: "small: values of type float64 cannot be stored as u8",
+    wordy: "small: values of type <U5 cannot be stored as u8",
+    three_valued: "flag: the value 2 of row 2 does not fit boolean, 0..1",
+    too_long: "small: operands could not be broadcast together with remapped shapes [original->remapped]: (3,)",
+    unknown: "Row has no scalar or array 'large' that could be initialised",
+    boxed: "Row has no scalar or array 'seen' that could be initialised",
+    listed: "gives a list, must give columns by name",
+    branching: "ValueError: The truth value of an array with more than one element is ambiguous",
+    lacking: "KeyError: 'width'",
+}
+READERS = (Interpreter, Loop, compile_app)
+
+
+def refusal(app):
+    """The one line with which every reader refuses the application."""
+    said = set()
+    for reader in READERS:
+        with pytest.raises(BadInput) as error:
+            reader(app, app.bind())
+        said.add(str(error.value))
+    [line] = said
+    return line
+
+
+@pytest.mark.parametrize("init", REFUSED)
+def test_what_init_may_not_give_is_refused_alike(init):
+    line = init.__code__.co_firstlineno + (init in (branching, lacking))
+    assert refusal(bank(init=init)).startswith(f"app bank: table rows: init (test_tables.py:{line}): {REFUSED[init]}")
+
+
+@pytest.mark.parametrize("size", [0, -1, MOST_ROWS + 1, True, 1.5])
+def test_there_is_one_bound_of_sizes(size):
+    assert refusal(bank(size=size)) == f"app bank: table rows: size {size!r} must lie in 1..4294967295"
+
+
+def no_constant(params):
+    return np.zeros((2, 2))
+
+
+def no_number(params):
+    return np.log(-params["unknown"])
+
+
+def test_constants_are_refused_alike():
+    first = no_constant.__code__.co_firstlineno
+    expected = f"app bank: constant no_constant (test_tables.py:{first}): must be a 1-D int64 or float64 array"
+    assert refusal(bank(offsets=no_constant)) == expected
+    first = no_number.__code__.co_firstlineno
+    expected = f"app bank: constant no_number (test_tables.py:{first + 1}): KeyError: 'unknown'"
+    assert refusal(bank(offsets=no_number)) == expected
+
+
+def given(key, params):
+    assert key.dtype == np.int64
+    reals = np.array([0xFFF8 << 48, 0x7FF0 << 48 | 1, 0, 1], np.uint64).view(np.float64)
+    return {"small": 255 - key, "flag": key % 2 == 0, "real": reals, "few": [7, 8, 9]}
+
+
+def test_what_fits_is_what_rows_begin_with():
+    app = bank(size="size", init=given)
+    rows = initial_rows(app, app.tables[0], Row.resolve({}), app.bind())
+    assert rows["small"].tolist() == [255, 254, 253, 252]
+    assert rows["flag"].tolist() == [1, 0, 1, 0]
+    assert rows["real"].view(np.uint64).tolist() == [NAN_BITS, NAN_BITS, 0, 1]
+    assert rows["few"].tolist() == [[7, 8, 9]] * 4
+    tables = [reader(app, app.bind()).state()["rows"] for reader in (Interpreter, Loop)]
+    assert tables[0]["few"].to_pylist() == tables[1]["few"].to_pylist() == rows["few"].tolist()
+    assert compile_app(app, app.bind()).initial[0].tobytes() == rows.tobytes()
+    app = bank(init=lambda key, params: None)
+    assert not initial_rows(app, app.tables[0], Row.resolve({}), {}).view(np.uint8).any()
+
+
+def failing(key, params):
+    return {"balance": 1 // params["zero"]}
+
+
+def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd):
+    from streaming_core.cli import command
+
+    app = registry.load("sl")
+    workload.write(app, {}, 20, 1, tmp_path / "w")
+    first, *others = app.tables
+    monkeypatch.setattr(app, "tables", [replace(first, init=failing), *others])
+    for what, out in (("oracle", "o"), ("run", "r")):
+        monkeypatch.setattr(
+            "sys.argv", ["streaming-core", what, "sl", "--input", str(tmp_path / "w"), "--out", str(tmp_path / out)]
+        )
+        with pytest.raises(SystemExit) as stopped:
+            command.main()
+        said = capfd.readouterr().err
+        line = failing.__code__.co_firstlineno + 1
+        assert stopped.value.code == 2
+        assert re.fullmatch(
+            rf"streaming-core: app sl: table accounts: init \(test_tables.py:{line}\): KeyError: 'zero'\n", said
+        )
+        assert not (tmp_path / out).exists()
