@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from streaming_core import oracle, recording
+from streaming_core import interruption, oracle, recording
 from streaming_core.columns import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 from streaming_core.runspec import RunReport
@@ -210,6 +210,7 @@ def _slices(paths: list[Path], columns: list[str]) -> Iterator[pa.Table]:
     for path in paths:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_SLICE, columns=columns):
+                interruption.check()
                 pending.append(batch)
                 rows += batch.num_rows
                 while rows >= _SLICE:

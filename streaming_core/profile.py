@@ -21,8 +21,8 @@ from streaming_core.api.kernels import Program, compile_app
 from streaming_core.api.record import Resolved, Text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.recording import Recording
-from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
+from streaming_core.storage import atomic_directory, write_json
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetry
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
-from dags.lib.process import Process
+from infra.services.process import Process
 from infra.spark.server import Server, ServerLost
 from jobs.run_folder import read_oracles
 from streaming_core.runspec import RunSpec
-from streaming_core.runspec.layout import write_json
+from streaming_core.storage import write_json
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RETRIES = {

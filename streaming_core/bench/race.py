@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core import engine, workload
+from streaming_core import engine, interruption, workload
 from streaming_core.agreement import outputs_digest, states_digest
 from streaming_core.api.kernels import compile_app
 from streaming_core.apps import registry
@@ -107,6 +107,7 @@ class Race:
         spent = Spent(self._meter)
         self.loop.running = spent.counting
         for rows, text in self._decoded:
+            interruption.check()
             self.loop.run(rows, text, keep=False)
         self.loop.finish(self.events)
         seconds = self.loop.seconds

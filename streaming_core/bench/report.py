@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from streaming_core.runspec.layout import Home, write_json
+from streaming_core.runspec.layout import Home
+from streaming_core.storage import write_json
 
 VERSION = 1  # of a suite's JSON; the performance page reads this one
 # Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.

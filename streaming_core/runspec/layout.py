@@ -1,4 +1,4 @@
-"""Where things lie below LOCKSTEP_HOME, and how a folder appears there: whole or not at all."""
+"""Where things lie below LOCKSTEP_HOME; how they appear there is `storage`'s."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from streaming_core.errors import BadInput
+from streaming_core.storage import atomic_directory, write_json  # noqa: F401  where they were looked for
 
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
@@ -58,18 +55,6 @@ class Home:
         return self.root / "reports"
 
 
-def write_json(path: Path, value: object) -> None:
-    """Writes JSON so that `path` is either absent or whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
 def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
     """The manifest of a folder that is whole.
 
@@ -93,27 +78,3 @@ def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> d
     if lacking := sorted(keys - manifest.keys() if isinstance(manifest, dict) else keys):
         raise BadInput(f"{directory} is no {what}: {path.name} lacks {', '.join(lacking)}")
     return manifest
-
-
-@contextmanager
-def atomic_directory(target: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `target`; renames it to `target` when the block succeeds, else removes it.
-
-    Two writers of one address: the first rename wins, the second's work is dropped.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    os.chmod(temporary, 0o755)
-    try:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-        try:
-            os.rename(temporary, target)
-        except OSError:
-            if not target.exists():
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

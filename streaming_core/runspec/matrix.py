@@ -7,8 +7,9 @@ import time
 from streaming_core import workload
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
-from streaming_core.runspec.layout import RUN_ID, Home, write_json
+from streaming_core.runspec.layout import RUN_ID, Home
 from streaming_core.runspec.spec import RegressionSpec, RunSpec
+from streaming_core.storage import write_json
 from streaming_core.support import check
 
 MAX_CELLS = 1024  # as many as Airflow maps a task to

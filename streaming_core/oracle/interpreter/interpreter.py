@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_core import interruption
 from streaming_core.api.app import App, Operator
 from streaming_core.api.record import Array
 from streaming_core.errors import BadInput, RunFailed
@@ -82,6 +83,7 @@ class Interpreter:
         request, step = None, None
         try:
             for request in events:
+                interruption.check()
                 for step in edges:
                     take, made, sources = step
                     made.clear()
@@ -106,6 +108,7 @@ class Interpreter:
         last, sub = self._last
         try:
             for request in events:
+                interruption.check()
                 made.clear()
                 take(request)
                 if request.seq != last:
