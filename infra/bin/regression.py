@@ -266,6 +266,10 @@ def main(argv: list[str] | None = None) -> int:
     occupancy = Occupancy(where)
     command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
     there = wait_for_turn(occupancy, console, noted)
+    if noted.number:
+        console.print("stopped; nothing was started")
+        occupancy.leave()
+        return 1
     progress = Progress(console)
     progress.note = f"log: {log}"
     started = time.time()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -34,6 +33,7 @@ from infra.reports.history import (
 )
 from streaming_core.runspec.matrix import omissions
 from streaming_core.runspec.spec import AXES, REQUESTED
+from streaming_core.storage import write_text
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
@@ -198,10 +198,7 @@ class Pages:
 
 def write(path: Path, text: str) -> None:
     """Puts a page where readers find it, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, text)
 
 
 def _groups(run: Run, threads: list[int]) -> list[dict]:
