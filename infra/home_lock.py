@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from streaming_core.regression.home import Home
+from streaming_core.storage import Lock
 
 
 @contextmanager
@@ -21,26 +21,31 @@ def hold(home: Home, owner: str, say: Callable[[str], None] = print) -> Iterator
         owner: what others are told while they wait.
         say: takes the one line about waiting.
     """
-    path = home.root / "lock.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Opened for appending: whoever waits must not wipe out the holder's name.
-    with open(path, "a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for {_holder(lock)}, which holds {home.root}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.truncate(0)
-        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
-        json.dump({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since}, lock)
-        lock.flush()
-        yield
-
-
-def _holder(lock) -> str:
-    lock.seek(0)
+    home.root.mkdir(parents=True, exist_ok=True)
+    lock = home_lock(home)
+    if not lock.take(about(owner)):
+        say(f"waiting for {_holder(lock)}, which holds {home.root}")
+        lock.wait(about(owner))
     try:
-        holder = json.loads(lock.read())
+        yield
+    finally:
+        lock.leave()
+
+
+def home_lock(home: Home) -> Lock:
+    """The lock itself."""
+    return Lock(home.root / "lock.json")
+
+
+def about(owner: str) -> str:
+    """What others read about this process while it holds the lock."""
+    since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
+    return json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since})
+
+
+def _holder(lock: Lock) -> str:
+    try:
+        holder = json.loads(lock.holder() or "")
         return f"{holder['owner']} on {holder['host']}"
     except (ValueError, LookupError, TypeError):  # being written this moment
         return "another process"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.parquet as pq
 
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION
+from streaming_core.storage import replacing
 
 
 def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
@@ -25,13 +25,8 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
     if unknown:
         raise KeyError(f"raw table {table} has no column {', '.join(sorted(unknown))}")
     folder = home.raw(table) / f"run_id={run_id}"
-    folder.mkdir(parents=True, exist_ok=True)
     target = folder / "part-0.parquet"
     # Spark and dbt skip names that begin with a dot: a reader sees the old partition or the new one.
-    temporary = folder / f".part-0.parquet.{os.getpid()}"
-    with open(temporary, "wb") as file:
+    with replacing(target) as file:
         pq.write_table(pa.Table.from_pylist(whole, schema=schema), file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
     return target

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -35,6 +34,7 @@ from reports.history import (
 from streaming_core.regression.matrix import omissions
 from streaming_core.regression.request import REQUESTED
 from streaming_core.run.way import AXES
+from streaming_core.storage import write_text
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
@@ -199,10 +199,7 @@ class Pages:
 
 def write(path: Path, text: str) -> None:
     """Puts a page where readers find it, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, text)
 
 
 def _groups(run: Run, threads: list[int]) -> list[dict]:

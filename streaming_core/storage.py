@@ -1,40 +1,193 @@
-"""What is on the disk: folders and files that appear whole or not at all, manifests, and the digest of a JSON value."""
+"""Files and folders as others may see them: whole or not at all, and one writer at a time.
+
+A `Lock` is a lock on a file. It is the process's and ends with it, however that ends. A `held` folder is one process's
+to write: what a killed predecessor left beside it under a temporary name is nobody's, and goes. An `atomic_directory`
+is held, filled under a temporary name, brought to the disk and renamed.
+
+Standard library only, and of this package `errors` and `interruption`: the driver on a host uses it, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from streaming_core import interruption
 from streaming_core.errors import BadInput
 
-
-def canonical_json(value: object) -> str:
-    """One spelling per value: sorted keys, no spaces, ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+POLL_SECONDS = 0.05
 
 
-def digest_of(value: object) -> str:
-    """First 16 hex digits of SHA-256 over the canonical JSON of `value`."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+
+class Lock:
+    """The lock on a file, which is made if it is not there and tells who has it."""
+
+    def __init__(self, path: str | os.PathLike, shared: bool = False):
+        """`shared`: every user of this machine takes it."""
+        self.path = Path(path)
+        self._shared = shared
+        self._file = None
+
+    def take(self, holder: str = "") -> bool:
+        """Takes it and notes the holder; False when somebody else has it."""
+        while True:
+            # Opened for appending: who does not get it must not wipe out the holder's name.
+            file = open(self.path, "a+")  # noqa: SIM115  it stays open as long as the lock is held
+            try:
+                if self._shared:
+                    with contextlib.suppress(PermissionError):
+                        os.chmod(self.path, 0o666)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                return False
+            except BaseException:
+                file.close()
+                raise
+            # Who had it before may have removed the file between our opening and locking: then it is no lock any more.
+            if _is(file, self.path):
+                break
+            file.close()
+        self._file = file
+        self.tell(holder)
+        return True
+
+    def wait(self, holder: str = "") -> None:
+        """Takes it as soon as it is free, unless a signal ends the wait."""
+        while not self.take(holder):
+            interruption.check()
+            time.sleep(POLL_SECONDS)
+
+    def tell(self, holder: str) -> None:
+        """Replaces what others read about the holder."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(holder)
+        self._file.flush()
+
+    def holder(self) -> str | None:
+        """What the holder told; None when nobody has the lock."""
+        try:
+            with open(self.path) as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    return file.read()
+        except OSError:
+            pass
+        return None
+
+    def leave(self, remove: bool = False) -> None:
+        """Gives it back; `remove`: and leaves no file."""
+        if self._file is not None:
+            if remove:
+                self.path.unlink(missing_ok=True)
+            self._file.close()
+            self._file = None
+
+
+def _is(file, path: Path) -> bool:
+    here = os.fstat(file.fileno())
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _beside(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{suffix}")
+
+
+@contextmanager
+def held(target: Path) -> Iterator[None]:
+    """The folder is this process's to write for the length of the block; waits for another one that is at it."""
+    target = absolute(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lock = Lock(_beside(target, "lock"))
+    lock.wait()
+    try:
+        yield
+    finally:
+        lock.leave(remove=True)
+
+
+# --- folders ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def appearing(target: Path) -> Iterator[Path]:
+    """Yields a temporary folder beside `target`, which the caller holds; renames it to `target` when the block
+    succeeds, else removes it. It is not renamed over a folder that is not empty, nor once a signal has come."""
+    target = absolute(target)
+    temporary = _beside(target, "new")
+    shutil.rmtree(temporary, ignore_errors=True)  # of a predecessor that was killed
+    temporary.mkdir()
+    try:
+        yield temporary
+        sync_tree(temporary)
+        interruption.check()
+        try:
+            os.rename(temporary, target)
+        except OSError:
+            if not target.exists():
+                raise
+        sync(target.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def atomic_directory(target: Path) -> Iterator[Path]:
+    """`appearing`, and held meanwhile. Of two writers of one address the first wins, the second's work is dropped."""
+    with held(target), appearing(target) as temporary:
+        yield temporary
+
+
+def absolute(path: Path) -> Path:
+    """The path, with a name also where it was `.` or ended in `..`."""
+    return Path(os.path.abspath(path))
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
 def write_json(path: Path, value: object) -> None:
     """Writes JSON so that `path` is either absent or whole."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def write_text(path: Path, text: str, mode: int = 0o666) -> None:
+    """Writes a file so that `path` is either absent, what it was, or whole; `mode` as for open."""
+    with replacing(path, mode) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator:
+    """Yields a binary file that replaces `path` when the block succeeds, and goes when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, sort_keys=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = _beside(path, str(os.getpid()))
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
@@ -62,25 +215,38 @@ def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> d
     return manifest
 
 
-@contextmanager
-def atomic_directory(target: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `target`; renames it to `target` when the block succeeds, else removes it.
+def sweep_files(folder: Path) -> None:
+    """Removes what killed writers of a held folder's files left there (`replacing`)."""
+    for path in folder.glob(".*.*"):
+        if path.suffix[1:].isdigit() and path.is_file():
+            path.unlink()
 
-    Two writers of one address: the first rename wins, the second's work is dropped.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    os.chmod(temporary, 0o755)
+
+def sync(path: Path) -> None:
+    """Sees to it that a file, or a folder's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-        try:
-            os.rename(temporary, target)
-        except OSError:
-            if not target.exists():
-                raise
+        os.fsync(descriptor)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """`sync` of a folder and all that is in it."""
+    for at, _, names in os.walk(folder):
+        for name in names:
+            sync(Path(at) / name)
+        sync(Path(at))
+
+
+# --- digests ---------------------------------------------------------------------------------------------------------
+
+
+def canonical_json(value: object) -> str:
+    """One spelling per value: sorted keys, no spaces, ASCII."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest_of(value: object) -> str:
+    """First 16 hex digits of SHA-256 over the canonical JSON of `value`."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]

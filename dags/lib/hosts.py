@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from airflow.sdk import BaseHook, Connection
 
-from dags.lib.process import Process
+from infra.services.process import Process
 from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parent.parent.parent

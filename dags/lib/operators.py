@@ -15,7 +15,7 @@ from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetry
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
-from dags.lib.process import Process
+from infra.services.process import Process
 from infra.spark.server import Server, ServerLost
 from jobs.run_folder import read_oracles
 from streaming_core.run.way import RunSpec

@@ -17,6 +17,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from streaming_core.storage import write_text
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DEFAULT_PORT = 8080
@@ -96,10 +98,7 @@ def write_configuration(home: Path) -> None:
 
 
 def _write_private(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    write_text(path, text, mode=0o600)
 
 
 def _fingerprint(home: Path) -> str:

@@ -27,6 +27,7 @@ from rich.text import Text  # noqa: E402
 from infra.airflow import home as airflow_home  # noqa: E402
 from infra.airflow.occupancy import Occupancy  # noqa: E402
 from infra.bin.report import print_run  # noqa: E402
+from infra.services.process import POLL_SECONDS, Noted, start  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
 from streaming_core.regression.home import Home, new_run_id  # noqa: E402
 from streaming_core.regression.request import RegressionSpec  # noqa: E402
@@ -195,26 +196,26 @@ class Progress:
         return Text(f"{text}{f', {failed} failed' if failed else ''}  {running}")
 
 
-def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: bool) -> tuple[int, dict]:
+def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: bool, noted: Noted) -> tuple[int, dict]:
     """Runs the DAG in a process of its own; returns its exit code and how it is called.
 
-    Ctrl-C ends that process, and with it everything it started.
+    A signal ends that process, and with it everything it started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     read_end, write_end = os.pipe()
     run: dict = {}
     with open(log, "wb") as out:
-        child = subprocess.Popen(
+        child = start(
             [*command[:-1], str(write_end), *command[-1:]]
             if command[-1] == "--scheduler"
             else [*command, str(write_end)],
+            dies_by=None,
             cwd=ROOT,
             env=airflow_home.environment(),
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
             pass_fds=(write_end,),
-            start_new_session=True,
         )
     os.close(write_end)
     child.stdin.write(json.dumps(conf).encode())
@@ -231,12 +232,17 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
 
     reader = threading.Thread(target=read)
     reader.start()
+
+    def wait() -> None:
+        while child.poll() is None and not noted.number:
+            time.sleep(POLL_SECONDS)
+
     try:
         if live:
             with Live(progress, console=progress.console, refresh_per_second=4, transient=True):
-                child.wait()
+                wait()
         else:
-            child.wait()
+            wait()
     finally:
         if child.poll() is None:
             child.send_signal(signal.SIGINT)
@@ -247,7 +253,7 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; see the module's text."""
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    noted = Noted(signal.SIGINT, signal.SIGTERM)
     try:
         options, conf = parse(sys.argv[1:] if argv is None else argv)
         check(conf)
@@ -260,7 +266,11 @@ def main(argv: list[str] | None = None) -> int:
     log = where / "logs" / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
     occupancy = Occupancy(where)
     command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
-    there = wait_for_turn(occupancy, console)
+    there = wait_for_turn(occupancy, console, noted)
+    if noted.number:
+        console.print("stopped; nothing was started")
+        occupancy.leave()
+        return 1
     progress = Progress(console)
     progress.note = f"log: {log}"
     started = time.time()
@@ -270,21 +280,24 @@ def main(argv: list[str] | None = None) -> int:
             command.append("--scheduler")
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
-        code, run = follow(command, conf, log, progress, live=console.is_terminal and not options.json)
-    except KeyboardInterrupt:
-        if there:
-            console.print("stopped watching; the run goes on in Airflow")
-        else:
-            subprocess.run(
-                [*command[:3], "--end-stale-runs"],
-                cwd=ROOT,
-                env=airflow_home.environment(),
-                check=False,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-            console.print("stopped; nothing of the run goes on")
-        return 1
+        code, run = 1, {}
+        if not noted.number:
+            code, run = follow(command, conf, log, progress, console.is_terminal and not options.json, noted)
+        if noted.number:
+            if there:
+                console.print("stopped watching; the run goes on in Airflow")
+            else:
+                subprocess.run(
+                    [*command[:3], "--end-stale-runs"],
+                    cwd=ROOT,
+                    env=airflow_home.environment(),
+                    check=False,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                console.print("stopped; nothing of the run goes on")
+            return 1
     except RuntimeError as error:
         print(f"regression: {error}", file=sys.stderr)
         return 1
@@ -302,10 +315,10 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if code == 0 and green else 1
 
 
-def wait_for_turn(occupancy: Occupancy, console: Console) -> str | None:
+def wait_for_turn(occupancy: Occupancy, console: Console, noted: Noted) -> str | None:
     """Takes AIRFLOW_HOME for this run; where `make ui` has it, returns its address instead."""
     told = False
-    while not occupancy.take("run"):
+    while not noted.number and not occupancy.take("run"):
         holder = occupancy.holder()
         if holder.get("what") == "ui" and holder.get("url"):
             return holder["url"]

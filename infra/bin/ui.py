@@ -7,7 +7,6 @@ Exit codes: 0 stopped, 1 a component ended on its own, 2 bad input.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import secrets
@@ -26,6 +25,7 @@ from rich.console import Console  # noqa: E402
 
 from infra.airflow import home as airflow_home  # noqa: E402
 from infra.airflow.occupancy import Occupancy  # noqa: E402
+from infra.services.process import Noted, end_group, start  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself.
@@ -54,15 +54,8 @@ class Components:
         airflow = [sys.executable, "-m", "airflow"]
         for name, arguments in COMPONENTS.items():
             with open(self._logs / f"{name}.log", "ab") as out:
-                self._running[name] = subprocess.Popen(
-                    [*airflow, *arguments],
-                    cwd=ROOT,
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
-                )
+                options = {"cwd": ROOT, "env": self._environment, "stdout": out, "stderr": out}
+                self._running[name] = start([*airflow, *arguments], dies_by=None, **options)
 
     def ended(self) -> str | None:
         """The first component that is not running any more."""
@@ -73,21 +66,11 @@ class Components:
         which report to the API server."""
         order = [name for name in ("scheduler", "dag-processor", "triggerer", "api-server") if name in self._running]
         for name in order:
-            process = self._running[name]
-            _signal_group(process, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(STOP_SECONDS)
-            _signal_group(process, signal.SIGKILL)
-            process.wait()
+            end_group(self._running[name], STOP_SECONDS)
 
     def log(self, name: str) -> Path:
         """Where a component's words are."""
         return self._logs / f"{name}.log"
-
-
-def _signal_group(process: subprocess.Popen, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
 
 
 def password() -> str:
@@ -116,7 +99,7 @@ def healthy(url: str) -> bool:
     return all((state.get(part) or {}).get("status") == "healthy" for part in parts)
 
 
-def serve(port: int, console: Console) -> int:
+def serve(port: int, console: Console, noted: Noted) -> int:
     """Starts everything, waits for the end, stops everything."""
     where = airflow_home.location()
     url = f"http://localhost:{port}"
@@ -148,42 +131,36 @@ def serve(port: int, console: Console) -> int:
         stderr=subprocess.DEVNULL,
     )
     components = Components(logs, environment)
-    code = 0
     try:
         components.start()
         with console.status("starting Airflow (about 20 seconds)"):
             deadline = time.monotonic() + START_SECONDS
-            while not healthy(url):
+            while not noted.number and not healthy(url):
                 name = components.ended()
                 if name or time.monotonic() > deadline:
                     what = f"{name} ended" if name else f"Airflow is not well after {START_SECONDS} s"
                     print(f"ui: {what}; see {components.log(name or 'api-server')}", file=sys.stderr)
                     return 1
                 time.sleep(0.5)
+        if noted.number:
+            return 0
         console.print(f"Airflow   {url}", highlight=False)
         console.print(f"login     {USER} / {secret}", highlight=False)
         console.print(f"reports   {url}/lockstep/", highlight=False)
         console.print(f"logs      {logs}", highlight=False)
         console.print("Ctrl-C stops it.")
         sys.stdout.flush()
-        while (name := components.ended()) is None:
+        while not noted.number:
+            if name := components.ended():
+                print(f"ui: {name} ended; see {components.log(name)}", file=sys.stderr)
+                return 1
             time.sleep(0.5)
-        print(f"ui: {name} ended; see {components.log(name)}", file=sys.stderr)
-        code = 1
-    except KeyboardInterrupt:
-        pass
+        return 0
     finally:
-        # A second Ctrl-C while components end would leave some of them behind.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        noted.ignore()
         console.print("stopping Airflow")
         components.stop()
         occupancy.leave()
-    return code
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -192,11 +169,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=airflow_home.DEFAULT_PORT)
     options = parser.parse_args(argv)
     # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    noted = Noted(signal.SIGINT, signal.SIGTERM)
     os.environ.update({name: airflow_home.environment()[name] for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")})
     try:
-        return serve(options.port, Console(highlight=False))
+        return serve(options.port, Console(highlight=False), noted)
     except BadInput as error:
         print(f"ui: {error}", file=sys.stderr)
         return 2

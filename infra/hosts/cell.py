@@ -11,26 +11,30 @@ connection costs nothing, and never starts a second copy. A run that was lost is
 
 Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
 
-Standard library only: on a host, nothing but the engine has to be installed.
+Standard library only, beside modules of this checkout of which the same is true: on a host, nothing but the engine has
+to be installed.
 """
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from infra.services.process import POLL_SECONDS, Noted, end_group, start  # noqa: E402
+from streaming_core.storage import Lock, write_json  # noqa: E402
 
 LOST = 75
 KILLED = 137
 TIMED_OUT = 124
 GRACE_SECONDS = 10
-POLL = 0.05
 
 
 def run(attempt, workload, command, timeout, tethered):
@@ -43,60 +47,45 @@ def run(attempt, workload, command, timeout, tethered):
         if code != LOST or not os.path.exists(os.path.join(attempt, ".checkpoint", "last")):
             return code
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    noted = Noted(signal.SIGTERM, signal.SIGINT)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the connection may go, the run goes on
     if tethered:
-        threading.Thread(target=wait_for_end_of_input, args=(stop,), daemon=True).start()
+        threading.Thread(target=wait_for_end_of_input, args=(noted,), daemon=True).start()
 
-    with open(lock_path(), "a+") as lock:
-        with contextlib.suppress(PermissionError):  # every user of the host takes the same lock
-            os.chmod(lock_path(), 0o666)
-        told = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if stop.is_set():
-                    return finish(attempt, KILLED, "stopped while waiting for the host", now(), now())
-                if not told:
-                    lock.seek(0)
-                    say("waiting for the host: " + (lock.read().strip() or "another core run") + " is running")
-                    told = True
-                time.sleep(POLL)
-        lock.truncate(0)
-        lock.write(attempt)
-        lock.flush()
-        return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, stop)
+    lock, told = Lock(lock_path(), shared=True), False
+    try:
+        while not lock.take(attempt):
+            if noted.number:
+                return finish(attempt, KILLED, "stopped while waiting for the host", now(), now())
+            if not told:
+                say("waiting for the host: " + ((lock.holder() or "").strip() or "another core run") + " is running")
+                told = True
+            time.sleep(POLL_SECONDS)
+        return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted)
+    finally:
+        noted.ignore()
+        lock.leave()
 
 
-def measure(attempt, command, workload, timeout, stop):
+def measure(attempt, command, workload, timeout, noted):
     """The engine from start to end, under the host's lock."""
     started = now()
     errors = attempt + ".stderr.log"
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
-            engine = subprocess.Popen(
-                [*command, "--input", workload, "--out", attempt],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-            )
+            arguments = [*command, "--input", workload, "--out", attempt]
+            engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
-        write_json(attempt + ".process.json", identity(engine.pid))
+        write_json(Path(attempt + ".process.json"), identity(engine.pid))
         deadline = time.monotonic() + timeout
         reason = None
         while engine.poll() is None:
-            if stop.is_set() or time.monotonic() > deadline:
-                reason = "stopped" if stop.is_set() else f"hung: no end within {timeout:.0f} s"
-                end_group(engine)
+            if noted.number or time.monotonic() > deadline:
+                reason = "stopped" if noted.number else f"hung: no end within {timeout:.0f} s"
+                end_group(engine, GRACE_SECONDS)
                 break
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
     code = engine.returncode
     if reason:
         code = KILLED if reason == "stopped" else TIMED_OUT
@@ -108,33 +97,16 @@ def measure(attempt, command, workload, timeout, stop):
     return finish(attempt, code, reason, started, now())
 
 
-def end_group(engine):
-    """SIGTERM, then SIGKILL, to the engine and whatever it started."""
-    for number, patience in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
-        try:
-            os.killpg(engine.pid, number)
-        except ProcessLookupError:
-            break
-        try:
-            engine.wait(patience)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    with contextlib.suppress(ProcessLookupError):  # the engine ended in time; a child of its own may not have
-        os.killpg(engine.pid, signal.SIGKILL)
-    engine.wait()
-
-
 def follow(attempt, process):
     """Waits for an attempt that another call started."""
     while alive(process):
-        time.sleep(POLL)
-    for _ in range(int(GRACE_SECONDS / POLL)):  # its watcher writes exit.json a moment after the engine's end
+        time.sleep(POLL_SECONDS)
+    for _ in range(int(GRACE_SECONDS / POLL_SECONDS)):  # its watcher writes exit.json a moment after the engine's end
         if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
             return known["exit_code"]
         if not alive(process["watcher"]):
             break
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
     known = read_json(os.path.join(attempt, "exit.json"))
     return LOST if known is None else known["exit_code"]
 
@@ -146,7 +118,7 @@ def stop(attempt):
         return 0
     os.kill(process["watcher"]["pid"], signal.SIGTERM)
     while alive(process["watcher"]):
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
     return 0
 
 
@@ -154,24 +126,17 @@ def finish(attempt, code, error, started, ended):
     if error:
         say(error)
     write_json(
-        os.path.join(attempt, "exit.json"),
+        Path(attempt, "exit.json"),
         {"exit_code": code, "error": error, "started_at": started, "ended_at": ended, "host": socket.gethostname()},
     )
     return code
 
 
-def wait_for_end_of_input(stop):
+def wait_for_end_of_input(noted):
     """A tether: standard input ends when the process that holds its other end does."""
     while os.read(0, 4096):
         pass
-    stop.set()
-
-
-def die_with_parent():
-    """The engine dies with its watcher, however that dies (Linux: PR_SET_PDEATHSIG)."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    noted.number = signal.SIGTERM
 
 
 def lock_path():
@@ -223,16 +188,6 @@ def read_json(path):
             return json.load(file)
     except (OSError, ValueError):
         return None
-
-
-def write_json(path, value):
-    temporary = f"{path}.{os.getpid()}"
-    with open(temporary, "w") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def main(argv):

@@ -13,7 +13,6 @@ holds the lock alone.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import re
@@ -30,8 +29,11 @@ from pathlib import Path
 
 import psutil
 
+from infra.home_lock import about, home_lock
+from infra.services.process import Noted, signal_group, start
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.storage import write_text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEFAULTS = Path(__file__).with_name("spark-defaults.conf")
@@ -50,7 +52,6 @@ class Server:
     def __init__(self, home: Home):
         self.home = home
         self.state_path = home.root / "spark-server.json"
-        self.lock_path = home.root / "lock.json"
 
     def log_path(self, owner: str) -> Path:
         """What the keeper and the server of `owner` print."""
@@ -113,19 +114,11 @@ class Server:
         if watch:
             command += ["--watch", str(watch)]
         with open(log_path, "wb") as log:
-            keeper = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            keeper = start(command, dies_by=None, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
             return self._await(keeper, owner, say, patience)
         except BaseException:
-            _end_group(keeper.pid)
+            signal_group(keeper.pid, signal.SIGKILL)
             raise
 
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
@@ -151,14 +144,9 @@ class Server:
     def holder(self) -> dict | None:
         """Who holds the lock: owner, pid, host, since; None when nobody does."""
         try:
-            with open(self.lock_path) as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return json.loads(lock.read())
-        except (OSError, ValueError):  # absent, or being written this moment
-            pass
-        return None
+            return json.loads(home_lock(self.home).holder() or "null")
+        except ValueError:  # being written this moment
+            return None
 
     def stop(self, owner: str) -> bool:
         """Stops the server of `owner` and releases the lock; False when there was none."""
@@ -170,7 +158,7 @@ class Server:
         deadline = time.monotonic() + STOP_SECONDS
         while _lives(state["pid"], state["started"]):
             if time.monotonic() > deadline:
-                _end_group(state["pid"])
+                signal_group(state["pid"], signal.SIGKILL)
                 break
             time.sleep(POLL)
         return True
@@ -179,9 +167,7 @@ class Server:
 def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None, starter: int) -> int:
     """The keeper's life: lock, start, wait, stop. Runs in a process group of its own with the server inside."""
     server = Server(home)
-    stopping = []
-    signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
-    signal.signal(signal.SIGINT, lambda *_: stopping.append(True))
+    noted = Noted(signal.SIGTERM, signal.SIGINT)
     watched = _process(watch)
     if watch and watched is None:
         return 1
@@ -191,49 +177,43 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
     def wanted() -> bool:
         # Until the state is written, the keeper is of use only to the process that started it.
         starting = served or os.getppid() == starter
-        return not stopping and starting and (watched is None or watched.is_running())
+        return not noted.number and starting and (watched is None or watched.is_running())
 
-    # Opened for appending: whoever waits must not wipe out the holder's name.
-    with open(server.lock_path, "a+") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not wanted():
+    lock = home_lock(home)
+    while not lock.take(about(owner)):
+        if not wanted():
+            return 1
+        time.sleep(POLL)
+    process = None
+    try:
+        if remote:
+            url, token = remote, os.environ.pop("LOCKSTEP_SPARK_TOKEN", "")
+        else:
+            port, token = _free_port(), secrets.token_urlsafe(24)
+            process = _launch(home, master, port, token)
+            url = f"sc://localhost:{port}"
+            while not _listens(port):
+                if process.poll() is not None or not wanted():
                     return 1
                 time.sleep(POLL)
-        lock.truncate(0)
-        since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
-        lock.write(json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since}))
-        lock.flush()
-        process = None
-        try:
-            if remote:
-                url, token = remote, os.environ.pop("LOCKSTEP_SPARK_TOKEN", "")
-            else:
-                port, token = _free_port(), secrets.token_urlsafe(24)
-                process = _launch(home, master, port, token)
-                url = f"sc://localhost:{port}"
-                while not _listens(port):
-                    if process.poll() is not None or not wanted():
-                        return 1
-                    time.sleep(POLL)
-            _write_state(server.state_path, {"owner": owner, "url": url, "token": token, **_identity()})
-            served = True
-            while wanted() and (process is None or process.poll() is None):
-                time.sleep(POLL)
-            return 0 if stopping else 1
-        finally:
-            server.state_path.unlink(missing_ok=True)
-            if process is not None:
-                process.terminate()
-                try:
-                    process.wait(STOP_SECONDS / 2)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-            shutil.rmtree(_scratch(home), ignore_errors=True)
+        state = {"owner": owner, "url": url, "token": token, **_identity()}
+        write_text(server.state_path, json.dumps(state), mode=0o600)
+        served = True
+        while wanted() and (process is None or process.poll() is None):
+            time.sleep(POLL)
+        return 0 if noted.number else 1
+    finally:
+        noted.ignore()
+        server.state_path.unlink(missing_ok=True)
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS / 2)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(_scratch(home), ignore_errors=True)
+        lock.leave()
 
 
 def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
@@ -278,13 +258,6 @@ def _scratch(home: Home) -> Path:
     return home.root / "spark-scratch"
 
 
-def _write_state(path: Path, value: dict) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(value, file)
-    os.replace(temporary, path)
-
-
 def _identity() -> dict:
     return {"pid": os.getpid(), "started": psutil.Process().create_time()}
 
@@ -302,11 +275,6 @@ def _lives(pid: int, started: float) -> bool:
         return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _end_group(leader: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
 
 
 def _last_line(path: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_core import interruption
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
@@ -108,6 +109,7 @@ class Race:
         spent = Spent(self._meter)
         self.loop.running = spent.counting
         for rows, text in self._decoded:
+            interruption.check()
             self.loop.run(rows, text, keep=False)
         self.loop.finish(self.events)
         seconds = self.loop.seconds

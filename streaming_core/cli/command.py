@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
+from streaming_core import interruption
 from streaming_core.cli.options import (
     RECORD,
     RUN,
@@ -401,10 +401,12 @@ def probe(as_json: Json = False) -> None:
 
 def main() -> None:
     """Entry point: turns every failure into one line and an exit code."""
-    signal.signal(signal.SIGTERM, _terminated)
     code = 0
     try:
-        code = app(standalone_mode=False) or 0
+        with interruption.heeded():
+            code = app(standalone_mode=False) or 0
+    except interruption.Interrupted as end:
+        code = fail(str(end), end.exit_code)
     except UsageError as error:
         code = fail(f"{error.format_message()} (see --help)", 2)
     except (typer.Abort, KeyboardInterrupt):
@@ -425,7 +427,3 @@ def fail(message: str, code: int) -> int:
     """One line on stderr."""
     print(f"streaming-core: {' '.join(message.split())}", file=sys.stderr)
     return code
-
-
-def _terminated(number: int, frame: object) -> None:
-    raise RunFailed(f"stopped by {signal.Signals(number).name}")

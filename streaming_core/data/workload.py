@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core import generator, storage
+from streaming_core import generator, interruption, storage
 from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data.arrow import to_arrow, to_numpy
@@ -84,6 +84,7 @@ def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: in
         raise BadInput(f"chunk {start}..{stop} does not lie within {events} events")
     batches, last = [], None
     for at in range(start, stop, _SLICE):
+        interruption.check()
         upto = min(at + _SLICE, stop)
         columns = {"seq": np.arange(at, upto)} | app.generator(params, seed, at, upto)
         if set(columns) != set(wanted.names):
@@ -191,19 +192,20 @@ def write(
     """
     app, out_dir = _app(app), Path(out_dir)
     wanted = address(app, params, events, seed)
-    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
-        if not (out_dir / "manifest.json").exists():
-            raise BadInput(f"{out_dir} exists and is no workload: give a folder that is new or empty")
-        manifest = read_manifest(out_dir)
-        if manifest["address"] != wanted:
-            raise BadInput(
-                f"{out_dir} holds another workload ({manifest['address']}, asked is {wanted}): give a new folder"
-            )
-        return manifest
-    if tables is None:
-        tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
-    with storage.atomic_directory(out_dir) as temporary:
-        seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
+    with storage.held(out_dir):
+        if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+            if not (out_dir / "manifest.json").exists():
+                raise BadInput(f"{out_dir} exists and is no workload: give a folder that is new or empty")
+            manifest = read_manifest(out_dir)
+            if manifest["address"] != wanted:
+                raise BadInput(
+                    f"{out_dir} holds another workload ({manifest['address']}, asked is {wanted}): give a new folder"
+                )
+            return manifest
+        if tables is None:
+            tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
+        with storage.appearing(out_dir) as temporary:
+            seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
     return read_manifest(out_dir)
 
 

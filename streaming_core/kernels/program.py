@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from streaming_core import interruption
 from streaming_core.errors import BadInput
 from streaming_core.kernels import machine
 from streaming_core.language import tables
@@ -209,6 +210,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
             kernels[f"{operator.name}.{role}"] = shape(*args)
         except NumbaError as error:
             raise BadInput(f"operator {operator.name} does not compile: {compile_error(error, app.file)}") from None
+        interruption.check()
 
     if app.kind == "transaction":
         operator = app.operators[1]

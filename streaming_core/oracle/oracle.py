@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core import generator, storage
+from streaming_core import generator, interruption, storage
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
@@ -91,23 +91,25 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
     check_mode(mode)
     source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
     wanted = address(source.manifest)
-    if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
-        manifest = read_manifest(out_dir)
-        if manifest["address"] != wanted:
-            raise BadInput(
-                f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): give a new folder"
-            )
-        return manifest
     try:
-        with storage.atomic_directory(out_dir) as folder:
-            keys = ("address", "content_digest", "events", "seed", "params")
-            about = {
-                "address": wanted,
-                "app": source.app.name,
-                "workload": {key: source.manifest[key] for key in keys},
-                "code_digest": registry.code_digest(source.app),
-            }
-            storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
+        with storage.held(out_dir):
+            if out_dir.exists() and (not out_dir.is_dir() or any(out_dir.iterdir())):
+                manifest = read_manifest(out_dir)
+                if manifest["address"] != wanted:
+                    raise BadInput(
+                        f"{out_dir} holds another result ({manifest['address']}, this one is {wanted}): "
+                        "give a new folder"
+                    )
+                return manifest
+            with storage.appearing(out_dir) as folder:
+                keys = ("address", "content_digest", "events", "seed", "params")
+                about = {
+                    "address": wanted,
+                    "app": source.app.name,
+                    "workload": {key: source.manifest[key] for key in keys},
+                    "code_digest": registry.code_digest(source.app),
+                }
+                storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
     except OSError as error:
         raise RunFailed(f"the result cannot be written to {out_dir}: {error.strerror or error}") from None
     return read_manifest(out_dir)
@@ -145,6 +147,7 @@ def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict
         if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
             machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
         for events in blocks:
+            interruption.check()
             writer.write(machine.process(events))
         writer.write(machine.finish(source.end))
     finally:
@@ -187,6 +190,7 @@ def _compiled(app: Any, params: dict, interpreter: Interpreter, blocks: Iterator
     loop, checked = Loop(app, params), 0
     pending: list[pa.Table] = []
     for block in blocks:
+        interruption.check()
         first = block.slice(0, CHECKED - checked)
         checked += first.num_rows
         outputs = loop.process(first)

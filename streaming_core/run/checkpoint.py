@@ -5,7 +5,6 @@ While a run with checkpoints is at work, its folder holds
     .checkpoint/last           the checkpoint: one file, always whole, because a new one is renamed over it
     .checkpoint/outputs/       parts that are closed; those beyond the checkpoint's number are made again
     .checkpoint/state/         final state, once the last event is through
-    .checkpoint/lock           locked by the process that is at work here, for as long as it lives
 
 and when everything is there, outputs and state are moved out, report.json is written, and .checkpoint goes, in this
 order. What must hold between any two of these steps: `last` speaks of outputs that are on the disk, and of input
@@ -18,7 +17,6 @@ the engine is at its next events was tried: on two cores it gained nothing.)
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -34,6 +32,7 @@ import pyarrow.parquet as pq
 
 from streaming_core.data.digest import add, digest_table
 from streaming_core.errors import BadInput
+from streaming_core.storage import replacing, sweep_files, sync
 
 FOLDER = ".checkpoint"
 MAGIC = "lockstep checkpoint 1"
@@ -98,12 +97,8 @@ class Checkpoints:
         digest = hashlib.sha256()
         for piece in body:
             digest.update(piece)
-        temporary = self.folder / ".last"
-        with open(temporary, "wb") as file:
+        with replacing(self.folder / "last") as file:
             file.writelines([f"{MAGIC} {digest.hexdigest()}\n".encode(), *body])
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self.folder / "last")
         sync(self.folder)
 
     def publish(self) -> None:
@@ -132,8 +127,7 @@ class Checkpoints:
             if there.exists():
                 os.replace(there, here)
         shutil.rmtree(self.folder / "state", ignore_errors=True)
-        for path in self.out.glob(".*.json.*"):  # not yet renamed
-            path.unlink()
+        sweep_files(self.folder)
         if schema is None:
             return
         (self.folder / "outputs").mkdir(exist_ok=True)
@@ -162,9 +156,9 @@ class Checkpoints:
 
 
 @contextmanager
-def held(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | None) -> Iterator[Checkpoints]:
-    """The checkpoints below `out`, for this process alone, ready to go on from. They are gone afterwards if `out` has a
-    report by then.
+def opened(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | None) -> Iterator[Checkpoints]:
+    """The checkpoints below `out`, which this process holds, ready to go on from. They are gone afterwards if `out` has
+    a report by then.
 
     Args:
         about: what a checkpoint has to be about to be gone on from, see `Checkpoint`.
@@ -172,25 +166,15 @@ def held(out: Path, about: dict[str, Any], interval: int, schema: pa.Schema | No
         schema: of the outputs; None when the run keeps none.
 
     Raises:
-        BadInput: another process is at work here; or the checkpoint is damaged, or of something else.
+        BadInput: the checkpoint is damaged, or of something else.
     """
     (out / FOLDER).mkdir(exist_ok=True)
     sync(out)
-    with open(out / FOLDER / "lock", "w") as lock:
-        found = Checkpoints(out, about, interval)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"{out}: another run is at work in this folder") from None
-        found._recover(schema)
-        yield found
-        if (out / "report.json").exists():
-            clear(out)
-
-
-def clear(out: Path) -> None:
-    """Removes what a run that has its report needs no more."""
-    shutil.rmtree(out / FOLDER, ignore_errors=True)
+    found = Checkpoints(out, about, interval)
+    found._recover(schema)
+    yield found
+    if (out / "report.json").exists():
+        shutil.rmtree(out / FOLDER, ignore_errors=True)
 
 
 def read(path: Path) -> Checkpoint | None:
@@ -219,15 +203,6 @@ def damaged(folder: Path, what: str) -> BadInput:
 def part(folder: Path, number: int) -> Path:
     """File number `number` of a folder of outputs."""
     return folder / f"part-{number:05d}.parquet"
-
-
-def sync(path: Path) -> None:
-    """Sees to it that a file, or a folder's entries, are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _short(value: Any) -> str:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
+from streaming_core import interruption
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
 from streaming_core.language.record import NAN_BITS
@@ -214,6 +215,7 @@ def _slices(paths: list[Path], columns: list[str]) -> Iterator[pa.Table]:
     for path in paths:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_SLICE, columns=columns):
+                interruption.check()
                 pending.append(batch)
                 rows += batch.num_rows
                 while rows >= _SLICE:

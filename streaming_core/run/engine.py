@@ -4,6 +4,10 @@ A run is one or more passes over the same workload, each from fresh state: the f
 `repetitions` passes at peak rate into the digest sink, then, if a rate is set, one open-loop pass. Decoding Parquet and
 writing outputs happens between blocks while the engine's clock stands still, in this thread, with bounded memory.
 
+A run folder is one process's at a time, by a lock that ends with it. While it is at work, what it makes lies in
+`.run/` below; outputs and state are moved out when all are there, report.json is written, `.run` goes, in this order.
+Whoever comes next answers from the report if there is one, else throws away what was left and begins anew.
+
 With `checkpoint` in the spec, the first pass leaves checkpoints in the run folder, and a run that finds one goes on
 from there (checkpoint.py). The passes after it are measured from their beginning.
 """
@@ -14,16 +18,20 @@ import json
 import os
 import platform
 import resource
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from streaming_core import interruption, storage
+from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data import rows as row_format
 from streaming_core.data import workload
@@ -38,11 +46,12 @@ from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.support import check
 from streaming_core.run.way import RunSpec
-from streaming_core.storage import atomic_directory, write_json
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
 PART_ROWS = 1 << 20  # rows per output file
+WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
+PUBLISHED = ("outputs", "state")
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
@@ -124,8 +133,8 @@ def run(
 ) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
-    With `spec.checkpoint`, the same call on the same folder goes on from the last checkpoint of a run that ended early,
-    and returns the report of one that did not.
+    The same call on the same folder returns the report of a run that is complete; of one that was killed on the way it
+    leaves nothing but, with `spec.checkpoint`, the last checkpoint, from which it goes on.
 
     Args:
         out: run folder; None keeps nothing but the returned report, and no checkpoints. A folder that holds this very
@@ -147,32 +156,74 @@ def run(
             f"checkpoint={spec.checkpoint} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} events: "
             f"take more punctuations between two"
         )
-    if out is not None:
-        _check_folder(out, spec)
+    meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
-    program = compile_app(app, params)
+
+    def passes(*where: Any) -> RunReport:
+        return _passes(spec, program, blocks, opened, *where, load_before, meter, progress)
+
+    if out is not None and out.exists() and not out.is_dir():
+        raise BadInput(f"{out} is not a folder")
+    program = compile_app(app, params)  # first: an application that is refused leaves nothing behind
     blocks = Blocks(opened, program, block_size(spec))
-    meter = meter or Meter()
     if out is None:
-        return _passes(spec, program, blocks, opened, None, load_before, meter, progress)
-    _take_folder(out, spec)
+        return passes(None, None)
     try:
-        if spec.checkpoint:
-            say = say or (lambda line: None)
-            return _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say)
-        with atomic_directory(out / ".run") as folder:
-            report = _passes(spec, program, blocks, opened, folder, load_before, meter, progress)
-        for name in ("outputs", "state"):
-            if (out / ".run" / name).exists():
-                os.replace(out / ".run" / name, out / name)
-        (out / ".run").rmdir()
-        write_json(out / "report.json", report.model_dump(mode="json"))
+        out.mkdir(parents=True, exist_ok=True)
+        lock = storage.Lock(out / ".lock")
+        if not lock.take():
+            raise BadInput(f"{out}: another run is at work in this folder")
+        try:
+            _check_folder(out, spec)
+            if (out / "report.json").exists():
+                return _complete(out, app, opened, say)
+            work = _durable if spec.checkpoint else _plain
+            return work(spec, program, blocks, opened, out, say, passes)
+        finally:
+            lock.leave(remove=True)
     except OSError as error:
         raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+
+
+def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
+    """The report of a run that was made before, if it is the one that is asked for; removes what it left beside."""
+    report = RunReport.model_validate_json((out / "report.json").read_bytes())
+    made = report.code_digest, report.workload["content_digest"]
+    if made != (registry.code_digest(app), opened.manifest["content_digest"]):
+        raise BadInput(f"{out} holds a run of another workload or of other code: give a new folder")
+    for name in (checkpoint.FOLDER, WORK):
+        shutil.rmtree(out / name, ignore_errors=True)
+    say("this run is complete already")
     return report
 
 
-def _durable_run(spec, program, blocks, opened, out, load_before, meter, progress, say) -> RunReport:
+def _plain(spec, program, blocks, opened, out, say, passes) -> RunReport:
+    """A run that begins anew: what lies in the folder of one that did not end is thrown away."""
+    folder = out / WORK
+    if folder.exists():  # goes last: it says that the others are nobody's
+        for name in (*PUBLISHED, WORK):
+            if (out / name).exists():
+                shutil.rmtree(out / name)
+    folder.mkdir()
+    storage.sync(out)
+    try:
+        report = passes(folder, None)
+        storage.sync_tree(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    interruption.check()
+    for name in PUBLISHED:
+        if (folder / name).exists():
+            os.replace(folder / name, out / name)
+    storage.sync(out)
+    storage.write_json(out / "report.json", report.model_dump(mode="json"))
+    storage.sync(out)
+    shutil.rmtree(folder, ignore_errors=True)
+    return report
+
+
+def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
     about = {
         "spec": spec.spec_digest,
         "application code": registry.code_digest(program.app),
@@ -182,30 +233,23 @@ def _durable_run(spec, program, blocks, opened, out, load_before, meter, progres
             for table in program.description["tables"]
         ],
     }
-    if (out / "report.json").exists():
-        report = RunReport.model_validate_json((out / "report.json").read_bytes())
-        if (report.code_digest, report.workload["content_digest"]) != (about["application code"], about["workload"]):
-            raise BadInput(f"{out} holds a run of another workload or of other code: give a new folder")
-        checkpoint.clear(out)
-        say("this run is complete already")
-        return report
     schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
-    with checkpoint.held(out, about, interval(spec), schema) as durable:
+    with checkpoint.opened(out, about, interval(spec), schema) as durable:
         if durable.last is not None:
             say(f"resuming at event {durable.last.events}")
         try:
-            report = _passes(spec, program, blocks, opened, durable.folder, load_before, meter, progress, durable)
+            report = passes(durable.folder, durable)
         except BadInput as error:
             raise BadInput(f"{error}; with another workload, take a new folder") from None
+        interruption.check()
         durable.publish()
-        write_json(out / "report.json", report.model_dump(mode="json"))
-        checkpoint.sync(out)
+        storage.write_json(out / "report.json", report.model_dump(mode="json"))
+        storage.sync(out)
     return report
 
 
 def _check_folder(out: Path, spec: RunSpec) -> None:
-    if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} is not a folder")
+    """Sees to it that a folder that is held is this spec's, and says so in it. Raises BadInput when it is not."""
     found = sorted(p.name for p in out.iterdir() if not p.name.startswith(".")) if out.exists() else []
     if (out / "spec.json").exists():
         other = RunSpec.parse((out / "spec.json").read_bytes())
@@ -214,24 +258,17 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
                 f"{out} holds another spec ({other.spec_digest}, asked is {spec.spec_digest}): give a new folder"
             )
     known = {"spec.json"}
-    if spec.checkpoint and (out / "spec.json").exists():
-        # Outputs are moved out of the checkpoint's folder when all are there, the report comes when they were.
+    if (out / "spec.json").exists():
+        # Outputs are moved out of the folder of a run at work when all are there, the report comes when they were.
         if (out / "report.json").exists():
-            known |= {"outputs", "state", "report.json"}
-        elif (out / checkpoint.FOLDER / "last").exists():
-            known |= {"outputs", "state"}
+            known |= {*PUBLISHED, "report.json"}
+        elif (out / (checkpoint.FOLDER if spec.checkpoint else WORK)).exists():
+            known |= {*PUBLISHED}
     if leftovers := [name for name in found if name not in known]:
         raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
-
-
-def _take_folder(out: Path, spec: RunSpec) -> None:
-    """Makes the folder this run's, once it is known that the application can be run."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if not (out / "spec.json").exists():
-            write_json(out / "spec.json", spec.model_dump(mode="json"))
-    except OSError as error:
-        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+    storage.sweep_files(out)
+    if not (out / "spec.json").exists():
+        storage.write_json(out / "spec.json", spec.model_dump(mode="json"))
 
 
 def block_size(spec: RunSpec) -> int:
@@ -246,7 +283,7 @@ def interval(spec: RunSpec) -> int:
     return spec.checkpoint * spec.punctuation
 
 
-def _passes(spec, program, blocks, opened, folder, load_before, meter, progress, durable=None) -> RunReport:
+def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, progress) -> RunReport:
     kinds = [("verified", spec.sink, 0.0)]
     kinds += [("peak", "digest", 0.0)] * spec.repetitions
     if spec.rate > 0:
@@ -366,6 +403,7 @@ def one_pass(
         if durable is not None:
             stream = blocks.read_on(read, durable.interval)
         for rows, text, read in stream:
+            interruption.check()
             with spent.counting():
                 engine.process(rows.view(np.uint8), len(rows), text)
             done += len(rows)
@@ -388,6 +426,8 @@ def one_pass(
             for name, table in state.items():
                 pq.write_table(table, folder / "state" / f"{name}.parquet", compression="zstd", compression_level=1)
         metrics = json.loads(engine.metrics())
+    except _runtime.Interrupted as error:
+        raise interruption.Interrupted(*error.args) from None
     except _runtime.KernelFailed as error:
         operator, seq, payload = error.args
         raise RunFailed(f"operator {operator} failed at event {seq}: {describe_error(payload)}") from None

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streaming_core import storage
+from streaming_core import interruption, storage
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.arrow import to_arrow, to_numpy
@@ -100,29 +100,30 @@ def _write(
     source: workload.Workload, operator: str, part: App, out: Path, by: dict, write: Callable[[Path], str]
 ) -> dict[str, Any]:
     """The folder and its manifest. `write` puts outputs/ and state/ into a folder and returns the outputs' digest."""
-    check_out(out)
     if len(part.operators) == 2:
         write = _events(source, len(part.operators[-1].inputs))
     try:
-        with storage.atomic_directory(out) as folder:
-            digest = write(folder)
-            os.rename(folder / "outputs", folder / "rows")
-            shutil.rmtree(folder / "state", ignore_errors=True)
-            paths = sorted((folder / "rows").glob("part-*.parquet"))
-            keys = ("address", "content_digest", "events", "seed", "params")
-            manifest = {
-                "app": source.app.name,
-                "operator": operator,
-                "params": source.manifest["params"],
-                "workload": {key: source.manifest[key] for key in keys},
-                "code_digest": registry.code_digest(source.app),
-                "content_digest": digest,
-                "rows": int(digest.partition(":")[0]),
-                "end": source.end,
-                "by": by,
-                "parts": [{"file": f"rows/{p.name}", "rows": pq.read_metadata(p).num_rows} for p in paths],
-            }
-            storage.write_json(folder / "manifest.json", manifest)
+        with storage.held(out):
+            check_out(out)
+            with storage.appearing(out) as folder:
+                digest = write(folder)
+                os.rename(folder / "outputs", folder / "rows")
+                shutil.rmtree(folder / "state", ignore_errors=True)
+                paths = sorted((folder / "rows").glob("part-*.parquet"))
+                keys = ("address", "content_digest", "events", "seed", "params")
+                manifest = {
+                    "app": source.app.name,
+                    "operator": operator,
+                    "params": source.manifest["params"],
+                    "workload": {key: source.manifest[key] for key in keys},
+                    "code_digest": registry.code_digest(source.app),
+                    "content_digest": digest,
+                    "rows": int(digest.partition(":")[0]),
+                    "end": source.end,
+                    "by": by,
+                    "parts": [{"file": f"rows/{p.name}", "rows": pq.read_metadata(p).num_rows} for p in paths],
+                }
+                storage.write_json(folder / "manifest.json", manifest)
     except OSError as error:
         raise RunFailed(f"the recording cannot be written to {out}: {error.strerror or error}") from None
     return manifest
@@ -135,6 +136,7 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
         files, digest = engine.OutputFiles(folder / "outputs", schema), (0, 0)
         for events in source.blocks(engine.BLOCK):
+            interruption.check()
             rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
             rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
             files.write(rows)

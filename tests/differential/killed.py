@@ -101,7 +101,7 @@ def watch(at: int, told: int | None) -> None:
             step()
         elif event == "open" and steps < at:
             path, _, flags = arguments
-            if flags & (os.O_WRONLY | os.O_RDWR):
+            if flags & (os.O_WRONLY | os.O_RDWR) and not isinstance(path, int):  # else it is open already
                 step()
                 step((path, flags))
 

@@ -57,7 +57,7 @@ class Undisturbed:
     """A run that nobody disturbs, equal to its oracle, and how to make one that somebody does."""
 
     def __init__(self, command, source, root, app, punctuation, checkpoint, *options):
-        self.command, self.root = command, root
+        self.command, self.root, self.source = command, root, source
         self.given = ["run", app, "--input", source / "workload", "--punctuation", punctuation, *options]
         self.given += ["--checkpoint", checkpoint]
         assert command(*self.given, "--out", root / "whole") == (0, "")
@@ -142,6 +142,68 @@ def killed_before_every_change(whole, out, begin, stride=1):
 def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
     whole = undisturbed("sl", 500, 10, "--threads", 1)
     assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40
+
+
+def everything(folder):
+    """All that lies in a folder, but for what was measured."""
+    files = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    for name in ("report.json", "manifest.json"):
+        if name in files:
+            told = json.loads(files[name])
+            for sample in told.get("samples", []):
+                told |= {f"{sample['repetition']}": {key: sample[key] for key in VERDICT}}
+            measured = ("samples", "seconds", "compile_seconds", "peak_memory_bytes", "energy_joules", "host")
+            files[name] = {key: value for key, value in told.items() if key not in measured}
+    return files
+
+
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", ["run", "generate", "oracle"])
+def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, what, command, undisturbed, tmp_path):
+    """Without checkpoints, and nothing is left beside what was asked for."""
+    workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
+    given = {
+        "run": ["run", "sl", "--input", workload_of, "--threads", 1, "--punctuation", 500, "--repetitions", 1],
+        "generate": ["generate", "sl", "--events", 9000],
+        "oracle": ["oracle", "sl", "--input", workload_of],
+    }[what]
+    assert command(*given, "--out", tmp_path / "whole" / "out") == (0, "")
+    whole, out, at, killed = everything(tmp_path / "whole" / "out"), tmp_path / "killed" / "out", 1 - stride, 0
+    assert whole
+    while True:
+        at += stride
+        code, _ = command(*given, "--out", out, at=at)
+        assert code in (None, 0)
+        if code == 0:
+            break
+        killed += 1
+        code, said = command(*given, "--out", out)
+        assert code == 0, (at, said)
+        assert everything(out) == whole, at
+        assert [path.name for path in out.parent.iterdir()] == ["out"], at
+        assert not [path for path in out.iterdir() if path.name.startswith(".")], at
+        shutil.rmtree(out.parent)
+    assert killed > 12 / stride
+
+
+def test_what_another_run_has_left_is_not_believed(command, undisturbed, tmp_path):
+    """A whole `.run` of another workload, as a run leaves it that is killed before it publishes anything."""
+    whole = undisturbed("sl", 500, 10, "--threads", 1)
+    given = ["run", "sl", "--threads", 1, "--punctuation", 500, "--input"]
+    out, other = tmp_path / "out", tmp_path / "other"
+    workload.write("sl", SMALL["sl"], EVENTS, 4, other)
+    assert command(*given, other, "--out", tmp_path / "theirs") == (0, "")
+    assert command(*given, whole.source / "workload", "--out", tmp_path / "ours") == (0, "")
+    (out / ".run").mkdir(parents=True)
+    shutil.copy(tmp_path / "ours" / "spec.json", out)
+    for name in ("outputs", "state"):
+        shutil.copytree(tmp_path / "theirs" / name, out / ".run" / name)
+    assert command(*given, whole.source / "workload", "--out", out) == (0, "")
+    assert everything(out) == everything(tmp_path / "ours")
+    assert diff(out, whole.source / "oracle").exit_code == 0
+    code, said = command(*given, other, "--out", out)
+    assert (code, said.count("\n")) == (2, 1)
+    assert "another workload" in said
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+
+from streaming_core.storage import Lock
 
 DRIVER = Path(__file__).resolve().parents[2] / "infra" / "hosts" / "cell.py"
 PATIENCE = 30
@@ -128,6 +131,28 @@ def test_stopping_the_driver_ends_the_whole_group(attempt, tmp_path):
     assert left(attempt)["error"] == "stopped"
     assert gone(pid)
     assert wait_for(lambda: gone(child))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
+    """Hundreds, also while it handles the first, ends the group and writes its last words."""
+    for burst in range(2):
+        folder = attempt.with_name(f"burst-{burst}")
+        shutil.copytree(attempt, folder)
+        driver = start(folder, engine(tmp_path, HANGS))
+        pid, child = pid_in(folder / "pid"), pid_in(folder / "child")
+        sent = 0
+        while driver.poll() is None and sent < 1000:
+            driver.send_signal(number)
+            sent += 1
+        driver.communicate(timeout=PATIENCE)
+        assert sent > 100
+        assert (driver.returncode, left(folder)["error"]) == (137, "stopped")
+        assert gone(pid)
+        assert wait_for(lambda child=child: gone(child))
+        lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"])
+        assert lock.take(), "the host is free"
+        lock.leave()
 
 
 def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp_path):

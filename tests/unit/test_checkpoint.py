@@ -1,6 +1,5 @@
 """Checkpoints on the disk: what is damaged, or of something else, is refused in one line; never a wrong result."""
 
-import fcntl
 import json
 import shutil
 from itertools import pairwise
@@ -14,6 +13,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run import checkpoint, engine
 from streaming_core.run.way import RunSpec
+from streaming_core.storage import Lock
 
 EVENTS = 600
 
@@ -238,10 +238,11 @@ def test_events_that_changed_under_a_run_are_found(spec, source, tmp_path):
 
 
 def test_two_at_once_are_refused(spec, source, stopped):
-    with open(stopped / checkpoint.FOLDER / "lock") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(BadInput, match="another run is at work"):
-            engine.run(spec, source, stopped)
+    other = Lock(stopped / ".lock")
+    assert other.take()
+    with pytest.raises(BadInput, match="another run is at work"):
+        engine.run(spec, source, stopped)
+    other.leave()
     assert engine.run(spec, source, stopped).resumed == [320]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streaming_core import interruption
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
@@ -83,6 +84,7 @@ class Interpreter:
         request, step = None, None
         try:
             for request in events:
+                interruption.check()
                 for step in edges:
                     take, made, sources = step
                     made.clear()
@@ -107,6 +109,7 @@ class Interpreter:
         last, sub = self._last
         try:
             for request in events:
+                interruption.check()
                 made.clear()
                 take(request)
                 if request.seq != last:

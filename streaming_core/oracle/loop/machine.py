@@ -7,6 +7,8 @@ import ctypes
 import llvmlite.binding as llvm
 from numba import njit, types
 
+from streaming_core import interruption
+
 OPTIONS = {"error_model": "numpy", "fastmath": False, "boundscheck": False, "nogil": True}
 
 
@@ -30,6 +32,7 @@ class Machine:
 
     def __init__(self, function, arguments: int):
         function.compile((types.int64,) * arguments)
+        interruption.check()
         [result] = function.overloads.values()
         name = result.fndesc.llvm_func_name
         module = result.library._final_module.clone()

@@ -20,6 +20,9 @@ pub enum RunError {
     /// Another thread failed first; never reported while the first error is.
     #[error("stopped because another thread failed")]
     Stopped,
+    /// A signal asked the process to end (`interruption.rs`).
+    #[error("interrupted by a signal")]
+    Interrupted,
 }
 
 impl RunError {
@@ -29,7 +32,8 @@ impl RunError {
             Self::Engine(_) => (0, 0),
             Self::Invalid(_) => (1, 0),
             Self::Kernel { seq, .. } => (2, *seq),
-            Self::Stopped => (3, 0),
+            Self::Interrupted => (3, 0),
+            Self::Stopped => (4, 0),
         }
     }
 }

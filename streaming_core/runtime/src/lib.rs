@@ -10,6 +10,7 @@ pub mod delivered;
 pub mod digest;
 pub mod executor;
 pub mod idle;
+pub mod interruption;
 pub mod kernel;
 pub mod key_group;
 pub mod metrics;

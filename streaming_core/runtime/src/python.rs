@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::batch::{Block, TEXT_PADDING, Text};
 use crate::digest::{Column, Digest, Hasher};
 use crate::executor::{Executor, Keys, make};
+use crate::interruption;
 use crate::kernel::RunError;
 use crate::metrics::Standing;
 use crate::program::{Options, Program};
@@ -22,12 +23,15 @@ create_exception!(
     "An operator raised: args are its name, the event's seq and the pickled exception."
 );
 
+create_exception!(streaming_core._runtime, Interrupted, PyException, "A signal came: args are its number.");
+
 fn python_error(error: RunError) -> PyErr {
     Python::attach(|py| match error {
         RunError::Kernel { operator, seq, exception } => {
             KernelFailed::new_err((operator, seq, PyBytes::new(py, &exception).unbind()))
         }
         RunError::Invalid(message) => PyValueError::new_err(message),
+        RunError::Interrupted => Interrupted::new_err(interruption::noted()),
         other => PyRuntimeError::new_err(other.to_string()),
     })
 }
@@ -215,6 +219,18 @@ impl Engine {
     }
 }
 
+/// From now on SIGTERM and SIGINT are noted and nothing else: threads at work leave with `Interrupted`.
+#[pyfunction]
+fn heed_signals() -> PyResult<()> {
+    Ok(interruption::heed()?)
+}
+
+/// The first of these signals that came, 0 if none did.
+#[pyfunction]
+fn signalled() -> i32 {
+    interruption::noted()
+}
+
 /// The machine's topology as JSON.
 #[pyfunction]
 fn probe() -> PyResult<String> {
@@ -259,6 +275,9 @@ fn digest(hasher: &Hasher, block: &Block) -> Result<Digest, RunError> {
 fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
     module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;
+    module.add("Interrupted", module.py().get_type::<Interrupted>())?;
+    module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
+    module.add_function(wrap_pyfunction!(signalled, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
     module.add_function(wrap_pyfunction!(digest_rows, module)?)
 }

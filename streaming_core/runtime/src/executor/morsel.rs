@@ -14,6 +14,7 @@ use crate::executor::direct::{Direct, keyed};
 use crate::executor::flush::flush;
 use crate::executor::team::{Lent, Signals, Team};
 use crate::executor::{Executor, States, keyed_states};
+use crate::interruption;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
 use crate::program::{Options, Program};
@@ -199,6 +200,7 @@ impl Shared {
     fn work(&self, worker: &mut Worker, job: &Job<'_>) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
         loop {
+            interruption::check()?;
             // ORDERING: Relaxed; the counter only hands out numbers.
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= job.end || self.is_over(number) {
@@ -206,7 +208,8 @@ impl Shared {
             }
             let start = (number - job.first) as usize * self.batch;
             let end = job.block.n.min(start + self.batch);
-            self.arrivals.wait(job.before + end as u64 - 1, &job.clock, || self.is_over(number));
+            self.arrivals
+                .wait(job.before + end as u64 - 1, &job.clock, || self.is_over(number) || interruption::noted() != 0);
             clock.lap(&mut worker.counters.time.other);
             match self.batch(worker, number, start..end, job, &mut clock) {
                 Err(error @ RunError::Kernel { .. }) => self.note(number, error),

@@ -27,6 +27,7 @@ use crate::executor::direct::Direct;
 use crate::executor::flush::flush;
 use crate::executor::team::{Lent, Signals, Team};
 use crate::executor::{Executor, States, keyed_states};
+use crate::interruption;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Clock, Counters, Metrics, Running, Stopwatch};
 use crate::program::{OperatorKind, Options, Origin, Program};
@@ -327,6 +328,7 @@ impl Shared {
             if signals.stopped.load(Ordering::Acquire) {
                 return Err(RunError::Stopped);
             }
+            interruption::check()?;
             let (mut worked, mut done) = (false, true);
             for task in &mut *tasks {
                 worked |= task.step(self, job, &mut clock)?;
@@ -338,7 +340,7 @@ impl Shared {
             if worked {
                 continue;
             }
-            let leaves = || signals.stopped.load(Ordering::Acquire);
+            let leaves = || signals.stopped.load(Ordering::Acquire) || interruption::noted() != 0;
             let due = tasks.iter().filter(|task| task.awaits_arrival(self)).map(|task| task.next).min();
             let time = &mut tasks[0].counters.time;
             clock.lap(&mut time.other);

@@ -25,6 +25,7 @@ use std::ops::Range;
 use crate::batch::{Block, RowBuffer};
 use crate::delivered::Delivered;
 use crate::idle::Idle;
+use crate::interruption;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Counters, Running, Stopwatch};
 use crate::placement::Placement;
@@ -56,9 +57,10 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// An error once some thread has failed.
+    /// An error once some thread has failed, or a signal has come.
     #[inline]
     pub fn check(&self) -> Result<(), RunError> {
+        interruption::check()?;
         // ORDERING: Acquire; nothing but the flag is used.
         if self.stopped.load(Ordering::Acquire) { Err(RunError::Stopped) } else { Ok(()) }
     }
@@ -66,7 +68,7 @@ impl Run<'_> {
     /// Waits until the event before `end` (number in the block) has arrived.
     pub fn await_arrival(&self, end: usize) {
         // ORDERING: Acquire; nothing but the flag is used.
-        let stopped = || self.stopped.load(Ordering::Acquire);
+        let stopped = || self.stopped.load(Ordering::Acquire) || interruption::noted() != 0;
         self.arrivals.wait(self.offset + end as u64 - 1, &self.clock, stopped);
     }
 

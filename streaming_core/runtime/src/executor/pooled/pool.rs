@@ -14,6 +14,7 @@ use crate::executor::pooled::slot::{Head, Slot};
 use crate::executor::pooled::stage::Stage;
 use crate::executor::pooled::strategies::Strategies;
 use crate::idle::Idle;
+use crate::interruption;
 use crate::kernel::RunError;
 use crate::metrics::{Arrivals, Counters, Running, Stopwatch};
 use crate::program::Options;
@@ -171,6 +172,7 @@ impl Pool {
                 if self.broken.load(Ordering::Acquire) {
                     return Err(RunError::Stopped);
                 }
+                interruption::check()?;
                 if self.is_over(job) {
                     return Ok(());
                 }
@@ -203,6 +205,7 @@ impl Pool {
         let something = || {
             // ORDERING: Acquire; nothing but the flag is used.
             self.broken.load(Ordering::Acquire)
+                || interruption::noted() != 0
                 || self.is_over(job)
                 || self.source_is_open(job)
                 || self.stages.iter().any(|stage| {

@@ -1,0 +1,59 @@
+//! Signals that ask this process to end: a handler notes that one came, and whoever works looks between two batches.
+//!
+//! The handler is machine code and no Python: it may interrupt any thread anywhere, also one that compiles or that
+//! holds a lock, and so does nothing but write one number. Python looks at the same number (`interruption.py`).
+
+use std::io;
+// Not the shim's atomics: no model knows signals, and a static has to be made without one.
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::kernel::RunError;
+
+/// The first signal that came, 0 if none did. Written by the handler, in any thread, once.
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+/// From now on SIGTERM and SIGINT are noted, unless this process was told to ignore them.
+pub fn heed() -> io::Result<()> {
+    for number in [libc::SIGTERM, libc::SIGINT] {
+        // SAFETY: all zeros is an action: the default one, with no flags and an empty mask.
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = unsafe { std::mem::zeroed() };
+        // SAFETY: asks for the action only.
+        if unsafe { libc::sigaction(number, std::ptr::null(), &raw mut before) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if before.sa_sigaction == libc::SIG_IGN {
+            continue;
+        }
+        action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
+        // Nobody's reading or writing fails because of a signal that will be looked at later.
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: the handler only does what a handler may do (`note`), and is there as long as the library.
+        if unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// The first signal that came since `heed`; 0 if none did.
+#[inline]
+pub fn noted() -> i32 {
+    // ORDERING: Relaxed; the number is all there is.
+    NOTED.load(Ordering::Relaxed)
+}
+
+/// An error once a signal has come.
+#[inline]
+pub fn check() -> Result<(), RunError> {
+    if noted() == 0 { Ok(()) } else { Err(RunError::Interrupted) }
+}
+
+/// A lock-free atomic and `_exit` are what POSIX lets a handler use. Who asks a second time by Ctrl-C will not wait.
+extern "C" fn note(number: libc::c_int) {
+    // ORDERING: Relaxed; the number is all there is.
+    let first = NOTED.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if !first && number == libc::SIGINT {
+        // SAFETY: ends the process without running anything more of it.
+        unsafe { libc::_exit(128 + number) }
+    }
+}

@@ -1,0 +1,157 @@
+"""Commands that a signal asks to end: one line, 128 + its number, nothing half-written; whatever they are at."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from streaming_core import interruption
+from streaming_core.data import workload
+
+# Runs the command; a hook of the test's says when it is where the test wants it, and then it tells and goes on.
+SCRIPT = """
+import os, sys
+from streaming_core.cli import main
+def here():
+    print("here", flush=True)
+    os.read(0, 1)  # until the signal was sent
+{hook}
+main()
+"""
+
+# Inside of a callback of numba's: an exception that is raised there is printed and lost.
+COMPILING = """
+import streaming_core.kernels.machine as machine
+truth, told = machine.emit, []
+def emit(library, name):
+    if not told:
+        told.append(here())
+    return truth(library, name)
+machine.emit = emit
+import streaming_core.kernels.shapes as shapes
+for module in (machine, shapes):
+    if hasattr(module, "emit"):
+        module.emit = emit
+"""
+BLOCKS = """
+import streaming_core.data.workload as workload
+truth = workload.Workload.read_on
+def read_on(*arguments):
+    for table in truth(*arguments):
+        here()
+        yield table
+workload.Workload.read_on = read_on
+"""
+CHUNKS = """
+import streaming_core.data.workload as workload
+truth = workload.generate_chunk
+def generate_chunk(*arguments):
+    here()
+    return truth(*arguments)
+workload.generate_chunk = generate_chunk
+"""
+PUBLISHING = """
+import streaming_core.storage as storage
+truth = storage.sync_tree
+def sync_tree(folder):
+    truth(folder)
+    here()
+storage.sync_tree = sync_tree
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sl") / "workload"
+    workload.write("sl", {"n_items": 100, "gen_parts": 4}, 500, 1, folder)
+    return folder
+
+
+def start(hook, home, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(hook=hook), *map(str, arguments)],
+        env={
+            **os.environ,
+            "LOCKSTEP_HOME": str(home),
+            "XDG_CACHE_HOME": str(home),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def interrupted(command, number):
+    """Sends a signal where the hook says, and returns exit code and what it said."""
+    assert command.stdout.readline() == "here\n", command.stderr.read()
+    command.send_signal(number)
+    _, said = command.communicate("\n" * 100)
+    return command.returncode, said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("hook", "arguments"),
+    [
+        (COMPILING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+        (BLOCKS, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+        (PUBLISHING, ("run", "sl", "--input", "SOURCE", "--out", "OUT")),
+        (CHUNKS, ("generate", "sl", "--events", 500, "--out", "OUT")),
+        (PUBLISHING, ("generate", "sl", "--events", 500, "--out", "OUT")),
+        (BLOCKS, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
+        (PUBLISHING, ("oracle", "sl", "--input", "SOURCE", "--out", "OUT")),
+        (PUBLISHING, ("record", "sl", "--operator", "ledger", "--input", "SOURCE", "--out", "OUT")),
+        (BLOCKS, ("bench", "sl", "--events", 500, "--threads", 1, "--out", "OUT")),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_a_signalled_command_ends_with_a_line_and_leaves_nothing(source, tmp_path, hook, arguments, number):
+    out = tmp_path / "out"
+    given = [{"SOURCE": source, "OUT": out}.get(word, word) for word in arguments]
+    code, said = interrupted(start(hook, tmp_path / "home", *given), number)
+    assert (code, said) == (128 + number, f"streaming-core: stopped by {number.name}\n")
+    left = sorted(path.name for path in tmp_path.rglob("*") if tmp_path / "home" not in (path, *path.parents))
+    assert left == (["out", "spec.json"] if arguments[0] == "run" else [])
+
+
+def test_threads_at_work_leave(source, tmp_path):
+    """An open-loop source that would take an hour over the events: the runtime is inside of one block all the time."""
+    hook = """
+import streaming_core.run.engine as engine
+truth = engine.row_format.encode
+def encode(*arguments):
+    print("here", flush=True)
+    return truth(*arguments)
+engine.row_format.encode = encode
+"""
+    for executor, app in (("transactional", "sl"), ("pooled", "wc"), ("pinned", "wc"), ("morsel", "wc")):
+        folder = tmp_path / app
+        workload.write(app, {}, 500, 1, folder)
+        more = ("--executor", executor, "--rate", 0.1, "--repetitions", 0, "--threads", 2)
+        command = start(hook, tmp_path / "home", "run", app, "--input", folder, "--out", tmp_path / executor, *more)
+        code, said = interrupted(command, signal.SIGTERM)
+        assert (code, said) == (143, "streaming-core: stopped by SIGTERM\n"), executor
+
+
+def test_a_second_interrupt_ends_at_once(source, tmp_path):
+    command = start(BLOCKS, tmp_path / "home", "run", "sl", "--input", source, "--out", tmp_path / "out")
+    assert command.stdout.readline() == "here\n"
+    while command.poll() is None:  # two that come at once are one
+        command.send_signal(signal.SIGINT)
+    assert command.returncode == 130  # it never came back from the hook
+    command.communicate()
+
+
+def test_who_does_not_heed_is_not_disturbed():
+    interruption.check()
+    before = signal.getsignal(signal.SIGINT)
+    with interruption.heeded():
+        interruption.check()
+    assert signal.getsignal(signal.SIGINT) is before
