@@ -163,6 +163,8 @@ class Dataflow(Writer):
             left -= set(taken)
             united = taken[0] + (f".union({', '.join(taken[1:])})" if taken[1:] else "")
             kind = r.choice((0, 2, 3, 3, 3)) if self.is_flushing else r.randrange(2 if self.is_stateless else 4)
+            if self.is_flushing and number < 3:  # at least two flush
+                kind = kind or 3
             match kind:
                 case 0 | 1:
                     name, more = self.stateless()
