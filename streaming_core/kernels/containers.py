@@ -192,7 +192,7 @@ def _len(value):
 
 @overload(contains)
 def _contains(container, x):
-    if not isinstance(container, GrowingType) or container.kind is TopK:
+    if not isinstance(container, GrowingType) or container.kind not in (Set, Map):
         return None
     _whole(x)
     return lambda container, x: _find(_head(container), as_bits(x)) >= 0
@@ -206,6 +206,7 @@ def _clear_all(container):
 
 @overload_method(GrowingType, "add")
 def _add_key(container, key, count=None):
+    _whole(key)
     fit = _fitting(container.item, container.field)
     if container.kind is Set:
 
@@ -218,6 +219,7 @@ def _add_key(container, key, count=None):
 
         return add
     if container.kind is Counter:
+        _whole(count)
 
         def count_up(container, key, count=None):
             bits = fit(key)
@@ -238,6 +240,7 @@ def _add_key(container, key, count=None):
 def _put(container, key, value):
     if container.kind is not Map:
         return None
+    _whole(key, *(() if container.value.is_float else (value,)))
     fit, fit_value = _fitting(container.item, container.field), _fitting(container.value, container.field)
 
     def put(container, key, value):
@@ -271,6 +274,13 @@ def _get(container, key, default=None):
             return float(default)
 
         return real
+    if container.kind is Map and container.value.name == "boolean":
+
+        def truth(container, key, default=None):
+            entry = _find(_head(container), as_bits(key))
+            return load_word(load_word(_head(container), 0), entry * 16 + 8) != 0 if entry >= 0 else default != 0
+
+        return truth
     if container.kind is Map:
 
         def whole(container, key, default=None):
@@ -299,8 +309,24 @@ def _key(container, i):
 def _value(container, i):
     if container.kind is Map and container.value.is_float:
         return lambda container, i: as_double(load_word(_entry(_head(container), i), 8))
+    if container.kind is Map and container.value.name == "boolean":
+        return lambda container, i: load_word(_entry(_head(container), i), 8) != 0
     return lambda container, i: load_word(_entry(_head(container), i), 8)
 
 
-for _name, _implementation in (("at", _key), ("key_at", _key), ("value_at", _value), ("score_at", _value)):
-    overload_method(GrowingType, _name)(_implementation)
+def _positional(name: str, kinds: tuple[type, ...], implementation) -> None:
+    """Registers a method of these containers that takes a position."""
+
+    def implemented(container, i):
+        if container.kind not in kinds:
+            return None
+        _whole(i)
+        return implementation(container, i)
+
+    overload_method(GrowingType, name)(implemented)
+
+
+_positional("at", (Set,), _key)
+_positional("key_at", (Map, Counter, TopK), _key)
+_positional("value_at", (Map, Counter), _value)
+_positional("score_at", (TopK,), _value)

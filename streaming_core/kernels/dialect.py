@@ -232,7 +232,8 @@ class _Rewriter(ast.NodeTransformer):
         node.returns = None
         if isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant):
             node.body = node.body[1:] or [ast.copy_location(ast.Pass(), node)]
-        node.body = [self.visit(s) for s in node.body]
+        visited = [self.visit(s) for s in node.body]  # a drop becomes two statements
+        node.body = [s for one in visited for s in (one if isinstance(one, list) else [one])]
         return node
 
     def visit_For(self, node: ast.For) -> ast.AST:

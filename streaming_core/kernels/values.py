@@ -207,7 +207,7 @@ def _array_item(typingctx, array, index):
 
 @overload(operator.getitem)
 def _getitem(value, index):
-    if not isinstance(index, types.Integer):
+    if not isinstance(index, types.Integer | types.Boolean):
         return None
     if isinstance(value, ArrayType):
         return lambda value, index: _array_item(value, index)

@@ -183,6 +183,11 @@ def record(cls: type) -> Record:
             raise BadInput(f"record {cls.__name__}: do not use postponed annotations in application files")
         if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {kind!r} is not a field type")
+        held = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
+        if not all(isinstance(one, Scalar) for one in held):
+            raise BadInput(f"record {cls.__name__}.{name}: items of {type(kind).__name__} must be scalars")
+        if isinstance(kind, (Set, Map, Counter)) and held[0].is_float:
+            raise BadInput(f"record {cls.__name__}.{name}: keys of {type(kind).__name__} must be integers")
         if name in ("seq", "sub") or name.startswith("_"):
             raise BadInput(f"record {cls.__name__}.{name}: the name is reserved")
         fields[name] = kind

@@ -145,7 +145,7 @@ def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict
     writer = _Outputs(folder / "outputs", machine.output_schema, app)
     try:
         if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
-            machine, checked, blocks = _compiled(app, params, machine, blocks, writer)
+            machine, checked, blocks = _compiled(source, machine, blocks)
         for events in blocks:
             interruption.check()
             writer.write(machine.process(events))
@@ -183,28 +183,33 @@ def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict
     }
 
 
-def _compiled(app: Any, params: dict, interpreter: Interpreter, blocks: Iterator[pa.Table], writer: _Outputs) -> tuple:
-    """The compiled loop after it agreed with the interpreter on the first events, and what is left to run."""
+def _compiled(source: workload.Workload, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
+    """The compiled loop, in its initial state, after it agreed with the interpreter on what the first events come to,
+    to the end of a stream that ends behind them; how many events these were; all blocks."""
     from streaming_core.oracle.loop import Loop
 
-    loop, checked = Loop(app, params), 0
+    loop, checked = Loop(source.app, source.manifest["params"]), 0
+    name, end = source.app.name, 0
     pending: list[pa.Table] = []
     for block in blocks:
         interruption.check()
+        pending.append(block)
         first = block.slice(0, CHECKED - checked)
         checked += first.num_rows
-        outputs = loop.process(first)
-        compare(app.name, interpreter.process(first), outputs, "outputs")
-        writer.write(outputs)
+        # The interpreter first: of an error, it says what it means.
+        compare(name, interpreter.process(first), loop.process(first), "outputs")
+        if first.num_rows:
+            end = min(first["seq"][-1].as_py() + 1, source.end)
         if checked == CHECKED:
-            pending.append(block.slice(first.num_rows))
             break
+    compare(name, interpreter.finish(end), loop.finish(end), "what is flushed")
     expected, actual = interpreter.state(), loop.state()
-    for name, table in expected.items():
-        compare(app.name, table, actual[name], f"state {name}")
+    for table in expected:
+        compare(name, expected[table], actual[table], f"state {table}")
     for count in ("dropped_invalid", "rejected"):
         if getattr(interpreter, count) != getattr(loop, count):
-            raise RunFailed(f"app {app.name}: compiled loop and interpreter disagree on {count} after {checked} events")
+            raise RunFailed(f"app {name}: compiled loop and interpreter disagree on {count} after {checked} events")
+    loop.reset()
     return loop, checked, _chain(pending, blocks)
 
 

@@ -35,12 +35,13 @@ MOST = 50  # rows that an operator makes of one
 
 class Dataflow(Writer):
     """One application's source: with text keys, which nothing can be flushed with, or without; with operators that have
-    state or, so that all outputs agree when nobody keeps order, without."""
+    state or, so that all outputs agree when nobody keeps order, without; or such that most operators flush, each of
+    them keys that no event has brought."""
 
-    def __init__(self, number: str, is_text: bool, is_stateless: bool = False):
+    def __init__(self, number: str, is_text: bool, is_stateless: bool = False, is_flushing: bool = False):
         super().__init__(number)
         self.r = random.Random(f"dataflow {number}")
-        self.is_text, self.is_stateless = is_text, is_stateless
+        self.is_text, self.is_stateless, self.is_flushing = is_text, is_stateless, is_flushing
         self.records: list[str] = []
         self.fans = 0
 
@@ -118,12 +119,12 @@ class Dataflow(Writer):
         body += self.emissions(rows, r.choice(("event.few", "row.few")))
         name = self.function("keeps", ["event", "row", "out"], self.invalid() + body)
         more = f", state={record}"
-        if not self.is_text and r.random() < 0.6:
+        if not self.is_text and (r.random() < 0.6 or self.is_flushing):
             more += f", flush={self.function('flushes', ['row', 'out'], self.flush(table))}"
         return name, more
 
     def flush(self, table: Table) -> list[str]:
-        """A row for the key, and one for each entry of a container."""
+        """A row for the key, and one for each entry of a container; what is there afterwards, tells who was flushed."""
 
         def emit(whole: str) -> str:
             values = (
@@ -136,6 +137,9 @@ class Dataflow(Writer):
             if f.kind in MASKS:
                 whole = f"{whole} * 31 + row.{f.name}"
         body = [emit(whole)]
+        if self.is_flushing:
+            body += ["for i in range(3):", INDENT + emit(f"row.times * 7 + i * {self.r.randrange(20, 90)}")]
+            body += ["row.times += 1000"]
         for f in table.fields:
             at = f"row.{f.name}"
             entry = {
@@ -158,7 +162,10 @@ class Dataflow(Writer):
             taken += [r.choice(streams) for _ in range(r.choice((0, 0, 1, 1, 2)))]
             left -= set(taken)
             united = taken[0] + (f".union({', '.join(taken[1:])})" if taken[1:] else "")
-            match r.randrange(2 if self.is_stateless else 4):
+            kind = r.choice((0, 2, 3, 3, 3)) if self.is_flushing else r.randrange(2 if self.is_stateless else 4)
+            if self.is_flushing and number < 3:  # at least two flush
+                kind = kind or 3
+            match kind:
                 case 0 | 1:
                     name, more = self.stateless()
                     made = f"flat_map({name}, Event{more})"
@@ -183,8 +190,9 @@ class Dataflow(Writer):
         return head + records + "\n\n" + "".join(self.functions) + rest
 
 
-def write(folder: Path, number: str, is_text: bool, is_stateless: bool = False) -> Path:
+def write(folder: Path, number: str, is_text: bool, is_stateless: bool = False, is_flushing: bool = False) -> Path:
     """Writes application `number` below `folder`; the file's path."""
-    path = Path(folder) / f"dataflow_{number}_{'stateless' if is_stateless else 'any'}.py"
-    path.write_text(Dataflow(number, is_text, is_stateless).source())
+    sort = "stateless" if is_stateless else "flushing" if is_flushing else "any"
+    path = Path(folder) / f"dataflow_{number}_{sort}.py"
+    path.write_text(Dataflow(number, is_text, is_stateless, is_flushing).source())
     return path

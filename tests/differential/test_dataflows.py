@@ -111,9 +111,9 @@ def encode(app) -> Callable[[Stream], pa.Table]:
     return events
 
 
-def subject(folder, number: int, seed: int = SEED, is_stateless: bool = False) -> Dataflow:
-    """Application `number` of a seed; those of odd numbers have text keys."""
-    path = write(folder, f"{seed}_{number}", number % 2 == 1, is_stateless)
+def subject(folder, number: int, seed: int = SEED, is_stateless: bool = False, is_flushing: bool = False) -> Dataflow:
+    """Application `number` of a seed; those of odd numbers have text keys, unless they are to flush."""
+    path = write(folder, f"{seed}_{number}", number % 2 == 1 and not is_flushing, is_stateless, is_flushing)
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

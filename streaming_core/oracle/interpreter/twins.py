@@ -166,8 +166,12 @@ class MapTwin:
         else:
             self.values[place] = value
 
+    def stored(self) -> list:
+        """The keys as the state's table has them; operators see all of them as integers."""
+        return [bool(key) for key in self.keys] if self.key.name == "boolean" else self.keys
+
     def export(self) -> list:
-        return [{"key": k, "value": v} for k, v in zip(self.keys, self.values, strict=True)]
+        return [{"key": k, "value": v} for k, v in zip(self.stored(), self.values, strict=True)]
 
 
 class SetTwin(MapTwin):
@@ -186,7 +190,7 @@ class SetTwin(MapTwin):
     at = MapTwin.key_at
 
     def export(self) -> list:
-        return list(self.keys)
+        return self.stored()
 
 
 class CounterTwin(MapTwin):

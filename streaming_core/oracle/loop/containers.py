@@ -92,8 +92,16 @@ def box_append(ctx, box, key, value):
 
 
 @compiled
-def box_put(ctx, box, key, value):
-    """Sets the value of a key."""
+def box_item(ctx, box, i, offset, site):
+    """A word of the i-th pair: 0 is where its key lies, 8 its value. Finding `i` may have moved the items."""
+    return get(get(box) + 16 * index(ctx, i, get_u32(box + 8), site) + offset)
+
+
+@compiled
+def box_put(ctx, box, key, value, low, high, least, most, site):
+    """Sets the value of a key, if the key lies in low..high and the value's word in least..most."""
+    fit(ctx, key, low, high, site)
+    fit(ctx, value, least, most, site)
     place = box_find(box, key)
     if place < 0:
         box_append(ctx, box, key, value)

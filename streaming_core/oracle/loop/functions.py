@@ -8,12 +8,13 @@ from typing import Any
 from numba import types
 
 from streaming_core.errors import BadInput
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK, i64
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
 from streaming_core.oracle.loop.machine import internal
 from streaming_core.oracle.loop.plans import plans, within
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
+from streaming_core.oracle.typed.expressions import READING
 from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.oracle.typed.tree import Function, Node
 
@@ -35,7 +36,7 @@ _CALLED = {
     ),
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
-        "box_get",
+        "box_get", "box_item",
     ),
 }  # fmt: skip
 WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() for name in names}
@@ -291,7 +292,7 @@ class Functions(Printer):
     def e_let(self, node: Node) -> str:
         # The middle of a chain of comparisons is printed twice: numba loses the type of a variable assigned within an
         # expression. Evaluating it again changes nothing unless it calls something that does.
-        if any(n.op in ("call", "method") for n in within(node.args)):
+        if any(n.op == "call" or (n.op == "method" and n.data not in READING) for n in within(node.args)):
             raise BadInput(
                 f"operator {self.operator_name}: the compiled loop takes no calls in the middle of a < b < c"
             )
@@ -382,9 +383,9 @@ class Functions(Printer):
             case Map(key, value):
                 pass
             case Counter(key):
-                value = None
+                value = i64
             case TopK():
-                key, value = None, None
+                key, value = i64, i64
         match name:
             case "length":
                 return f"_get_u32({box} + 8)"
@@ -393,9 +394,9 @@ class Functions(Printer):
             case "contains":
                 return f"(_box_find({box}, {values[0]}) >= 0)"
             case "at" | "key_at" | "value_at" | "score_at":
-                offset = 8 if name in ("value_at", "score_at") else 0
-                found = f"_get(_get({box}) + 16 * _index(_ctx, {values[0]}, _get_u32({box} + 8), {site}) + {offset})"
-                return self.seen(found, value) if name == "value_at" else found
+                is_value = name in ("value_at", "score_at")
+                found = f"_box_item(_ctx, {box}, {values[0]}, {8 if is_value else 0}, {site})"
+                return self.seen(found, value) if is_value else found
             case "offer":
                 return f"_top_offer(_ctx, {box}, {', '.join(values)}, {kind.count})"
             case "add" if isinstance(kind.type, Set):
@@ -407,9 +408,10 @@ class Functions(Printer):
             case "get":
                 return self.seen(f"_box_get({box}, {values[0]}, {self.bits(value, values[1])})", value)
             case "put":
-                fitted = self.fitted(value, values[1], node.args[2], site)
-                fits = f"_fit(_ctx, {values[0]}, {key.low}, {key.high}, {site})"
-                return f"_box_put(_ctx, {box}, {fits}, {self.bits(value, fitted)})"
+                # What is put is evaluated before either of the two is found not to fit.
+                held = i64 if value.is_float else value
+                bounds = f"{key.low}, {key.high}, {held.low}, {held.high}"
+                return f"_box_put(_ctx, {box}, {values[0]}, {self.bits(value, values[1])}, {bounds}, {site})"
         raise AssertionError(name)
 
     def fitted(self, scalar: Scalar, value: str, node: Node, site: int) -> str:

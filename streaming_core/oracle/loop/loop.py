@@ -98,27 +98,39 @@ class Loop:
 
     def run(self, rows: np.ndarray, text: np.ndarray, keep: bool) -> float:
         """Runs decoded events; returns the seconds it took. `keep`: leave the output rows for `outputs`."""
-        return self._timed(self._run, rows.ctypes.data, len(rows), text, keep, lambda: int(rows[0]["seq"]), len(rows))
+        self._work.context[layout.TEXT // 8] = text.ctypes.data
+        before = self.seconds
+        self._timed(self._run, rows.ctypes.data, len(rows), keep)
+        self.events += len(rows)
+        self._count_outputs()
+        return self.seconds - before
 
     def finish(self, seq: int) -> pa.Table:
-        """The end of the stream: flushes in topological order, keys ascending; returns what that put out."""
+        """The end of the stream: flushes in topological order, keys ascending, each operator after it has taken in
+        what was flushed to it; returns what that put out."""
+        # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
         text = np.zeros(_PADDING, np.uint8)
         if not any("flush" in o.functions for o in self._work.operators):
             return self.output_schema.empty_table()
-        # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
+        self._work.context[layout.TEXT // 8] = text.ctypes.data
         self._work.context[layout.SEQ // 8] = seq
-        orders = [self._work.ascending(o, table) for o, table in self._work.maps]
-        addresses = np.array([a.ctypes.data for a in orders] or [0], np.int64)
-        counts = np.array([len(a) for a in orders] or [0], np.int64)
-        self._timed(self._flush, addresses.ctypes.data, counts.ctypes.data, text, True, None, 0)
+        maps = dict(self._work.maps)
+        for i, operator in enumerate(self._work.operators):
+            self._timed(self._flush, i, 0, 0)
+            if "flush" in operator.functions:
+                # Only now are all keys there, and none is added any more: the addresses stay what they are.
+                states = self._work.ascending(operator, maps[operator])
+                if len(states):
+                    self._timed(self._flush, i, states.ctypes.data, len(states))
+        self._timed(self._flush, len(self._work.operators), 0, 0)
+        self._count_outputs()
         return self.outputs(text)
 
-    def _timed(self, function: Any, a: int, b: int, text: np.ndarray, keep: bool, first: Any, events: int) -> float:
-        self._work.context[layout.TEXT // 8] = text.ctypes.data
+    def _timed(self, function: Machine, *arguments: int) -> None:
         self._work.context[layout.SITE // 8] = 0
         with self.running():
             started = time.perf_counter()
-            done = function(self._work.ctx, a, b, keep)
+            done = function(self._work.ctx, *arguments)
             spent = time.perf_counter() - started
         if not done:
             site, error = divmod(int(self._work.context[layout.SITE // 8]), 16)
@@ -126,12 +138,12 @@ class Loop:
                 raise RunFailed("out of memory")
             seq = self._work.context[layout.SEQ // 8]
             raise RunFailed(self._work.sites[site].format(seq=seq, error=checks.ERRORS[error]))
-        count, digest = (int(self._work.context[word // 8]) for word in (layout.COUNT, layout.DIGEST))
         self.seconds += spent
-        self.events += events
-        self.digest = (self.digest[0] + count, (self.digest[1] + digest) % (1 << 64))
-        self._count = count
-        return spent
+
+    def _count_outputs(self) -> None:
+        """Takes over what the sink has counted and hashed."""
+        self._count, digest = (int(self._work.context[word // 8]) for word in (layout.COUNT, layout.DIGEST))
+        self.digest = (self.digest[0] + self._count, (self.digest[1] + digest) % (1 << 64))
 
     # --- results -----------------------------------------------------------------------------------------------------
 

@@ -206,7 +206,8 @@ class Source(Functions):
         self.finished += lines
 
     def driver(self, calls: list[str], flushes: list[str]) -> None:
-        """The loop over slices of events, and the end of the stream."""
+        """The loop over slices of events, and the end of the stream, which is gone through from outside: which keys an
+        operator has is known when it has taken in what was flushed to it (`Loop.finish`)."""
         work, operators = self.work, self.work.operators
         resolved = work.program.resolved
         events = work.app.operators[0]
@@ -285,22 +286,24 @@ class Source(Functions):
             *end(2),
             *closing,
             (0, "@_compiled", 0),
-            (0, "def _flush(_ctx, orders, counts, keep):", 0),
-            *opening,
+            (0, "def _flush(_ctx, at, states, n):", 0),
+            (1, "if at == 0 and states == 0:", 0),
+            *((indent + 1, line, 0) for indent, line, _ in opening[: len(strides)]),
         ]
-        stateful = 0
         nothing = ("0", "0")  # is what the source puts out at the end
         for i, (operator, call) in enumerate(zip(operators, calls, strict=True)):
             before, (begin, n) = taken(operator, nothing)
-            lines += [(1, line, 0) for line in before]
             if (begin, n) != nothing:
-                # What was flushed to this operator comes first; the loop over rows takes its seq from them.
-                lines.append((1, f"{call}(_ctx, {begin}, {n})", 0))
-            if operator.kind in ("stateful", "partitioned"):
-                if flushes[i]:
-                    lines.append(
-                        (1, f"{flushes[i]}(_ctx, _get(orders + {8 * stateful}), _get(counts + {8 * stateful}))", 0)
-                    )
-                stateful += 1
-        lines += [(1, line, 0) for line in taken(sink, nothing)[0]]
+                # The loop over rows takes its seq from them.
+                before = [*before, f"{call}(_ctx, {begin}, {n})"]
+            lines += [(1, f"if at == {i}:", 0), (2, "if states == 0:", 0)]
+            lines += [(3, line, 0) for line in before or ["pass"]]
+            if flushes[i]:
+                lines += [(2, "else:", 0), (3, f"{flushes[i]}(_ctx, states, n)", 0)]
+        lines += [
+            (1, f"if at < {len(operators)}:", 0),
+            (2, "return 0", 0),
+            (1, "total, digest, kept, keep = 0, _u64(0), 0, 1", 0),
+            *((1, line, 0) for line in taken(sink, nothing)[0]),
+        ]
         self.finished += [*lines, *end(1), *closing]

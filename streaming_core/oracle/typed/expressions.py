@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.language.application import App, Constant, ParamRef, Params, Table
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean
 from streaming_core.oracle.typed.kinds import (
     BOOL,
     FLOAT,
@@ -49,7 +49,7 @@ _DECIDE = {
 }
 
 # Methods of containers: argument types and result ("k"/"v": the key's or value's type as loaded).
-_METHODS: dict[type, dict[str, tuple[str, str]]] = {
+METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
     Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
     Map: {
@@ -68,7 +68,8 @@ _METHODS: dict[type, dict[str, tuple[str, str]]] = {
     },
     TopK: {"offer": ("ii", "none"), "key_at": ("i", "int"), "score_at": ("i", "int"), "clear": ("", "none")},
 }
-_READING = frozenset({"get", "at", "key_at", "value_at", "score_at"})
+# What changes no container: the methods, and what `len`, `in` and `[i]` are read as.
+READING = frozenset({"get", "at", "key_at", "value_at", "score_at", "length", "contains", "item"})
 
 
 class Expressions(Scope):
@@ -352,15 +353,17 @@ class Expressions(Scope):
             return Node("find", INT, [owner, *(self.integer(node, a) for a in args)])
         if isinstance(owner.kind, BoxKind):
             declared = owner.kind.type
-            shape = _METHODS[type(declared)].get(name)
+            shape = METHODS[type(declared)].get(name)
             if shape and len(shape[0]) == len(args):
-                if name not in _READING and not owner.kind.writable:
+                if name not in READING and not owner.kind.writable:
                     raise self.fail(node, f"{owner.kind.where}: this row is read-only here")
                 value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", None)
                 given = [
                     self.integer(node, a) if wanted == "i" else self.accepted(node, a, value, owner.kind.where)
                     for a, wanted in zip(args, shape[0], strict=True)
                 ]
+                if name == "get" and value == boolean:  # what is not there is a truth value too
+                    given[1] = self.truth(node, given[1])
                 kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
                 return Node("method", kind, [owner, *given], name)
         raise self.fail(node, f"a {owner.kind} has no {name} with {len(args)} arguments")

@@ -1,0 +1,214 @@
+"""Writes an application that calls every method of every container, one per event: `methods()` lists them, from what
+the language declares; what a container is, and how many of its types are met, is said here and nowhere else.
+"""
+
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numba.core.typing.templates import builtin_registry
+
+from streaming_core.api import Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, u8, u32
+from streaming_core.kernels.values import GrowingType, RingType
+from streaming_core.language.record import CONTAINERS, Scalar
+from streaming_core.oracle.interpreter import twins
+from streaming_core.oracle.typed.expressions import METHODS
+
+# One field of a state each: narrow and wide integers, floats, truth values; and small enough to be full soon.
+FIELDS = [
+    Ring[i8, 3], Ring[u32, 1], Ring[i64, 4], Ring[f64, 3], Ring[boolean, 2],
+    Set[i8], Set[i64], Set[boolean],
+    Map[i8, i16], Map[i64, f64], Map[boolean, boolean], Map[u32, i64],
+    Counter[u8], Counter[i64], Counter[boolean],
+    TopK[1], TopK[3],
+]  # fmt: skip
+# What the language says without a method's name, and which containers say it.
+WORDS = {"len": CONTAINERS, "in": (Set, Map), "not in": (Set, Map), "[]": (Ring,)}
+EDGES = [-(1 << 63), -(1 << 31), -129, -128, -1, 0, 1, 2, 3, 127, 128, 255, 256, 32768, (1 << 32) - 1, 1 << 32]
+EDGES += [(1 << 62) + 1, (1 << 63) - 1]
+REALS = [0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"), 5e-324]
+HEAD = """
+from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
+
+app = App("containers")
+
+
+@record
+class Event:
+    what: i64
+    group: i64
+    k: i64
+    v: i64
+    x: f64
+    p: boolean
+
+
+@record
+class Answer:
+    i: i64
+    x: f64
+    p: boolean
+
+
+"""
+
+
+@dataclass(frozen=True)
+class Use:
+    """One way to use a container: a method or a word, on the state's field of that number."""
+
+    field: int
+    name: str
+    kind: str  # of what it says: none, bool, int or real
+    expression: str
+
+    @property
+    def said(self) -> str:
+        """The statement that puts what it says where all can see it."""
+        place = {"none": "", "bool": "p = ", "int": "i = ", "real": "x = "}[self.kind]
+        return f"{place}{self.expression}"
+
+
+def declared() -> dict[type, set[str]]:
+    """Every method that anybody knows of: what the oracle types, the interpreter's twins have, and kernels compile."""
+    found: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
+    samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2}
+    for kind in CONTAINERS:
+        sample = kind(i64, 2) if kind is Ring else kind(*np.atleast_1d(np.array(samples[kind], object)))
+        twin = type(twins.twin(sample, 2, "field"))
+        own = {name for name, value in inspect.getmembers(twin, inspect.isfunction) if not name.startswith("_")}
+        # How the interpreter says what has no method's name; and its base class has what a set and a counter lack.
+        own -= {"export", "stored", "length", "contains", "item"} | (INHERITED.get(kind, set()))
+        found[kind] |= own
+    for template in builtin_registry.attributes:
+        name = getattr(template, "_attr", None)
+        if getattr(template, "key", None) is RingType:
+            found[Ring].add(name)
+        if getattr(template, "key", None) is GrowingType and not any(name in found[kind] for kind in CONTAINERS):
+            raise AssertionError(f"kernels know a method {name} that the language does not")
+    return found
+
+
+INHERITED = {Set: {"put", "get", "key_at", "value_at"}, Counter: {"put"}}
+
+
+@cache
+def uses() -> list[Use]:
+    """Every method and word, on every field that has it, once for each kind of value that it takes."""
+    found = []
+    for number, field in enumerate(FIELDS):
+        at, value = f"state.f{number}", _value(field)
+        for name, (arguments, result) in METHODS[type(field)].items():
+            kind = {"v": {"f": "real", "b": "bool"}.get(_sort(value), "int")}.get(result, result)
+            for chosen in _given(value) if "v" in arguments else [""]:
+                # Keys and positions are the first integer, what else is whole the second.
+                whole = iter(("row.k", "row.v"))
+                given = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
+                found.append(Use(number, name, kind, f"{at}.{name}({given})"))
+        for word, kinds in WORDS.items():
+            if isinstance(field, kinds):
+                said = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"row.k {word} {at}")
+                item = {"f": "real", "b": "bool"}.get(_sort(value), "int")
+                kind = {"len": "int", "[]": item}.get(word, "bool")
+                found.append(Use(number, word, kind, said))
+    return found
+
+
+def _value(field: Any) -> Scalar | None:
+    return field.item if isinstance(field, Ring) else getattr(field, "value", None)
+
+
+def _sort(value: Scalar | None) -> str:
+    return "" if value is None else "f" if value.is_float else "b" if value == boolean else "i"
+
+
+def _given(value: Scalar | None) -> list[str]:
+    """What is handed over as a value: also integers where floats or truth values are held."""
+    return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"]}.get(_sort(value), ["row.v"])
+
+
+def declaration(field: Any) -> str:
+    """The field's type as an application writes it."""
+    parts = [field.capacity] if isinstance(field, TopK) else [getattr(field, n) for n in field.__dataclass_fields__]
+    return f"{type(field).__name__}[{', '.join(p.name if isinstance(p, Scalar) else str(p) for p in parts)}]"
+
+
+def source(is_transaction: bool) -> str:
+    """The application: as an operator with one state per group, or as modifications of a table's rows."""
+    lines = ["@record\nclass State:\n"]
+    lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS)]
+    lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
+    owner = "state, row" if is_transaction else "row, state, out"
+    lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n"]
+    for number, use in enumerate(uses()):
+        lines += [f"    if row.what == {number}:\n        {use.said}\n"]
+    if is_transaction:
+        lines += ["    state.i = i\n    state.x = x\n    state.p = p\n\n\n"]
+        lines += [
+            'rows = app.table("rows", State, 5)\n\n\n'
+            "@app.transaction(input=Event, output=Answer)\n"
+            "def plan(event, txn):\n"
+            "    txn.modify(txn.row(rows, event.group), work)\n"
+            "    txn.read(txn.row(rows, event.group))\n\n\n"
+            "@plan.post\n"
+            "def post(event, txn, out):\n"
+            "    seen = txn.result(rows, 0)\n"
+            "    out.emit(i=seen.i, x=seen.x, p=seen.p)\n\n\n"
+        ]
+    else:
+        lines += ["    out.emit(i=i, x=x, p=p)\n\n\n", "IS_KEYED\n"]
+    return HEAD + "".join(lines) + "app.generates(lambda *arguments: {})\n"
+
+
+def application(folder: Path, how: str) -> Any:
+    """The application `alone` (one state), `keyed` (one per group) or `transaction`."""
+    stream = {"alone": "app.source(Event)", "keyed": 'app.source(Event).key_by("group")'}.get(how, "")
+    text = source(how == "transaction").replace("IS_KEYED", f"{stream}.process(work, State, Answer).sink()")
+    path = folder / f"containers_{how}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.app.check()
+
+
+def events(seed: int, rounds: int) -> pa.Table:
+    """Every use in a drawn order, `rounds` times: with small keys and positions mostly, else with values at the edges.
+
+    Before it, each one on an empty container.
+    """
+    r, listed = np.random.default_rng(seed), uses()
+    count = len(listed)
+    what = np.concatenate([np.arange(count), *(r.permutation(count) for _ in range(rounds))])
+    n = len(what)
+    # A container that is emptied often never gets large.
+    rare = np.array([listed[number].name == "clear" for number in what]) & (r.random(n) < 0.8)
+    what = np.where(rare, r.integers(0, count, n), what)
+
+    def whole(smallest: list[int]) -> np.ndarray:
+        return np.where(r.random(n) < 0.12, r.choice(np.array(EDGES), n), r.integers(0, np.array(smallest)[what]))
+
+    return pa.table(
+        {
+            "seq": np.arange(n),
+            "what": what,
+            "group": r.integers(0, 5, n),
+            "k": whole([_span(use) for use in listed]),
+            "v": whole([3 if _value(FIELDS[use.field]) == boolean else 9 for use in listed]),
+            "x": np.where(r.random(n) < 0.4, r.choice(np.array(REALS), n), r.normal(size=n)),
+            "p": r.random(n) < 0.5,
+        }
+    )
+
+
+def _span(use: Use) -> int:
+    """Of how many numbers the first argument is one: of few positions; of many keys, so that there is an index."""
+    field = FIELDS[use.field]
+    if use.name in ("at", "key_at", "value_at", "score_at", "[]"):
+        return 4
+    return 3 if boolean in (getattr(field, "item", None), getattr(field, "key", None)) else 40

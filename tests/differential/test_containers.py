@@ -1,0 +1,131 @@
+"""Every method of every container, in interpreter, compiled loop, kernel and runtime: the same, or the same error."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from streaming_core.api import Array, Counter, Map, Ring, Set, f64, i64, record, text
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.language.record import CONTAINERS
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.oracle import compare
+from streaming_core.run.way import EXECUTORS, RunSpec
+from tests.differential.case import Case, strategies
+from tests.differential.containers import FIELDS, WORDS, application, declared, events, uses
+from tests.differential.kernel import Kernel
+
+ROUNDS = 15
+DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
+
+
+def test_no_method_is_forgotten():
+    met = {kind: {use.name for use in uses() if isinstance(FIELDS[use.field], kind)} for kind in CONTAINERS}
+    assert {kind: names - set(WORDS) for kind, names in met.items()} == declared()
+    assert {type(field) for field in FIELDS} == set(CONTAINERS)
+
+
+def until_error(machine, table):
+    """(seq, outputs or the error's class) of each event; an error ends an event, and not what comes after it."""
+    found = []
+    for seq in range(table.num_rows):
+        try:
+            found.append(machine.process(table.slice(seq, 1)).to_pylist())
+        except RunFailed as failure:
+            line = str(failure).partition("event ")[2].split(":")
+            assert int(line[0]) == seq
+            found.append(line[1].strip())
+    return found
+
+
+def shown(found):
+    """As text: a float that is not a number equals itself there, and zeros have signs."""
+    return [repr(one) for one in found]
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return events(1, ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    return application(tmp_path_factory.mktemp("containers"), "alone")
+
+
+@pytest.fixture(scope="module")
+def outcome(alone, drawn):
+    """What the interpreter says of each event, and itself."""
+    machine = Interpreter(alone, {})
+    return until_error(machine, drawn), machine
+
+
+def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
+    found, _ = outcome
+    met = {}
+    for what, one in zip(drawn["what"].to_pylist(), found, strict=True):
+        met.setdefault(what, set()).add(one if isinstance(one, str) else "")
+    for number, use in enumerate(uses()):
+        assert "" in met[number], use
+        if use.name in ("at", "key_at", "value_at", "score_at", "[]"):
+            assert "IndexError" in met[number], use
+    assert {error for errors in met.values() for error in errors} == {"", "IndexError", "OverflowError"}
+
+
+@pytest.mark.parametrize("kind", [Loop, Kernel])
+def test_outputs_errors_and_states_agree(kind, alone, outcome, drawn):
+    found, interpreter = outcome
+    machine = kind(alone, {})
+    wrong = [
+        (uses()[what], expected, actual)
+        for what, expected, actual in zip(
+            drawn["what"].to_pylist(), shown(found), shown(until_error(machine, drawn)), strict=True
+        )
+        if expected != actual
+    ]
+    assert not wrong, wrong[:5]
+    if kind is Loop:
+        compare("containers", interpreter.state()["work"], machine.state()["work"], "state")
+
+
+def without_errors(app, table):
+    """The events that come to something where those before them do."""
+    machine = Interpreter(app, {})
+    kept = [not isinstance(one, str) for one in until_error(machine, table)]
+    kept = table.filter(pa.array(kept))
+    return kept.set_column(0, "seq", pa.array(range(kept.num_rows), pa.int64()))
+
+
+@pytest.mark.parametrize("how", ["keyed", "transaction"])
+def test_the_runtime_agrees(how, tmp_path, drawn):
+    app = application(tmp_path, how)
+    table = without_errors(app, drawn)
+    assert pc.count_distinct(table["what"]).as_py() == len(uses())
+    case = Case(app, {}, table)
+    loop = Loop(app, {})
+    compare(app.name, case.outputs, loop.process(table), "outputs")
+    for name, rows in case.state.items():
+        compare(app.name, rows, loop.state()[name], name)
+    executors = ["transactional"] if how == "transaction" else DATAFLOW
+    # One of each executor and scheme: what they do with a batch of rows differs, not what a kernel does with a row.
+    found = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
+    for fields in found.values():
+        for threads, batch in ((1, 256), (3, 7)):
+            case.check(RunSpec(app=app.name, threads=threads, batch=batch, punctuation=100, **fields))
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        (Set[f64], "keys of Set must be integers"),
+        (Map[f64, i64], "keys of Map must be integers"),
+        (Counter[f64], "keys of Counter must be integers"),
+        (Set[text], "items of Set must be scalars"),
+        (Map[i64, text], "items of Map must be scalars"),
+        (Ring[Set[i64], 3], "items of Ring must be scalars"),
+        (Array[text, 3], "items of Array must be scalars"),
+    ],
+)
+def test_what_a_container_cannot_hold_is_refused_where_it_is_declared(kind, what):
+    with pytest.raises(BadInput, match=f"record Held.inside: {what}"):
+        record(type("Held", (), {"__annotations__": {"inside": kind}}))

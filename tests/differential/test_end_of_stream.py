@@ -1,0 +1,305 @@
+"""The end of the stream: keys that an upstream flush makes, several flushes in a row, unions and branches of what was
+flushed, no events at all; runtime, interpreter and compiled loop agree."""
+
+from types import FunctionType
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.api import App, Counter, boolean, i64, record, text
+from streaming_core.errors import RunFailed
+from streaming_core.oracle import oracle
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.loop.workspace import Workspace
+from streaming_core.oracle.oracle import compare
+from streaming_core.run.way import EXECUTORS, RunSpec
+from tests.differential.case import Case, Events, strategies
+from tests.differential.streams import Stream, examine, streams
+from tests.differential.test_dataflows import EVENT, subject, ways
+
+DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
+WAYS = list({f["executor"]: f for name in DATAFLOW for f in strategies(name)}.values())
+
+
+@record
+class Event:
+    ts: i64
+    key: i64
+    value: i64
+
+
+@record
+class Word:
+    key: text
+    value: i64
+
+
+@record
+class Total:
+    n: i64
+    sum: i64
+    seen: Counter[i64]
+
+
+@record
+class Small:
+    n: i64
+
+
+@record
+class Flag:
+    ts: i64
+    key: boolean
+    value: i64
+
+
+def keep(row, state, out):
+    state.n += 1
+    state.sum = state.sum * 3 + row.value
+    state.seen.add(row.value % 5, 1)
+
+
+def echo(row, state, out):
+    state.n += 1
+    state.sum += row.value
+    out.emit(ts=row.ts, key=row.key, value=state.sum)
+
+
+def count(row, state, out):
+    state.n += row.value
+
+
+def another(function, number):
+    """The same function, as an operator of its own."""
+    return FunctionType(function.__code__, function.__globals__, f"{function.__name__}_{number}")
+
+
+def dozen(state, out):
+    for i in range(12):
+        out.emit(ts=state.n, key=i * 7 - 40, value=state.sum + i)
+    state.n = -state.n
+
+
+def thousands(state, out):
+    for i in range(1500):
+        out.emit(ts=i, key=(i * 7919) % 1301 - 600, value=state.sum % 1000 + i)
+
+
+def one(state, out):
+    out.emit(ts=state.n, key=state.sum % 97, value=len(state.seen))
+    state.sum += 1
+
+
+def entries(state, out):
+    if state.n == 2:
+        out.drop()
+    for i in range(len(state.seen)):
+        out.emit(ts=i, key=state.seen.key_at(i), value=state.seen.value_at(i))
+    state.seen.clear()
+
+
+def tell(state, out):
+    out.emit(ts=state.n, key=1, value=2)
+
+
+def tell_flags(state, out):
+    out.emit(ts=state.n, key=state.n % 2 == 0, value=state.n)
+
+
+def forward(row, out):
+    if row.value % 3 != 1:
+        out.emit(ts=row.ts, key=row.key + 1, value=row.value)
+
+
+def divides(row, out):
+    out.emit(ts=row.ts, key=row.key, value=100 // (row.key - 2))
+
+
+def fails(state, out):
+    out.emit(ts=state.n, key=0, value=7 // (state.n - state.n))
+
+
+def then_keys(app):
+    """A flush makes all the keys there are."""
+    app.source(Event).process(keep, Total, Event, flush=dozen).key_by("key").process(
+        another(keep, 2), Total, Event, flush=one
+    ).sink()
+
+
+def in_a_row(app):
+    stream = app.source(Event).process(echo, Total, Event, flush=thousands)
+    stream = stream.key_by("key").process(keep, Total, Event, flush=one).flat_map(forward, Event)
+    stream = stream.key_by("key").process(another(echo, 2), Total, Event, flush=entries)
+    stream.process(another(keep, 2), Total, Event, flush=dozen).sink()
+
+
+def branches(app):
+    events = app.source(Event)
+    first = events.process(echo, Total, Event, flush=dozen)
+    left = first.key_by("key").process(another(echo, 2), Total, Event, flush=one)
+    right = first.flat_map(forward, Event).union(events).key_by("value").process(keep, Total, Event, flush=entries)
+    both = right.union(left, first, events).key_by("ts").process(another(echo, 3), Total, Event, flush=one)
+    both.union(left).sink()
+
+
+def beside(app):
+    """What the sink does not take flushes too, and so changes its own states."""
+    first = app.source(Event).process(keep, Total, Event, flush=dozen)
+    first.key_by("key").process(echo, Total, Event, flush=one)
+    first.key_by("value").process(another(keep, 2), Total, Event, flush=tell).sink()
+
+
+def of_words(app):
+    app.source(Word).key_by("key").process(count, Small, Event, flush=tell).key_by("ts").process(
+        echo, Total, Event, flush=dozen
+    ).sink()
+
+
+def of_flags(app):
+    app.source(Event).key_by("key").process(count, Small, Flag, flush=tell_flags).key_by("key").process(
+        another(count, 2), Small, Flag, flush=tell_flags
+    ).sink()
+
+
+def into_nothing(app):
+    """Who has a flush takes nothing in: whatever comes is dropped in front of him."""
+    app.source(Event).flat_map(nothing, Event).key_by("key").process(keep, Total, Event, flush=one).sink()
+
+
+def nothing(row, out):
+    out.drop()
+
+
+def built(pipeline):
+    app = App(pipeline.__name__)
+    pipeline(app)
+    app.generates(lambda *args: {})
+    return app.check()
+
+
+def events(app, n):
+    r = np.random.default_rng(n)
+    names = app.event.fields
+    columns = {"ts": np.arange(n), "key": r.integers(0, 9, n), "value": r.integers(0, 1000, n)}
+    if names["key"] is text:
+        columns["key"] = pa.array([b"k" * (int(k) * 5) for k in columns["key"]], pa.binary())
+    return pa.table({"seq": pa.array(range(n), pa.int64()), **{name: columns[name] for name in names}})
+
+
+@pytest.mark.parametrize("pipeline", [then_keys, in_a_row, branches, beside, of_words, of_flags, into_nothing])
+def test_oracles_and_runtime_agree(pipeline):
+    app = built(pipeline)
+    loop, program = Loop(app, {}), None
+    for n in (0, 1, 200):
+        table = events(app, n)
+        case = Case(app, {}, table, program)
+        program = case.program
+        if pipeline is not into_nothing:
+            assert case.outputs.num_rows > 0 or n == 0
+        loop.reset()
+        made = pa.concat_tables([loop.process(table), loop.finish(n)])
+        compare(app.name, case.outputs, made, f"outputs of {n} events")
+        for name, rows in case.state.items():
+            compare(app.name, rows, loop.state()[name], name)
+        assert (loop.dropped_invalid, loop.events) == (case.dropped, n)
+        for fields in WAYS:
+            for threads, batch in ((1, 64), (3, 7)):
+                case.check(RunSpec(app=app.name, threads=threads, batch=batch, **fields))
+
+
+def test_keys_made_by_a_flush_are_flushed_by_hand():
+    machine = Interpreter(built(then_keys), {})
+    machine.process(pa.table({"seq": [0], "ts": [0], "key": [3], "value": [4]}))
+    made = machine.finish(1).to_pydict()
+    # Each of the dozen keys has met one row, whose value is its number and 4 more.
+    assert made["key"] == [4 + i for i in range(12)]
+    assert (made["ts"], made["value"], made["seq"]) == ([1] * 12, [1] * 12, [1] * 12)
+
+
+@pytest.mark.parametrize("pipeline", ["divides", "fails"])
+def test_an_error_of_a_flushed_row_or_of_a_flush_is_the_same(pipeline):
+    app = App("errors")
+    stream = app.source(Event).process(keep, Total, Event, flush=tell)
+    if pipeline == "divides":
+        stream = stream.key_by("key").process(another(keep, 2), Total, Event, flush=flush_two).flat_map(divides, Event)
+    else:
+        stream = stream.key_by("key").process(another(keep, 2), Total, Event, flush=fails)
+    stream.sink()
+    app.generates(lambda *args: {})
+    table = events(app.check(), 5)
+    said, operator = [], "divides" if pipeline == "divides" else "keep_2"
+    for machine in (Interpreter(app, {}), Loop(app, {})):
+        machine.process(table)
+        with pytest.raises(RunFailed, match=f"operator {operator}, event 5: Zero") as failure:
+            machine.finish(5)
+        said.append(str(failure.value))
+    assert said[0].split(":")[:2] == said[1].split(":")[:2]
+
+
+def flush_two(state, out):
+    out.emit(ts=0, key=2, value=state.n)
+
+
+@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 5))])
+def test_a_drawn_pipeline_that_flushes_again_and_again(tmp_path, number):
+    some, rows = subject(tmp_path, number, is_flushing=True), []
+    flushing = [o for o in some.app.operators if "flush" in o.functions]
+    assert len(flushing) > 1
+    loop = Loop(some.app, {})
+
+    @given(stream=st.just(Stream([], 1, 1, False)) | streams(EVENT, EVENT), ways=ways())
+    @examine(15)
+    def agree(stream, ways):
+        expected = some.agrees(stream, ways)
+        if expected.failed is not None:
+            return
+        table = some.encode(stream)
+        loop.reset()
+        made = [loop.process(table), loop.finish(table.num_rows)]
+        assert loop.digest[0] == sum(part.num_rows for part in made)
+        rows.append(loop.digest[0])
+        found = some.oracle.state()
+        for name, state in loop.state().items():
+            compare(some.app.name, found[name], state, name)
+        assert f"{loop.digest[0]}:{loop.digest[1]:016x}" == expected.outputs
+
+    agree()
+    assert sum(rows) > 100
+
+
+class Source(Events):
+    """Events of an application, as the oracle takes them in."""
+
+    def __init__(self, app, table):
+        super().__init__([table])
+        self.app, self.manifest = app, {"params": {}}
+
+
+def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch):
+    app = built(then_keys)
+    source = Source(app, events(app, 50))
+    monkeypatch.setattr(oracle, "CHECKED", 20)
+    made = {}
+    for mode in ("interpreted", "compiled"):
+        (tmp_path / mode).mkdir()
+        made[mode] = oracle.compute(source, tmp_path / mode, mode)
+    assert made["compiled"]["checked_events"] == 20
+    for key in ("output_digest", "state_digest"):
+        assert made["compiled"][key] == made["interpreted"][key]
+    # A loop that forgets the last key of every operator, but only at the end of the stream.
+    found = Workspace.ascending
+    monkeypatch.setattr(Workspace, "ascending", lambda *given: found(*given)[:-1])
+    (tmp_path / "wrong").mkdir()
+    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree on what is flushed"):
+        oracle.compute(source, tmp_path / "wrong", "compiled")
+    # One that puts out the same, and has another state then.
+    monkeypatch.setattr(Workspace, "ascending", found)
+    finish = Loop.finish
+    monkeypatch.setattr(Loop, "finish", lambda loop, seq: (finish(loop, seq), loop.process(events(app, 1)))[0])
+    (tmp_path / "other").mkdir()
+    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree on state"):
+        oracle.compute(source, tmp_path / "other", "compiled")
