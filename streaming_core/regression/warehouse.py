@@ -7,12 +7,15 @@ violations = the first differing rows of a verdict, capped.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules.
-SCHEMA_VERSION = 3
-VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
+# energy_joules. 4: cells have verdict and reason.
+SCHEMA_VERSION = 4
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -66,6 +69,8 @@ CELLS = pa.schema(
         ("output_digest", pa.string()),
         ("state_digest", pa.string()),
         ("started_at", pa.timestamp("us", tz="UTC")),
+        ("verdict", pa.string()),  # verdict.judge's, as is the reason; null before version 4
+        ("reason", pa.string()),
     ]
 )
 
@@ -131,3 +136,24 @@ VIOLATIONS = pa.schema(
 )
 
 RAW = {"cells": CELLS, "samples": SAMPLES, "verdicts": VERDICT_ROWS, "violations": VIOLATIONS}
+
+# Not raw, and made anew from it: warehouse/judged/cells, what became of cells that were loaded before version 4.
+JUDGED = pa.schema([(name, pa.string()) for name in ("run_id", "cell", "verdict", "reason")])
+
+
+def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
+    """One run's rows of a raw table, with None in columns that its version lacked; None when it has no part.
+
+    Raises:
+        BadInput: the part cannot be read.
+    """
+    path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+    names = RAW[table].names
+    try:
+        # As a file, not as a dataset: the name of the folder is no column.
+        with pq.ParquetFile(path) as file:
+            return [{name: row.get(name) for name in names} for row in file.read(columns=names).to_pylist()]
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD_AND_UNIT_TESTS = """
 import json, sys
 from infra.bin import warehouse
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 home = Home()
 code = warehouse.main(["build"])

@@ -161,7 +161,7 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
 BUILD_ON_A_SERVER = """
 import os, subprocess, sys
 from infra.spark.server import Server
-from streaming_core.runspec import Home
+from streaming_core.regression.home import Home
 
 server = Server(Home())
 server.start("test", watch=os.getpid())
