@@ -20,13 +20,11 @@ from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import rows
+from streaming_core.regression.warehouse import rows, way_columns
 from streaming_core.run.report import Latency
-from streaming_core.run.way import AXES, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import canonical_json
 
-# What a RunSpec says beside the axes.
-CHOICES = ("stealing", "threads", "punctuation", "checkpoint", "batch", "order", "rate", "pin", "idle")
 COMPONENTS = ("useful", "sync", "lock", "remote", "other")
 
 
@@ -43,11 +41,8 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
         "cell": cell["cell"],
         "app": spec.app,
         "params": canonical_json(workload["params"]),
-        "executor": spec.executor,
         "strategy": spec.strategy,
-        **{name: getattr(spec, name) for name in AXES},
-        **{name: getattr(spec, name) for name in CHOICES},
-        "plan": canonical_json(spec.plan),
+        **way_columns(spec),
         "events": workload["events"],
         "seed": workload["seed"],
         "spec_digest": spec.spec_digest,

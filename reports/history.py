@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -202,7 +201,8 @@ class History:
             Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
             for planned in plan.get("cells", [])
         ] or [
-            Cell(name, _spec_of(row), row["workload_address"], row["is_bound"]) for name, row in sorted(facts.items())
+            Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])
+            for name, row in sorted(facts.items())
         ]
         by_name = {cell.name: cell for cell in cells}
         for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
@@ -279,12 +279,6 @@ def human_nano(value: float | None, unit: str) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
-
-
-def _spec_of(row: dict) -> RunSpec:
-    names: Iterable[str] = RunSpec.model_fields.keys() & row.keys()
-    values = {name: row[name] for name in names if row[name] is not None}
-    return RunSpec.parse(values | {name: json.loads(values.get(name, "{}")) for name in ("params", "plan")})
 
 
 def lines(path: Path, count: int) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
-from streaming_core.regression.warehouse import JUDGED, RAW
+from streaming_core.regression.warehouse import JUDGED, RAW, WAY
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 SQL_TYPES = {
@@ -39,6 +39,11 @@ def test_sources_have_the_columns_that_are_written():
         assert stated == {
             name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in written.items()
         }
+
+
+def test_what_one_thread_did_is_compared_with_what_differs_in_nothing_but_threads():
+    listed = re.findall(r"'`?(\w+)`?'", (PROJECT / "macros" / "way.sql").read_text())
+    assert sorted(listed) == sorted(set(WAY) - {"threads"})
 
 
 def test_every_model_states_its_grain_as_a_sentence():
