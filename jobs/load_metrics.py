@@ -1,6 +1,7 @@
-"""Loads what every cell of a run reports about itself into the raw warehouse.
+"""Loads what every cell of a run reports about itself into the raw warehouse, and the verdict on it.
 
-In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json, report.json.
+In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json, report.json; warehouse/raw/verdicts, the checks
+     that validate_outputs made before. A cell that it never got to has no checks, and so no result.
 Out: warehouse/raw/cells (one row per planned cell, also of those that failed or never ran) and samples (one row per
      measured pass), both replaced whole for the run.
 
@@ -18,12 +19,12 @@ from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import of_run
+from streaming_core.regression.warehouse import rows, way_columns
 from streaming_core.run.report import Latency
-from streaming_core.run.way import AXES, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import canonical_json
 
-# What a RunSpec says beside the axes.
-CHOICES = ("stealing", "threads", "punctuation", "checkpoint", "batch", "order", "rate", "pin", "idle")
 COMPONENTS = ("useful", "sync", "lock", "remote", "other")
 
 
@@ -40,11 +41,8 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
         "cell": cell["cell"],
         "app": spec.app,
         "params": canonical_json(workload["params"]),
-        "executor": spec.executor,
         "strategy": spec.strategy,
-        **{name: getattr(spec, name) for name in AXES},
-        **{name: getattr(spec, name) for name in CHOICES},
-        "plan": canonical_json(spec.plan),
+        **way_columns(spec),
         "events": workload["events"],
         "seed": workload["seed"],
         "spec_digest": spec.spec_digest,
@@ -76,15 +74,15 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
     """The rows of raw/samples of an attempt that succeeded; of any other there are none."""
     if attempt.status != "ok":
         return []
-    rows = []
+    found = []
     for sample in attempt.report.samples:
         same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
         row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", "dropped_invalid", "rejected")}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
         row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
-        rows.append(row)
-    return rows
+        found.append(row)
+    return found
 
 
 def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
@@ -113,6 +111,8 @@ def work(_: SparkSession | None, home: Home, run_id: str) -> str:
         last = attempts(home, run_id, cell)[-1]
         cells.append(cell_row(cell, workloads[cell["workload"]], oracles.get(cell["workload"]), last))
         samples += sample_rows(cell, last)
+    verdicts = of_run(None, cells, rows(home, "verdicts", run_id) or [], samples)
+    cells = [row | verdicts[row["cell"]]._asdict() for row in cells]
     write_raw(home, "samples", run_id, samples)
     write_raw(home, "cells", run_id, cells)
     return f"{len(cells)} cells, {len(samples)} measured passes"

@@ -30,3 +30,8 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
     with replacing(target) as file:
         pq.write_table(pa.Table.from_pylist(whole, schema=schema), file)
     return target
+
+
+def forget_raw(home: Home, table: str, run_id: str) -> None:
+    """Removes the run's partition of a table, which is to be written anew."""
+    (home.raw(table) / f"run_id={run_id}" / "part-0.parquet").unlink(missing_ok=True)

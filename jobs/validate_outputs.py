@@ -1,5 +1,7 @@
 """Compares every cell of a run with its oracle, once, and writes one verdict per cell and check.
 
+What that makes of a cell and of the run, verdict.py says when the run is loaded.
+
 In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/{exit,report}.json, outputs/, state/; oracle/, workloads/.
 Out: warehouse/raw/verdicts (one row per cell and check) and violations (the first differing rows, capped, with the
      input event that caused them). Exit 0 whatever the verdicts are: the last task of the DAG judges, not this job.
@@ -36,11 +38,12 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from jobs.comparison import compare, one_sided, parts, plain_schema, readable, row_json
-from jobs.raw import write_raw
+from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core.apps.registry import load
 from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
 
 FACTS = "pair int, facts string"
@@ -558,23 +561,17 @@ def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> l
     return found
 
 
-def cell_verdict(verdicts: list[str]) -> str:
-    """The verdict of a cell from those of its checks: the worst one counts, no check at all is `not_run`."""
-    for verdict in ("different", "failed", "not_run", "not_comparable"):
-        if verdict in verdicts:
-            return verdict
-    return "equal" if verdicts else "not_run"
-
-
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """Validates a run, replaces its verdicts and violations, and says how many cells came out how."""
     result = validate(spark, home, run_id)
+    # A cell is loaded with its verdict: one that other checks gave is not true any more. load_metrics loads it again.
+    for table in ("cells", "samples"):
+        forget_raw(home, table, run_id)
     write_raw(home, "violations", run_id, result.violations)
     write_raw(home, "verdicts", run_id, result.verdicts)
-    checks: dict[str, list[str]] = {}
-    for row in result.verdicts:
-        checks.setdefault(row["cell"], []).append(row["verdict"])
-    counts = Counter(cell_verdict(verdicts) for verdicts in checks.values())
+    # The digests of all passes are a check by now, so that samples have nothing to add.
+    found = of_run(None, read_plan(home, run_id)["cells"], result.verdicts, [])
+    counts = Counter(verdict for verdict, _ in found.values())
     return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
 
 

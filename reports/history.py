@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from streaming_core.regression import warehouse
 from streaming_core.regression.home import RUN_ID, Home
-from streaming_core.regression.warehouse import RAW, VERDICTS
+from streaming_core.regression.verdict import VERDICTS, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
 
 NOTHING = "\N{EN DASH}"
-RED = ("different", "failed", "not_run")
 
 
 @dataclass
@@ -51,50 +50,23 @@ class Cell:
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
 
     @cached_property
+    def _judged(self) -> Verdict:
+        return of(self.facts | {"is_bound": self.is_bound}, self.checks, self.samples)
+
+    @property
     def verdict(self) -> str:
-        """The same rule as the warehouse's roll-up, from raw rows alone, so that it holds when dbt did not run."""
-        said = {row["verdict"] for row in self.checks}
-        digests = {row["digest"] for row in self.samples}
-        if not self.is_bound and ("different" in said or len(digests) > 1):
-            return "different"
-        if "failed" in said or self.facts.get("status") == "failed":
-            return "failed"
-        if not self.checks or "not_run" in said or self.facts.get("status", "ok") != "ok":
-            return "not_run"
-        if self.is_bound:
-            return "not_comparable"
-        # A check that compared nothing has not passed.
-        compared = all(max(row["expected_rows"] or 0, row["actual_rows"] or 0) > 0 for row in self.checks)
-        return "equal" if said == {"equal"} and compared else "not_run"
+        """What became of it, one of VERDICTS; of a run that is not loaded yet, as far as it is known."""
+        return self._judged.verdict
+
+    @property
+    def reason(self) -> str:
+        """One line on why it is not equal; empty when it is."""
+        return self._judged.reason or ""
 
     @property
     def red(self) -> bool:
         """Whether this cell makes its run red."""
-        return self.verdict in RED
-
-    @cached_property
-    def reason(self) -> str:
-        """One line on why it is not equal; empty when it is."""
-        if self.verdict == "equal":
-            return ""
-        for row in self.checks:
-            if row["verdict"] == self.verdict and not (self.is_bound and not row["detail"]):
-                figures = [
-                    f"{row[name]} {name.replace('_', ' ')}"
-                    for name in ("missing", "extra", "different", "out_of_order")
-                    if row[name]
-                ]
-                parts = [row["detail"] or "", ", ".join(figures)]
-                said = "; ".join(part for part in parts if part)
-                if said:
-                    return f"{row['check']}: {said}"
-        if self.verdict == "not_comparable":
-            return "a bound, not a result"
-        if len({row["digest"] for row in self.samples}) > 1:
-            return "its measured passes do not agree with each other"
-        return self.facts.get("error") or (
-            "nothing was compared" if self.checks else "it never got as far as a comparison"
-        )
+        return not is_green([self.verdict])
 
     def _peak(self, column: str) -> float | None:
         values = [row[column] for row in self.samples if row["kind"] == "peak" and row[column] is not None]
@@ -128,8 +100,8 @@ class Run:
 
     @property
     def green(self) -> bool:
-        """Whether every planned cell is equal or a declared bound. A run of nothing is not."""
-        return bool(self.cells) and not any(cell.red for cell in self.cells)
+        """Whether every planned cell is equal or a declared bound."""
+        return is_green(cell.verdict for cell in self.cells)
 
     @property
     def started(self) -> str:
@@ -229,7 +201,8 @@ class History:
             Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
             for planned in plan.get("cells", [])
         ] or [
-            Cell(name, _spec_of(row), row["workload_address"], row["is_bound"]) for name, row in sorted(facts.items())
+            Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])
+            for name, row in sorted(facts.items())
         ]
         by_name = {cell.name: cell for cell in cells}
         for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
@@ -237,7 +210,8 @@ class History:
                 if row["cell"] in by_name:
                     getattr(by_name[row["cell"]], put).append(row)
         for cell in cells:
-            cell.facts = facts.get(cell.name, {})
+            # A loaded run has a row of every cell that it planned; one without is not half known but not there.
+            cell.facts = facts.get(cell.name, {"status": "not_run"} if facts else {})
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
         return Run(run_id, plan, cells)
 
@@ -262,10 +236,7 @@ class History:
 
     def rows(self, table: str, run_id: str) -> list[dict]:
         """One run's rows of a raw table; [] when it has none."""
-        path = self.home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
-        if not path.exists():
-            return []
-        return pq.ParquetFile(path).read(columns=RAW[table].names).to_pylist()
+        return warehouse.rows(self.home, table, run_id) or []
 
     def mart(self, name: str) -> list[dict]:
         """All rows of a mart; [] when dbt has not built it."""
@@ -308,12 +279,6 @@ def human_nano(value: float | None, unit: str) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
-
-
-def _spec_of(row: dict) -> RunSpec:
-    names: Iterable[str] = RunSpec.model_fields.keys() & row.keys()
-    values = {name: row[name] for name in names if row[name] is not None}
-    return RunSpec.parse(values | {name: json.loads(values.get(name, "{}")) for name in ("params", "plan")})
 
 
 def lines(path: Path, count: int) -> list[str]:

@@ -32,8 +32,7 @@ from reports.history import (
     short,
 )
 from streaming_core.regression.matrix import omissions
-from streaming_core.regression.request import REQUESTED
-from streaming_core.run.way import AXES
+from streaming_core.run.way import AXES, OPTIONS
 from streaming_core.storage import write_text
 
 HERE = Path(__file__).parent
@@ -268,10 +267,10 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
     options = ["--executor", spec.executor, "--threads", str(spec.threads)]
-    for axis in REQUESTED:
+    for axis in AXES:
         if getattr(spec, axis) is not None:
             options += [f"--{axis}", str(getattr(spec, axis))]
-    options += ["--stealing"] if spec.stealing else []
+    options += [f"--{switch}" for switch in OPTIONS if getattr(spec, switch) is True]
     options += [
         "--punctuation",
         str(spec.punctuation),
@@ -305,7 +304,8 @@ def _commands(run: Run, cell: Cell) -> list[str]:
 
 def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[str, object]]:
     spec, facts = cell.spec, cell.facts
-    strategies = [f"{axis} {getattr(spec, axis)}" for axis in AXES if getattr(spec, axis) is not None]
+    chosen = {axis: getattr(spec, axis) for axis in AXES if axis != "order"}
+    strategies = [f"{axis} {value}" for axis, value in chosen.items() if value is not None]
     host = report.get("host", {})
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, f"{spec.threads} threads"])),

@@ -9,27 +9,22 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from streaming_core.apps import registry
-from streaming_core.regression.request import REQUESTED, RegressionSpec
-from streaming_core.run.way import EXECUTORS, strategies
+from streaming_core.regression.request import ASKED, RegressionSpec
+from streaming_core.run.way import AXES, EXECUTORS, OPTIONS
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
-    "schemes": "Executor transactional",
-    "pools": "Executor transactional",
-    "stealing": "Executor transactional",
-    "checkpoint": "Executor transactional",
-    "heuristics": "Executor pooled",
-    "queues": "Executor pooled",
-    "reorders": "Executor pooled",
-    "channels": "Executor pinned",
-    "orders": "Executor morsel",
+    **{asked: f"Executor {OPTIONS[name].name}" for asked, name in ASKED.items()},
     "seed": "Workload",
     "params": "Workload",
     "repetitions": "Measuring",
     "rate": "Measuring",
 }
 # What a list field offers; where that is all there is, nothing else is taken.
-ALL = {"executors": list(EXECUTORS), **{f"{axis}s": strategies(axis) for axis in REQUESTED}}
+ALL = {
+    "executors": list(EXECUTORS),
+    **{asked: list(AXES[name]) for asked, name in ASKED.items() if name in AXES},
+}
 CHOICES = {
     **ALL,
     "applications": registry.names(),

@@ -1,5 +1,5 @@
 {#
-  Declares every raw table over its folder, with the columns its YAML lists.
+  Declares every table that dbt reads over its folder, warehouse/<source>/<table>, with the columns its YAML lists.
 
   The columns are stated, not inferred, so that a table that nobody has written to yet is empty instead of an error, and
   a file of an older schema version reads as nulls in the columns it lacks. The tables are external and have no
@@ -16,7 +16,7 @@
       {% endfor %}
       {% do run_query(
         'create table ' ~ relation ~ ' (' ~ columns | join(', ') ~ ') using parquet location \''
-        ~ env_var('LOCKSTEP_HOME') ~ '/warehouse/raw/' ~ source.name ~ '\''
+        ~ env_var('LOCKSTEP_HOME') ~ '/warehouse/' ~ source.source_name ~ '/' ~ source.name ~ '\''
       ) %}
       {% do adapter.cache_added(relation) %}
     {% endfor %}

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from expectations.suites import DataSet, broken_rows, raw_table
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import VERDICTS
+from streaming_core.regression.verdict import VERDICTS
 
 FOUND = "missing, extra, different, out_of_order"
 

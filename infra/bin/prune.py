@@ -4,8 +4,7 @@
 Removed are the outputs and final states of runs, and workloads and oracles beyond a size. Kept for ever are the raw
 results, the reports, and of every run its plan, its specs, its reports and its exit codes.
 
-- Of the last seven green runs, outputs stay. A run is green when every planned cell is equal to the oracle, or a bound
-  that did not fail.
+- Of the last seven green runs, outputs stay. Which are green, streaming_core/regression/verdict.py says.
 - Of a run that is not green they stay until a person acknowledges it: they are the evidence.
 - Of a run without verdicts (it is going on, or died) they stay as well.
 - Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
@@ -21,11 +20,10 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
@@ -33,6 +31,8 @@ sys.path[0] = str(ROOT)
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
 from streaming_core.regression.home import RUN_ID, Home  # noqa: E402
+from streaming_core.regression.verdict import is_green, of_run  # noqa: E402
+from streaming_core.regression.warehouse import rows  # noqa: E402
 
 GREEN_RUNS_KEPT = 7
 CACHE_GB = 20.0
@@ -93,41 +93,33 @@ def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:
 
 
 def _is_green(home: Home, run_id: str) -> bool | None:
-    """Whether every planned cell is equal or a bound; None when the run has not been judged yet."""
-    cells = _raw(home, "cells", run_id, ["cell", "status", "is_bound"])
-    verdicts = _raw(home, "verdicts", run_id, ["cell", "verdict"])
-    if cells is None or verdicts is None:
+    """Whether the run is green (verdict.py); None when it has not been compared, or not been loaded, yet."""
+    cells, checks, samples = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
+    if cells is None or checks is None:
         return None
-    checks: dict[str, set[str]] = {}
-    for row in verdicts:
-        checks.setdefault(row["cell"], set()).add(row["verdict"])
-    return all(cell["status"] == "ok" and (cell["is_bound"] or checks.get(cell["cell"]) == {"equal"}) for cell in cells)
+    verdicts = of_run(_planned(home.run(run_id)), cells, checks, samples or [])
+    return is_green(verdict for verdict, _ in verdicts.values())
 
 
-def _raw(home: Home, table: str, run_id: str, columns: list[str]) -> list[dict] | None:
-    files = sorted((home.raw(table) / f"run_id={run_id}").glob("*.parquet"))
-    if not files:
-        return None
-    try:
-        return [row for file in files for row in pq.ParquetFile(file).read(columns).to_pylist()]
-    except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"{files[0].parent} cannot be read: {str(error).splitlines()[0]}") from None
+def _planned(run: Path) -> list[str]:
+    """Names of the cells that were planned."""
+    return _read(run / "plan.json", lambda plan: [cell["cell"] for cell in plan["cells"]])
 
 
 def _addresses(run: Path) -> set[str]:
     """Workloads and oracles a run refers to."""
-    found: set[str] = set()
-    for name, read in (
-        ("plan.json", lambda value: (item["address"] for item in value["workloads"])),
-        ("oracles.json", lambda value: value.values()),
-    ):
-        try:
-            found.update(read(json.loads((run / name).read_text())))
-        except FileNotFoundError:
-            continue
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise BadInput(f"{run / name} is damaged; repair or remove {run} by hand") from None
-    return found
+    workloads = _read(run / "plan.json", lambda plan: [item["address"] for item in plan["workloads"]])
+    return {*workloads, *_read(run / "oracles.json", lambda oracles: list(oracles.values()))}
+
+
+def _read(path: Path, choose: Callable[[Any], list[str]]) -> list[str]:
+    """What is chosen from a JSON file of a run; nothing where there is no file."""
+    try:
+        return choose(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return []
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise BadInput(f"{path} is damaged; repair or remove {path.parent} by hand") from None
 
 
 def acknowledge(home: Home, run_id: str) -> str:

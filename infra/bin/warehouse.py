@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes the warehouse's marts, and their documentation, from what the runs have left in warehouse/raw.
 
-`build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation.
+`build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation. Cells
+that were loaded before raw results held verdicts are judged first, so that dbt reads one of every cell.
 `rebuild` first removes what is disposable (the metastore, the marts, dbt's own files), then does the same. Raw results
 are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
 local session, which is then the only process that may have the metastore open.
@@ -21,18 +22,22 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402
 from streaming_core.regression.home import Home  # noqa: E402
-from streaming_core.regression.warehouse import RAW  # noqa: E402
+from streaming_core.regression.verdict import of_run  # noqa: E402
+from streaming_core.regression.warehouse import JUDGED, RAW, rows  # noqa: E402
 
 PROJECT = ROOT / "dbt"
 
 # Everything in warehouse/ that is remade from raw/, which is therefore not among it.
-DISPOSABLE = ("metastore", "marts", "dbt")
+DISPOSABLE = ("metastore", "marts", "dbt", "judged")
 
 
 def build(home: Home) -> str:
@@ -60,6 +65,7 @@ def rebuild(home: Home) -> str:
 
 def _build(home: Home) -> str:
     started = time.monotonic()
+    _judge_older(home)
     # Unit tests are about the code, not about the data: the project's own tests run them.
     made = dbt(home, "build", "--exclude-resource-type", "unit_test")
     _must(home, made, even_if_red=True)
@@ -76,6 +82,24 @@ def _build(home: Home) -> str:
         f"warehouse: {kinds.count('model')} models made, {kinds.count('test')} tests passed "
         f"in {time.monotonic() - started:.0f} s; documentation in {page}"
     )
+
+
+def _judge_older(home: Home) -> None:
+    """Writes warehouse/judged/cells, the verdicts on cells of runs whose raw cells have none."""
+    judged = []
+    try:
+        for part in sorted(home.raw("cells").glob("run_id=*/part-0.parquet")):
+            if "verdict" in pq.read_schema(part).names:
+                continue
+            run_id = part.parent.name.removeprefix("run_id=")
+            cells, checks, samples = (rows(home, table, run_id) or [] for table in ("cells", "verdicts", "samples"))
+            for cell, verdict in of_run(None, cells, checks, samples).items():
+                judged.append({"run_id": run_id, "cell": cell, **verdict._asdict()})
+    except (BadInput, OSError, pa.ArrowException) as error:
+        raise RunFailed(_line(str(error))) from None
+    folder = home.root / "warehouse" / "judged" / "cells"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(judged, schema=JUDGED), folder / "part-0.parquet")
 
 
 def _check(home: Home) -> None:

@@ -8,8 +8,7 @@ from streaming_core.apps import registry
 from streaming_core.bench import host
 from streaming_core.bench.race import Race
 from streaming_core.run import engine
-from streaming_core.run.support import refused
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, RunSpec, executors_of
 
 EVENTS = {"wc": 200_000, "matrix": 200_000}  # the others: 1,000,000; a line of wc is ten words
 
@@ -30,13 +29,12 @@ def run(
     results = []
     for app in [registry.load(name) for name in names or registry.names()]:
         ways = []
-        for executor in EXECUTORS.values():
-            if app.kind in executor.runs:
-                for scheme in executor.axes.get("scheme", (None,)):
-                    ways += [RunSpec(app=app.name, executor=executor.name, scheme=scheme, threads=c) for c in counts]
+        for name in executors_of(app.kind):
+            for scheme in EXECUTORS[name].axes.get("scheme", (None,)):
+                ways += [RunSpec(app=app.name, executor=name, scheme=scheme, threads=c) for c in counts]
         rounds = iter(range(repetitions + 1))
         results += Race(app.name, {}, events or EVENTS.get(app.name, 1_000_000)).run(
-            [spec for spec in ways if not refused(spec, app)],
+            [spec for spec in ways if not spec.is_unsafe(app)],
             repetitions,
             tick=lambda name=app.name, rounds=rounds: progress and progress(f"bench {name}", next(rounds), repetitions),
         )

@@ -153,7 +153,7 @@ class Race:
             "result": result,
         }
         if spec is not None:
-            axes = ("executor", *AXES, "order", "stealing", "punctuation", "batch")
+            axes = ("executor", *AXES, "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan

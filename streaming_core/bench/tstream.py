@@ -19,7 +19,6 @@ from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.support import refused
 from streaming_core.run.way import EXECUTORS, RunSpec
 
 APPS = ("gs", "sl", "ob", "tp")
@@ -67,7 +66,7 @@ def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[RunSpe
         for scheme in EXECUTORS[EXECUTOR].axes["scheme"]
         for count in threads
     ]
-    return [spec for spec in ways if not refused(spec, loaded)]
+    return [spec for spec in ways if not spec.is_unsafe(loaded)]
 
 
 def _schemes(counts: list[int]) -> Sweep:

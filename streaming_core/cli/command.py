@@ -79,12 +79,12 @@ class Bar:
 def apps(as_json: Json = False) -> None:
     """List the applications."""
     from streaming_core.apps import registry
-    from streaming_core.run.way import EXECUTORS
+    from streaming_core.run.way import executors_of
 
     rows = []
     for name in registry.names():
         loaded = registry.load(name)
-        able = [e.name for e in EXECUTORS.values() if loaded.kind in e.runs]
+        able = executors_of(loaded.kind)
         rows.append({"app": name, "kind": loaded.kind, "executors": able, "about": loaded.doc.partition("\n")[0]})
     if as_json:
         show(rows)
@@ -99,7 +99,7 @@ def apps(as_json: Json = False) -> None:
 def describe(name: AppName, as_json: Json = False) -> None:
     """Show an application: pipeline, records, parameters, profiles, invariants, executors."""
     from streaming_core.apps import registry
-    from streaming_core.run.way import EXECUTORS
+    from streaming_core.run.way import EXECUTORS, executors_of
 
     loaded = registry.load(name)
     params = loaded.bind()
@@ -108,7 +108,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "about": loaded.doc,
         "source": loaded.reads,
         "kind": loaded.kind,
-        "executors": {e.name: e.axes for e in EXECUTORS.values() if loaded.kind in e.runs},
+        "executors": {able: EXECUTORS[able].axes for able in executors_of(loaded.kind)},
         "pipeline": [
             {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}
             | ({"key": o.key} if o.key else {})

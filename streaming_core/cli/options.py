@@ -7,18 +7,12 @@ import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
 from streaming_core.errors import BadInput
-from streaming_core.run.way import EXECUTORS, RunSpec
-
-
-def choices(axis: str) -> str:
-    """The strategies of an axis, the default first."""
-    return ", ".join(name for executor in EXECUTORS.values() for name in executor.axes.get(axis, ()))
-
+from streaming_core.run.way import AXES, EXECUTORS, FIELDS, RunSpec, executors_of, values_of
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
 What = Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")]
@@ -28,33 +22,27 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter that differs from its default.")
 ]
 ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set of parameters.")]
-# Fields of a RunSpec that a command may be given; without a value, the specification decides.
-RUN = {
-    "executor": Annotated[str | None, typer.Option(help="Default: the first that runs the application.")],
-    "threads": Annotated[int | None, typer.Option(help="OS threads that work, source and sink included.")],
-    "scheme": Annotated[str | None, typer.Option(help=f"Transactional scheme: {choices('scheme')}.")],
-    "pool": Annotated[str | None, typer.Option(help=f"Chain pool: {choices('pool')}.")],
-    "stealing": Annotated[bool | None, typer.Option(help="Work stealing in a shared chain pool.")],
-    "punctuation": Annotated[int | None, typer.Option(help="Events between punctuations.")],
-    "checkpoint": Annotated[int | None, typer.Option(help="Punctuations between checkpoints; 0 = none.")],
-    "batch": Annotated[int | None, typer.Option(help="Events in a batch.")],
-    "heuristic": Annotated[str | None, typer.Option(help=f"How a pooled worker chooses: {choices('heuristic')}.")],
-    "queue": Annotated[str | None, typer.Option(help=f"Worklist of partitioned operators: {choices('queue')}.")],
-    "reorder": Annotated[str | None, typer.Option(help=f"Reorder buffer: {choices('reorder')}.")],
-    "channel": Annotated[str | None, typer.Option(help=f"What orders several replicas: {choices('channel')}.")],
-    "plan": Annotated[Path | None, typer.Option(help='Plan file, JSON: {"operator": [thread of each replica], ...}.')],
-    "order": Annotated[str | None, typer.Option(help="Order of delivery.")],
-    "rate": Annotated[float | None, typer.Option(help="Open-loop events per second; 0 = peak.")],
-    "pin": Annotated[bool | None, typer.Option(help="Bind thread i to core i.")],
-    "idle": Annotated[str | None, typer.Option(help="What a waiting thread does: spin, yield, park.")],
-    "sink": Annotated[str | None, typer.Option(help="parquet, digest or count. Default: parquet.")],
-    "repetitions": Annotated[int | None, typer.Option(help="Measured passes after the first.")],
+# What a command says of a field beside its description.
+NOTES = {
+    "executor": "Default: the first that runs the application.",
+    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}.',
+    "sink": "Default: parquet.",
 }
+
+
+def _option(name: str) -> Any:
+    """A field of a RunSpec as an option; without a value, the specification decides."""
+    field = FIELDS[name]
+    words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or values_of(field)
+    kind = str if words else Path if get_origin(field.annotation) is dict else field.annotation
+    text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
+    return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
+
+
+RUN = {name: _option(name) for name in FIELDS if name not in ("app", "params")}
 # A recording is one pass in total order over stages without transactions.
-RECORD = {
-    name: RUN[name]
-    for name in ("executor", "threads", "batch", "heuristic", "queue", "reorder", "channel", "plan", "pin", "idle")
-}
+_OF_DATAFLOWS = {name for executor in executors_of("dataflow") for name in EXECUTORS[executor].options} - {"order"}
+RECORD = {name: RUN[name] for name in RUN if name in {"executor", "threads", "batch", "pin", "idle"} | _OF_DATAFLOWS}
 
 
 def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
@@ -129,7 +117,7 @@ def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
     from streaming_core.data import workload
 
     loaded = registry.load(name)
-    able = [e.name for e in EXECUTORS.values() if loaded.kind in e.runs]
+    able = executors_of(loaded.kind)
     if "executor" not in given:
         if not able:
             raise BadInput(f"application {name} is {loaded.kind}: no executor runs it yet")

@@ -9,7 +9,6 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.support import check
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -33,7 +32,7 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
     for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in asked.items()}):
         asked[spec.app].bind(spec.params)
         try:
-            check(spec, asked[spec.app])
+            spec.check(asked[spec.app])
         except BadInput as error:
             left_out.setdefault(str(error), []).append(spec.cell)
         else:

@@ -1,43 +1,61 @@
-"""RegressionSpec: what a regression is asked to run, a matrix of cells; the DAG's form is made from it."""
+"""RegressionSpec: what a regression is asked to run, a matrix of cells; the DAG's form is made from it.
+
+What there is to choose of each executor comes from its declaration (run/way.py): of an axis, as `<axis>s`, the
+strategies to try; of a switch, whether to try it beside its absence; of a number, the one that all cells have.
+"""
 
 from __future__ import annotations
 
+import copy
 import itertools
+from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from streaming_core.errors import BadInput
 from streaming_core.run.way import (
     AXES,
-    BASELINES,
     BATCH,
-    CHAINED,
     EXECUTORS,
     MAX_BATCH,
     MAX_THREADS,
-    SHARED_POOLS,
+    OPTIONS,
     ParamValue,
     RunSpec,
+    executors_of,
     one_line,
-    strategies,
 )
 
-# What a regression chooses from: `order` is an axis of executors that deliver in either.
-REQUESTED = (*AXES, "order")
+# Field of a request -> the option that it is about. Plans are no matter of a matrix: each is of one application.
+ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name != "plan"}
 
 
-def _chosen(axis: str, description: str, how_many: int | None = 1) -> Any:
-    """Field `<axis>s` of a regression: some of an axis's strategies, by default the first ones (None: all)."""
-    return Field(default=strategies(axis)[:how_many], min_length=1, description=description)
+def _fields() -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """The fields that are about an executor's options, as `create_model` takes them."""
+    for asked, name in ASKED.items():
+        executor = OPTIONS[name]
+        declared = executor.options[name]
+        if name in AXES:
+            tried = list(AXES[name]) if name in executor.tried_whole else [AXES[name][0]]
+            yield asked, (list[str], Field(default=tried, min_length=1, description=declared.description))
+        elif declared.annotation is bool:
+            yield asked, (bool, Field(False, description=f"{declared.description} Tried beside its absence."))
+        else:
+            yield asked, (declared.annotation, copy.copy(declared))
 
 
-class RegressionSpec(BaseModel):
-    """The matrix of one regression run; the DAG form is made from this model.
-
-    Per axis of `EXECUTORS`, the field `<axis>s` names the strategies to try. A way of executing is a choice on every
-    axis of its executor; the other executors' axes do not concern it.
-    """
+class _Subject(BaseModel):
+    """What is run, and on what."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -45,31 +63,27 @@ class RegressionSpec(BaseModel):
         default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
     )
     executors: list[str] = Field(
-        default=[name for name in EXECUTORS if name not in BASELINES],
+        default=[name for name, executor in EXECUTORS.items() if not executor.baseline],
         min_length=1,
         description="Executors to run them on.",
     )
-    schemes: list[str] = _chosen("scheme", "Transactional schemes; no_lock is a bound, not a result.", None)
-    pools: list[str] = _chosen("pool", "Chain pools, of the schemes that take operation chains from one.")
-    stealing: bool = Field(False, description="Shared pools both without work stealing and with it.")
-    heuristics: list[str] = _chosen("heuristic", "How pooled workers choose the next operator.")
-    queues: list[str] = _chosen("queue", "Worklists of pooled, partitioned operators.")
-    reorders: list[str] = _chosen("reorder", "Reorder buffers behind pooled, parallel operators.")
-    channels: list[str] = _chosen(
-        "channel",
-        "What brings the rows of pinned replicas into one order; spsc keeps none, and is for applications that say "
-        "what agrees without.",
-    )
-    orders: list[str] = _chosen("order", "Orders in which morsel delivers; none as for spsc.")
+
+
+_Ways = create_model("_Ways", __base__=_Subject, **dict(_fields()))
+
+
+class RegressionSpec(_Ways):
+    """The matrix of one regression run; the DAG form is made from this model.
+
+    A way of executing is a choice among each of its executor's options; the other executors' do not concern it.
+    """
+
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
     batches: list[int] = Field(default=[BATCH], min_length=1, description="Events in a batch.")
     events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
     rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
-    checkpoint: int = Field(
-        0, ge=0, le=1_000_000, description="Punctuations between two checkpoints of a transactional cell; 0 = none."
-    )
     params: dict[str, dict[str, ParamValue]] = Field(
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )
@@ -91,20 +105,22 @@ class RegressionSpec(BaseModel):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator(*(f"{axis}s" for axis in REQUESTED))
+    @field_validator(*(asked for asked, name in ASKED.items() if name in AXES))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
-        axis = field.field_name.removesuffix("s")
-        known = strategies(axis)
+        axis = ASKED[field.field_name]
         for name in names:
-            if name not in known:
-                raise ValueError(f"unknown {axis} {name!r}; known: {', '.join(known)}")
+            if name not in AXES[axis]:
+                raise ValueError(f"unknown {axis} {name!r}; known: {', '.join(AXES[axis])}")
         return list(dict.fromkeys(names))
 
     @model_validator(mode="after")
-    def _stealing_has_a_pool(self) -> RegressionSpec:
-        if self.stealing and not SHARED_POOLS.intersection(self.pools):
-            raise ValueError("stealing needs a shared pool")
+    def _switches_mean_something(self) -> RegressionSpec:
+        for executor in EXECUTORS.values():
+            tried = self._tried(executor)
+            for name, only in executor.conditions.items():
+                if tried[name] == (False, True) and not only.has.intersection(tried[only.where]):
+                    raise ValueError(only.refusal)
         return self
 
     @classmethod
@@ -128,12 +144,13 @@ class RegressionSpec(BaseModel):
         for app in self.applications:
             if app not in kinds:
                 raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
-            able = [name for name in self.executors if kinds[app] in EXECUTORS[name].runs]
+            fitting = executors_of(kinds[app])
+            able = [name for name in self.executors if name in fitting]
             if not able:
-                fitting = [e.name for e in EXECUTORS.values() if kinds[app] in e.runs]
                 raise BadInput(f"application {app} runs on: {', '.join(fitting)}; asked: {', '.join(self.executors)}")
             for name in able:
-                for way, batch, threads in itertools.product(self._ways(name), self.batches, self.threads):
+                ways = EXECUTORS[name].ways(self._tried(EXECUTORS[name]))
+                for way, batch, threads in itertools.product(ways, self.batches, self.threads):
                     spec = RunSpec(
                         app=app,
                         params=self.params.get(app, {}),
@@ -144,19 +161,15 @@ class RegressionSpec(BaseModel):
                         rate=self.rate,
                         sink="parquet",
                         repetitions=self.repetitions,
-                        checkpoint=self.checkpoint if name == "transactional" else 0,
                     )
                     cells[spec.cell] = spec
         return list(cells.values())
 
-    def _ways(self, executor: str) -> list[dict[str, Any]]:
-        """Every choice on the executor's axes, as fields of a RunSpec; some choices come to the same way."""
-        axes, ways = EXECUTORS[executor].axes, []
-        for choice in itertools.product(*(getattr(self, f"{axis}s") for axis in axes)):
-            way = dict(zip(axes, choice, strict=True))
-            if "pool" in way and way["scheme"] not in CHAINED:
-                way["pool"] = None
-            ways.append(way)
-            if self.stealing and way.get("pool") in SHARED_POOLS:
-                ways.append(way | {"stealing": True})
-        return ways
+    def _tried(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:
+        """The values to try of each of an executor's options."""
+        tried = {}
+        for asked, name in ASKED.items():
+            if name in executor.options:
+                value = getattr(self, asked)
+                tried[name] = tuple(value) if name in AXES else (False, True) if value is True else (value,)
+        return tried

@@ -6,13 +6,21 @@ violations = the first differing rows of a verdict, capped.
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic.fields import FieldInfo
+
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.run.way import FIELDS, RunSpec
+from streaming_core.storage import canonical_json
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules.
-SCHEMA_VERSION = 3
-VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
+# energy_joules. 4: cells have verdict and reason.
+SCHEMA_VERSION = 4
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -20,6 +28,15 @@ _LATENCY = [
     for kind in ("processing", "end_to_end")
     for p in ("p50", "p95", "p99", "p999", "max")
 ]
+
+# Fields of a RunSpec that say how a cell is executed: all but where its outputs go and how often it is measured.
+WAY = tuple(name for name in FIELDS if name not in ("app", "params", "sink", "repetitions"))
+_COLUMNS = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
+
+
+def _column(field: FieldInfo) -> pa.DataType:
+    return _COLUMNS.get(field.annotation, pa.string())  # words as they are, else canonical JSON
+
 
 CELLS = pa.schema(
     [
@@ -30,22 +47,7 @@ CELLS = pa.schema(
         ("params", pa.string()),  # canonical JSON
         ("executor", pa.string()),
         ("strategy", pa.string()),  # RunSpec.strategy
-        ("scheme", pa.string()),
-        ("pool", pa.string()),
-        ("stealing", pa.bool_()),
-        ("heuristic", pa.string()),
-        ("queue", pa.string()),
-        ("reorder", pa.string()),
-        ("channel", pa.string()),
-        ("plan", pa.string()),  # canonical JSON
-        ("threads", pa.int32()),
-        ("punctuation", pa.int32()),
-        ("checkpoint", pa.int32()),
-        ("batch", pa.int32()),
-        ("order", pa.string()),
-        ("rate", pa.float64()),
-        ("pin", pa.bool_()),
-        ("idle", pa.string()),
+        *((name, _column(FIELDS[name])) for name in WAY if name != "executor"),
         ("events", pa.int64()),
         ("seed", pa.int64()),
         ("spec_digest", pa.string()),
@@ -66,6 +68,8 @@ CELLS = pa.schema(
         ("output_digest", pa.string()),
         ("state_digest", pa.string()),
         ("started_at", pa.timestamp("us", tz="UTC")),
+        ("verdict", pa.string()),  # verdict.judge's, as is the reason; null before version 4
+        ("reason", pa.string()),
     ]
 )
 
@@ -131,3 +135,36 @@ VIOLATIONS = pa.schema(
 )
 
 RAW = {"cells": CELLS, "samples": SAMPLES, "verdicts": VERDICT_ROWS, "violations": VIOLATIONS}
+
+# Not raw, and made anew from it: warehouse/judged/cells, what became of cells that were loaded before version 4.
+JUDGED = pa.schema([(name, pa.string()) for name in ("run_id", "cell", "verdict", "reason")])
+
+
+def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
+    """One run's rows of a raw table, with None in columns that its version lacked; None when it has no part.
+
+    Raises:
+        BadInput: the part cannot be read.
+    """
+    path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+    names = RAW[table].names
+    try:
+        # As a file, not as a dataset: the name of the folder is no column.
+        with pq.ParquetFile(path) as file:
+            return [{name: row.get(name) for name in names} for row in file.read(columns=names).to_pylist()]
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def way_columns(spec: RunSpec) -> dict:
+    """How a cell is executed, as columns of the raw table `cells`."""
+    found = spec.model_dump(mode="json")
+    return {name: canonical_json(found[name]) if isinstance(found[name], dict) else found[name] for name in WAY}
+
+
+def spec_of(row: dict) -> RunSpec:
+    """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
+    said = {name: row[name] for name in FIELDS if row.get(name) is not None}
+    return RunSpec.parse(said | {name: json.loads(said[name]) for name in ("params", "plan") if name in said})

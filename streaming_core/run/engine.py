@@ -44,7 +44,6 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, RunReport, Sample
-from streaming_core.run.support import check
 from streaming_core.run.way import RunSpec
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
@@ -148,7 +147,7 @@ def run(
         RunFailed: an operator failed (operator, event, reason), or the folder cannot be written.
     """
     app = registry.load(spec.app)
-    check(spec, app)
+    spec.check(app)
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
     if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
@@ -365,22 +364,7 @@ def one_pass(
     """
     from streaming_core import _runtime
 
-    options = {
-        "executor": spec.executor,
-        "scheme": spec.scheme,
-        "pool": spec.pool,
-        "stealing": spec.stealing,
-        "heuristic": spec.heuristic,
-        "queue": spec.queue,
-        "reorder": spec.reorder,
-        "channel": spec.channel,
-        "order": spec.order,
-        "plan": spec.plan,
-        "threads": spec.threads,
-        "punctuation": spec.punctuation,
-        "batch": spec.batch,
-        "idle": spec.idle,
-        "pin": spec.pin,
+    options = spec.for_runtime | {
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
     }

@@ -23,7 +23,7 @@ from streaming_core.language.record import Resolved, Text
 from streaming_core.oracle import oracle
 from streaming_core.run import comparison, engine, recording
 from streaming_core.run.recording import Recording
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import RunSpec, executors_of
 from streaming_core.storage import atomic_directory, write_json
 
 
@@ -84,8 +84,7 @@ def replay(
         recording.check_out(Path(out))
     app, params = source.app, source.manifest["params"]
     program = program.part(app) if program else compile_app(app, params)
-    executor = next(e.name for e in EXECUTORS.values() if app.kind in e.runs)
-    spec = RunSpec(app=app.name, executor=executor, threads=1)
+    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
     blocks = engine.Blocks(source, program, engine.block_size(spec))
     try:
         with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:
@@ -132,8 +131,7 @@ def operators(
     """
     app, found = source.app, {}
     program = compile_app(app, source.manifest["params"])
-    executor = next((e.name for e in EXECUTORS.values() if app.kind in e.runs), None)
-    spec = RunSpec(app=app.name, executor=executor, threads=1)
+    spec = RunSpec(app=app.name, executor=next(iter(executors_of(app.kind)), None), threads=1)
     for operator in app.operators[1:-1]:
         with tempfile.TemporaryDirectory() as name:
             recording.record(source, operator.name, Path(name), spec, program, progress)

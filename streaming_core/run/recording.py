@@ -33,7 +33,6 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
 from streaming_core.run import engine
-from streaming_core.run.support import check
 from streaming_core.run.way import RunSpec
 
 _KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
@@ -64,14 +63,15 @@ def record(
     """
     app, params = source.app, source.manifest["params"]
     part = app.upto(operator)
-    check(spec, app)
+    spec.check(app)
     if spec.order != "total":
         raise BadInput(f"a recording is in total order, and {spec.channel or spec.executor} keeps none here")
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
         names = {"sink", *(o.name for o in part.operators)}
-        way = spec.model_copy(update={"plan": {name: at for name, at in spec.plan.items() if name in names}})
+        planned = {name: at for name, at in spec.plan.items() if name in names}
+        way = spec.model_copy(update={"plan": planned}) if spec.plan else spec
         blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
         options = {"kind": "verified", "sink": "parquet", "folder": folder, "progress": progress, "export": False}
         sample, _, _ = engine.one_pass(way, compiled, blocks, **options)

@@ -1,146 +1,160 @@
 """RunSpec: one cell, that is one application executed in one way.
 
-Every option of every surface (CLI flag, DAG form field, warehouse column) carries the name of a field here.
+Each executor is a class below, and declares once what there is to choose of it: a field per option, its strategies
+where it has such, the default first, and where it means anything. Everything else that knows ways of executing is made
+from these declarations: the options of the CLI (cli/options.py), a regression's request and its form
+(regression/request.py, dags/lib/form.py), the columns of raw cells (regression/warehouse.py), what the runtime is told.
+An option or a strategy is added here, and in its own file of the runtime; an axis behind the others, as the first one
+names the strategy.
+
+Written down, a spec is flat: the fields of all executors, of which those that its own lacks are None, False, 0 or {}.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import from_json
 
 from streaming_core.errors import BadInput
 from streaming_core.storage import digest_of
+
+if TYPE_CHECKING:
+    from streaming_core.language.application import App
 
 MAX_THREADS = 1024
 BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
-
-@dataclass(frozen=True)
-class Executor:
-    """What one executor offers: the kind of application it runs and, per axis, its strategies (first = default)."""
-
-    name: str
-    runs: tuple[str, ...]
-    axes: dict[str, tuple[str, ...]]
-
-
-# The registry. A strategy is listed once it runs; adding one touches its own file in the runtime and this table.
-EXECUTORS: dict[str, Executor] = {
-    executor.name: executor
-    for executor in (
-        Executor(
-            "transactional",
-            runs=("transaction",),
-            axes={
-                "scheme": ("tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"),
-                "pool": ("shared_nothing", "shared_everything", "shared_per_socket"),
-            },
-        ),
-        Executor(
-            "pooled",
-            runs=("dataflow",),
-            axes={
-                "heuristic": ("ct", "lp", "et", "qst"),
-                "queue": ("hybrid", "partitioned", "shared"),
-                "reorder": ("non_blocking", "lock"),
-            },
-        ),
-        Executor("pinned", runs=("dataflow",), axes={"channel": ("scalegate", "merge_sort", "spsc")}),
-        Executor("morsel", runs=("dataflow",), axes={"order": ("total", "none")}),
-    )
-}
-
-# Ways of executing that bound a result instead of producing one: compared, reported, never counted as verified.
-BOUNDS = frozenset({"no_lock"})
-
-# Executors that others are compared with: run where they are asked for.
-BASELINES = frozenset({"morsel"})
-
-# Channels that keep no order: compared by what the application says agrees then.
-UNORDERED = frozenset({"spsc"})
-
 # Schemes that evaluate operation chains, and so take them from a pool.
 CHAINED = frozenset({"tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
+# Channels that keep no order: compared by what the application says agrees then.
+UNORDERED = frozenset({"spsc"})
 
-AXES = ("scheme", "pool", "heuristic", "queue", "reorder", "channel")
+# What a spec's digest covers whatever the values are. An option that came later counts only where it is not at its
+# default, so that cells keep the names by which one night is compared with the next.
+ALWAYS_DIGESTED = frozenset({
+    "app", "params", "executor", "threads", "scheme", "pool", "stealing", "punctuation", "checkpoint", "batch",
+    "heuristic", "queue", "reorder", "channel", "plan", "order", "rate", "pin", "idle", "sink", "repetitions",
+})  # fmt: skip
 
 
-def strategies(axis: str) -> list[str]:
-    """What there is to choose from on an axis, the default first."""
-    return list(dict.fromkeys(name for executor in EXECUTORS.values() for name in executor.axes.get(axis, ())))
+@dataclass(frozen=True)
+class Only:
+    """Of an option that means something only where another one has one of these values; elsewhere it is refused."""
+
+    where: str
+    has: frozenset[str]
+    refusal: str
+
+
+def values_of(field: FieldInfo) -> tuple[str, ...]:
+    """The words there are to choose from for a field; none if it takes others."""
+    kinds = [field.annotation, *get_args(field.annotation)]
+    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
 
 class RunSpec(BaseModel):
-    """One way of executing one application. Axes an executor does not have stay None."""
+    """One way of executing one application: here, what every executor takes.
+
+    `RunSpec(executor="pooled", ...)` makes a `Pooled`. An option of another executor reads as None, False, 0 or {}.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Said by every executor.
+    name: ClassVar[str] = ""
+    runs: ClassVar[tuple[str, ...]] = ()  # kinds of applications
+    baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
+    tried_whole: ClassVar[frozenset[str]] = frozenset()  # axes of which a regression tries all strategies by default
+    # Read off its fields.
+    options: ClassVar[dict[str, FieldInfo]] = {}  # what only it has to choose
+    axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # those that are strategies, and these
+    conditions: ClassVar[dict[str, Only]] = {}
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
     params: dict[str, ParamValue] = Field(default_factory=dict, description="Parameters that differ from the defaults.")
     executor: str = Field(description="Who runs which stage on which batch.")
     threads: int = Field(1, ge=1, le=MAX_THREADS, description="OS threads that work, source and sink included.")
-    scheme: str | None = Field(None, description="Transactional scheme.")
-    pool: str | None = Field(None, description="Who may evaluate an operation chain.")
-    stealing: bool = Field(False, description="Work stealing between threads of a shared chain pool.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
-    checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
     batch: int = Field(BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
-    heuristic: str | None = Field(None, description="How a pooled worker chooses the next operator.")
-    queue: str | None = Field(None, description="Worklist of partitioned operators.")
-    reorder: str | None = Field(None, description="Reorder buffer behind parallel operators.")
-    channel: str | None = Field(None, description="What brings the rows of several replicas into one order.")
-    plan: dict[str, list[int]] = Field(
-        default_factory=dict,
-        description="Per operator of executor pinned, `source` and `sink` too, the threads of its replicas.",
-    )
-    order: Literal["total", "none"] | None = Field(
-        None, description="Order in which outputs are delivered; none with channel spsc, morsel's choice, else total."
-    )
+    order: Literal["total", "none"] | None = Field(None, description="Order in which outputs are delivered.")
     rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
     pin: bool = Field(False, description="Bind thread i to core i.")
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
     sink: Literal["parquet", "digest", "count"] = Field("digest", description="Where the outputs go.")
     repetitions: int = Field(0, ge=0, le=100, description="Measured passes at peak rate after the first pass.")
 
+    def __new__(cls, /, *_: Any, **fields: Any) -> RunSpec:
+        # As a Path is a PosixPath: who names an executor gets the class that declares it.
+        executor = fields.get("executor")
+        chosen = EXECUTORS.get(executor) if cls is RunSpec and isinstance(executor, str) else None
+        return super().__new__(chosen or cls)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        (cls.name,) = values_of(cls.model_fields["executor"])
+        own = [name for name in inspect.get_annotations(cls) if name in cls.model_fields and name != "executor"]
+        cls.options = {name: cls.model_fields[name] for name in own}
+        cls.axes = {name: values for name, field in cls.options.items() if (values := values_of(field))}
+        cls.conditions = {n: only for n, f in cls.options.items() for only in f.metadata if isinstance(only, Only)}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            return copy.copy(NOTHING[name]) if name in NOTHING else super().__getattr__(name)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_this_executor(cls, given: Any) -> Any:
+        """Leaves out what is not chosen, and refuses what this executor has no choice of."""
+        if not isinstance(given, dict):
+            return given
+        executor, kept = given.get("executor"), {}
+        if cls is RunSpec and isinstance(executor, str):
+            raise ValueError(f"unknown executor {executor!r}; known: {', '.join(EXECUTORS)}")
+        for name, value in given.items():
+            if name in NOTHING and name not in cls.model_fields:
+                if cls is not RunSpec and value is not None and value != NOTHING[name]:
+                    raise ValueError(f"executor {cls.name} has no {name}; {OPTIONS[name].name} has")
+            elif value is not None or name not in cls.options:
+                known = cls.axes.get(name)
+                if known and value not in known:
+                    raise ValueError(f"unknown {name} {value!r} of executor {cls.name}; known: {', '.join(known)}")
+                kept[name] = value
+        return kept
+
     @model_validator(mode="after")
-    def _axes_fit_executor(self) -> RunSpec:
-        executor = EXECUTORS.get(self.executor)
-        if executor is None:
-            raise ValueError(f"unknown executor {self.executor!r}; known: {', '.join(EXECUTORS)}")
-        for axis in AXES:
-            value = getattr(self, axis)
-            allowed = executor.axes.get(axis)
-            if axis == "pool" and allowed is not None and self.scheme not in CHAINED:
-                if value is not None:
-                    raise ValueError(f"scheme {self.scheme} has no pool")
-            elif allowed is None:
-                if value is not None:
-                    raise ValueError(f"executor {self.executor} has no {axis}")
-            elif value is None:
-                object.__setattr__(self, axis, allowed[0])
-            elif value not in allowed:
-                raise ValueError(f"unknown {axis} {value!r} of executor {self.executor}; known: {', '.join(allowed)}")
-        order = "none" if self.channel in UNORDERED else "total"
-        if "order" in executor.axes:
-            order = self.order or order
+    def _means_something(self) -> RunSpec:
+        for name, only in self.conditions.items():
+            if getattr(self, only.where) in only.has:
+                continue
+            if name in self.model_fields_set and getattr(self, name) != NOTHING[name]:
+                raise ValueError(only.refusal.format_map(self.__dict__))
+            object.__setattr__(self, name, NOTHING[name])
+        order = self._delivered()
         if self.order not in (None, order):
             raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
         object.__setattr__(self, "order", order)
-        if self.plan and self.executor != "pinned":
-            raise ValueError(f"executor {self.executor} has no plan; pinned has")
-        for name, places in self.plan.items():
-            if not places or not all(0 <= place < self.threads for place in places):
-                raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
-        if self.checkpoint and self.executor != "transactional":
-            raise ValueError(f"executor {self.executor} takes no checkpoints; transactional does")
-        if self.stealing and self.pool not in SHARED_POOLS:
-            raise ValueError("stealing needs a shared pool")
         return self
+
+    def _delivered(self) -> str:
+        """The order in which outputs are delivered."""
+        return "total"
+
+    @model_serializer(mode="wrap")
+    def _flat(self, dump: Any) -> dict[str, Any]:
+        found = NOTHING | dump(self)
+        return {name: found[name] for name in FIELDS if name in found}
 
     @classmethod
     def parse(cls, data: dict | str | bytes) -> RunSpec:
@@ -150,28 +164,51 @@ class RunSpec(BaseModel):
             BadInput: one line that names the field and what it may be.
         """
         try:
-            return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
+            data = from_json(data) if isinstance(data, str | bytes) else data
+        except ValueError as error:
+            raise BadInput(f"Invalid JSON: {error}") from None
+        try:
+            return cls(**data) if isinstance(data, dict) else cls.model_validate(data)
         except ValidationError as error:
             raise BadInput(one_line(error)) from None
 
+    def check(self, app: App) -> None:
+        """Raises BadInput unless the application runs that way."""
+        if app.kind not in self.runs:
+            supported = ", ".join(executors_of(app.kind)) or "no executor yet"
+            raise BadInput(f"application {app.name} does not run on {self.executor}; it supports: {supported}")
+        if self.is_unsafe(app):
+            raise BadInput(f"scheme {self.scheme} is refused for {app.name}: its tables hold containers")
+        if self.order == "none" and app.unordered is None:
+            raise BadInput(
+                f"application {app.name} runs in total order only: it does not say what agrees without order"
+            )
+
+    def is_unsafe(self, app: App) -> bool:
+        """Whether it is a bound under which threads could change a container of the application at the same time."""
+        return self.is_bound and any(t.row.resolve(app.bind(self.params)).has_containers for t in app.tables)
+
     @property
     def is_bound(self) -> bool:
-        """Whether this way of executing is a reference bound (reported `not_comparable`)."""
-        return self.scheme in BOUNDS
+        """Whether it bounds a result instead of producing one: compared, reported `not_comparable`, never counted."""
+        return False
 
     @property
     def spec_digest(self) -> str:
         """Digest of this spec's canonical JSON: known before anything runs."""
-        return digest_of(self.model_dump(mode="json"))
+        defaults = NOTHING | {name: field.get_default() for name, field in self.options.items()}
+        flat = self.model_dump(mode="json")
+        later = {name for name, value in flat.items() if name not in ALWAYS_DIGESTED and value == defaults.get(name)}
+        return digest_of({name: value for name, value in flat.items() if name not in later})
 
     @property
     def strategy(self) -> str:
         """What names this way of executing: the executor's first axis, and what differs from the defaults."""
-        (first, _), *others = axes = [*EXECUTORS[self.executor].axes.items()]
+        first, *others = self.axes
         # An order alone names nothing.
-        named, others = ([self.executor], axes) if first == "order" else ([getattr(self, first)], others)
-        named += [value for axis, known in others if (value := getattr(self, axis)) not in (None, known[0])]
-        named += ["stealing"] if self.stealing else []
+        named, others = ([self.executor], [first, *others]) if first == "order" else ([getattr(self, first)], others)
+        named += [value for axis in others if (value := getattr(self, axis)) not in (None, self.axes[axis][0])]
+        named += [name for name in self.options if getattr(self, name) is True]
         named += [f"batch{self.batch}"] if self.batch != BATCH else []
         return "-".join(named)
 
@@ -179,6 +216,145 @@ class RunSpec(BaseModel):
     def cell(self) -> str:
         """Name of this cell inside a run: letters, digits, `.`, `_` and `-` only; unique by the digest's tail."""
         return f"{self.app}.{self.executor}.{self.strategy}.t{self.threads}.{self.spec_digest[:8]}"
+
+    @property
+    def for_runtime(self) -> dict[str, Any]:
+        """What the runtime is told of it: all but what concerns a run's passes and folder."""
+        of_the_run = ("app", "params", "checkpoint", "repetitions")
+        return {name: value for name, value in self.model_dump(mode="json").items() if name not in of_the_run}
+
+    @classmethod
+    def ways(cls, tried: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        """Every choice among the values to try of each option, without what means nothing in it; some are the same."""
+        found = []
+        for choice in itertools.product(*tried.values()):
+            way = dict(zip(tried, choice, strict=True))
+            for name, only in cls.conditions.items():
+                if name in way and way.get(only.where) not in only.has:
+                    del way[name]
+            found.append(way)
+        return found
+
+
+class Transactional(RunSpec):
+    """Transactions on shared tables, one punctuation interval after the other."""
+
+    runs = ("transaction",)
+    tried_whole = frozenset({"scheme"})
+
+    executor: Literal["transactional"] = "transactional"
+    scheme: Literal["tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
+        "tstream", description="Transactional scheme; no_lock is a bound, not a result."
+    )
+    pool: Annotated[
+        Literal["shared_nothing", "shared_everything", "shared_per_socket"] | None,
+        Only("scheme", CHAINED, "scheme {scheme} has no pool"),
+    ] = Field("shared_nothing", description="Chain pool, of the schemes that take operation chains from one.")
+    stealing: Annotated[bool, Only("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
+        False, description="Work stealing between threads of a shared chain pool."
+    )
+    checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
+
+    @property
+    def is_bound(self) -> bool:
+        return self.scheme == "no_lock"
+
+
+class Pooled(RunSpec):
+    """Workers that take batches from the operators' worklists."""
+
+    runs = ("dataflow",)
+
+    executor: Literal["pooled"] = "pooled"
+    heuristic: Literal["ct", "lp", "et", "qst"] = Field(
+        "ct", description="How a pooled worker chooses the next operator."
+    )
+    queue: Literal["hybrid", "partitioned", "shared"] = Field(
+        "hybrid", description="Worklist of partitioned operators."
+    )
+    reorder: Literal["non_blocking", "lock"] = Field(
+        "non_blocking", description="Reorder buffer behind parallel operators."
+    )
+
+
+class Pinned(RunSpec):
+    """A task per operator replica, each on its thread."""
+
+    runs = ("dataflow",)
+
+    executor: Literal["pinned"] = "pinned"
+    channel: Literal["scalegate", "merge_sort", "spsc"] = Field(
+        "scalegate",
+        description="What brings the rows of several replicas into one order; spsc keeps none, and is for applications "
+        "that say what agrees without.",
+    )
+    plan: dict[str, list[int]] = Field(
+        default_factory=dict, description="Per operator, `source` and `sink` too, the threads of its replicas."
+    )
+
+    @model_validator(mode="after")
+    def _replicas_have_threads(self) -> Pinned:
+        for name, places in self.plan.items():
+            if not places or not all(0 <= place < self.threads for place in places):
+                raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
+        return self
+
+    def _delivered(self) -> str:
+        return "none" if self.channel in UNORDERED else "total"
+
+    def check(self, app: App) -> None:
+        super().check(app)
+        kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
+        for name, places in self.plan.items():
+            if name not in kinds:
+                raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
+            if len(places) > 1 and kinds[name] in ("stateful", "sink"):
+                raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
+
+
+class Morsel(RunSpec):
+    """Workers that take whole batches through the whole pipeline."""
+
+    runs = ("dataflow",)
+    baseline = True
+
+    executor: Literal["morsel"] = "morsel"
+    order: Literal["total", "none"] = Field(
+        "total", description="Order in which morsel delivers; none is for applications that say what agrees without."
+    )
+
+    def _delivered(self) -> str:
+        return self.order
+
+
+EXECUTORS: dict[str, type[RunSpec]] = {executor.name: executor for executor in (Transactional, Pooled, Pinned, Morsel)}
+
+# Option -> the executor that has it, and axis -> all its strategies, the default first.
+OPTIONS = {name: executor for executor in EXECUTORS.values() for name in executor.options}
+AXES = {
+    name: tuple(dict.fromkeys(value for e in EXECUTORS.values() for value in e.axes.get(name, ())))
+    for name, executor in OPTIONS.items()
+    if name in executor.axes
+}
+
+# What a spec says of an option that its executor lacks, or that means nothing with the others.
+NOTHING: dict[str, Any] = {
+    name: None if name in AXES else executor.options[name].get_default(call_default_factory=True)
+    for name, executor in OPTIONS.items()
+    if name not in RunSpec.model_fields
+}
+
+# All fields of a spec as it is written down.
+FIELDS: dict[str, FieldInfo] = {
+    **{name: RunSpec.model_fields[name] for name in ("app", "params", "executor", "threads")},
+    **{name: OPTIONS[name].options[name] for name in NOTHING},
+    **RunSpec.model_fields,
+}
+
+
+def executors_of(kind: str) -> list[str]:
+    """Which executors run applications of this kind; the usual one first."""
+    return [name for name, executor in EXECUTORS.items() if kind in executor.runs]
 
 
 def one_line(error: ValidationError) -> str:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION
 from streaming_core.run.way import RunSpec
 
@@ -20,8 +21,13 @@ GREEN = "20250301T020000Z-00000001"
 RED = "20250302T020000Z-00000002"
 FASTER = "20250303T020000Z-00000003"
 RUNS = (GREEN, RED, FASTER)
-# What the rows of GREEN lack, by table: they were loaded when the schema was at version 1.
-NEWER = {"cells": ("stealing", "checkpoint", "channel", "plan"), "samples": ("energy_joules",)}
+# The columns that came with a version of the schema, by table; and when the runs were loaded.
+CAME_WITH = {
+    2: {"cells": ("stealing", "checkpoint", "channel", "plan")},
+    3: {"samples": ("energy_joules",)},
+    4: {"cells": ("verdict", "reason")},
+}
+LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 
 # (app, executor, scheme), each at one and two threads.
 WAYS = (("sl", "transactional", "tstream"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
@@ -61,16 +67,24 @@ def expected_verdict(run_id: str, spec: RunSpec) -> str:
     return "not_comparable" if spec.is_bound else "equal"
 
 
-def write_history(home: Home, runs: tuple[str, ...] = RUNS) -> None:
-    """Writes raw/<table>/run_id=<run id>/part-0.parquet for every table and run."""
+def write_history(home: Home, runs: tuple[str, ...] = RUNS, version: int | None = None) -> None:
+    """Writes raw/<table>/run_id=<run id>/part-0.parquet for every table and run; `version`: of all runs."""
     for run_id in runs:
         tables = {name: [] for name in RAW}
         for spec in specs():
             _add_cell(tables, run_id, spec)
+        verdicts = of_run(None, tables["cells"], tables["verdicts"], tables["samples"])
+        tables["cells"] = [row | verdicts[row["cell"]]._asdict() for row in tables["cells"]]
+        loaded_at = version or LOADED_AT[run_id]
         for name, rows in tables.items():
-            old = run_id == GREEN
-            rows = [row | {"schema_version": 1} for row in rows] if old else rows
-            write_raw(home, name, run_id, rows, NEWER.get(name, ()) if old else ())
+            rows = [row | {"schema_version": loaded_at} for row in rows]
+            newer = [
+                columns
+                for came, by_table in CAME_WITH.items()
+                if came > loaded_at
+                for columns in by_table.get(name, ())
+            ]
+            write_raw(home, name, run_id, rows, tuple(newer))
 
 
 def write_raw(home: Home, table: str, run_id: str, rows: list[dict], without: tuple[str, ...] = ()) -> None:

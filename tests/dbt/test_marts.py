@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import is_green
+from streaming_core.regression.warehouse import SCHEMA_VERSION
+from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec
-from tests.dbt.history import FASTER, GREEN, RED, RUNS, WAYS, base_speed, expected_verdict, specs
+from tests.dbt.history import FASTER, GREEN, RED, RUNS, WAYS, base_speed, expected_verdict, specs, write_history
 
 MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
 
@@ -58,6 +62,27 @@ def test_a_part_of_an_older_version_has_nulls_in_what_it_lacks(built):
     for row in built.mart("cells"):
         found[row["run_id"]].add((row["stealing"], row["checkpoint"]))
     assert found == {GREEN: {(None, None)}, RED: {(False, 0)}, FASTER: {(False, 0)}}
+
+
+def test_a_cell_loaded_before_raw_held_verdicts_is_judged_as_one_loaded_since(built):
+    newer = Home(built.home.root / "newer")
+    write_history(newer, version=SCHEMA_VERSION)
+    wanted = {
+        (run_id, row["cell"]): (row["verdict"], row["reason"])
+        for run_id in RUNS
+        for row in raw_rows(newer, "cells", run_id)
+    }
+    judged = raw_rows(built.home, "cells", RED)
+    assert {row["verdict"] for row in judged} == {None}, "the history has such cells"
+    found = by_key(built.mart("cells"), "run_id", "cell")
+    assert {key: (row["verdict"], row["reason"]) for key, row in found.items()} == wanted
+
+
+def test_a_run_is_green_in_the_marts_when_the_rule_says_so(built):
+    cells = built.mart("cells")
+    for run in built.mart("runs"):
+        verdicts = [row["verdict"] for row in cells if row["run_id"] == run["run_id"]]
+        assert run["is_green"] == is_green(verdicts), run["run_id"]
 
 
 def test_a_cell_that_is_not_equal_says_why(built):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
-from streaming_core.regression.warehouse import RAW
+from streaming_core.regression.warehouse import JUDGED, RAW, WAY
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 SQL_TYPES = {
@@ -32,9 +32,18 @@ def models() -> dict[str, dict]:
 
 
 def test_sources_have_the_columns_that_are_written():
-    (raw,) = yaml.safe_load((PROJECT / "models" / "staging" / "raw.yml").read_text())["sources"]
-    stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in raw["tables"]}
-    assert stated == {name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in RAW.items()}
+    for source, written in (("raw", RAW), ("judged", {"cells": JUDGED})):
+        (entry,) = yaml.safe_load((PROJECT / "models" / "staging" / f"{source}.yml").read_text())["sources"]
+        assert entry["name"] == source
+        stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in entry["tables"]}
+        assert stated == {
+            name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in written.items()
+        }
+
+
+def test_what_one_thread_did_is_compared_with_what_differs_in_nothing_but_threads():
+    listed = re.findall(r"'`?(\w+)`?'", (PROJECT / "macros" / "way.sql").read_text())
+    assert sorted(listed) == sorted(set(WAY) - {"threads"})
 
 
 def test_every_model_states_its_grain_as_a_sentence():

@@ -19,15 +19,14 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 def strategies(executor, app=None):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Those that
     keep no order only of an application that says what agrees then."""
-    names = (*AXES, "order")
-    axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in names]
+    axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
     found = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:
-            spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(names, chosen, strict=True)))
+            spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(AXES, chosen, strict=True)))
         except ValidationError:  # these do not go together
             continue
-        fields = {axis: value for axis in names if (value := getattr(spec, axis)) is not None}
+        fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
         fields = {"executor": executor, **fields, "stealing": stealing}
         if spec.order == "none" and (app is None or app.unordered is None):
             continue

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from infra.bin import prune
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from tests.dbt.history import write_raw
+from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
+from tests.dbt.history import GREEN, RED, write_history, write_raw
 
 CELL = "sl.transactional.tstream.t1.0a0b0c0d"
 BOUND = "sl.transactional.no_lock.t1.0a0b0c0e"
@@ -23,7 +26,7 @@ def run_id(day: int) -> str:
 def make_run(home: Home, day: int, verdict: str | None = "equal", bound: str = "not_comparable") -> Path:
     """A run of one cell and one bound, with every kind of file that a run leaves; verdict None: not judged yet."""
     run = home.run(run_id(day))
-    plan = {"workloads": [{"address": f"w{day}"}]}
+    plan = {"workloads": [{"address": f"w{day}"}], "cells": [{"cell": CELL}, {"cell": BOUND}]}
     for name, value in (("plan.json", plan), ("oracles.json", {f"w{day}": f"o{day}"})):
         run.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(json.dumps(value))
@@ -45,10 +48,24 @@ def make_run(home: Home, day: int, verdict: str | None = "equal", bound: str = "
         run.name,
         [key | {"cell": cell, "is_bound": is_bound, "status": ends.get(v, "ok")} for cell, v, is_bound in cells],
     )
-    checks = [key | {"cell": cell, "check": "completed", "verdict": v} for cell, v, _ in cells]
-    checks += [key | {"cell": CELL, "check": "outputs", "verdict": verdict}]
+    compared = {"expected_rows": 1, "actual_rows": 1}
+    checks = [key | compared | {"cell": cell, "check": "completed", "verdict": v} for cell, v, _ in cells]
+    checks += [key | compared | {"cell": CELL, "check": "outputs", "verdict": verdict}]
     write_raw(home, "verdicts", run.name, checks)
     return run
+
+
+def is_kept(home: Home, run: Path) -> bool:
+    """Whether a run's outputs are kept as evidence, many green runs later."""
+    for day in range(2, 12):
+        make_run(home, day)
+    assert prune.main([]) == 0
+    return len(outputs_of(run)) == 4
+
+
+def change(home: Home, run: Path, table: str, edit: Callable[[list[dict]], list[dict]]) -> None:
+    """Edits the rows of a raw table of a run."""
+    write_raw(home, table, run.name, edit(rows(home, table, run.name) or []))
 
 
 def make_cache(home: Home, kind: str, address: str, size: int, age: int) -> Path:
@@ -126,6 +143,50 @@ def test_a_bound_that_crashed_makes_its_run_red(home):
         make_run(home, day)
     assert prune.main([]) == 0
     assert len(outputs_of(run)) == 4
+
+
+def test_a_check_that_compared_nothing_keeps_the_outputs(home):
+    run = make_run(home, 1)
+    nothing = {"check": "outputs", "expected_rows": 0, "actual_rows": 0}
+    change(
+        home, run, "verdicts", lambda checks: [row | nothing if row["check"] == "outputs" else row for row in checks]
+    )
+    assert is_kept(home, run)
+
+
+def test_passes_that_do_not_agree_keep_the_outputs(home):
+    run = make_run(home, 1)
+    change(home, run, "samples", lambda _: [{"cell": CELL, "kind": "peak", "digest": digest} for digest in ("a", "b")])
+    assert is_kept(home, run)
+
+
+def test_a_planned_cell_that_was_not_loaded_keeps_the_outputs(home):
+    run = make_run(home, 1)
+    change(home, run, "cells", lambda cells: [row for row in cells if row["cell"] != CELL])
+    assert is_kept(home, run)
+
+
+def test_a_run_of_nothing_is_not_green(home):
+    run = make_run(home, 1)
+    (run / "plan.json").write_text(json.dumps({"workloads": [], "cells": []}))
+    change(home, run, "cells", lambda _: [])
+    assert is_kept(home, run)
+
+
+def test_the_verdict_that_a_cell_was_loaded_with_decides(home):
+    run = make_run(home, 1)
+    change(home, run, "cells", lambda cells: [row | {"verdict": "different", "reason": "outputs"} for row in cells])
+    assert is_kept(home, run)
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_runs_that_any_version_loaded_are_judged_alike(home, version):
+    write_history(home, version=version)
+    for run in (GREEN, RED):
+        home.run(run).mkdir(parents=True)
+    with pytest.raises(BadInput, match=f"{GREEN} is green"):
+        prune.acknowledge(home, GREEN)
+    assert "is acknowledged" in prune.acknowledge(home, RED)
 
 
 def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):

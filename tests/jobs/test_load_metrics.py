@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.load_metrics import main
+from jobs.raw import write_raw
 from streaming_core.regression.warehouse import RAW
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, World
 
@@ -69,6 +70,31 @@ def test_loading_twice_changes_nothing_and_a_rerun_replaces(world: World) -> Non
     assert main(arguments) == 0
     assert [row["status"] for row in loaded(world, "cells")] == ["ok", "ok", "not_run"]
     assert len(loaded(world, "samples")) == 4
+
+
+def test_a_cell_has_the_verdict_that_its_checks_come_to(world: World) -> None:
+    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
+    assert main(arguments) == 0
+    wanted = ["not_run", "failed", "not_run"]
+    assert [row["verdict"] for row in loaded(world, "cells")] == wanted, "nothing was compared yet"
+    checks = [
+        {
+            "cell": cell["cell"],
+            "check": "outputs",
+            "verdict": verdict,
+            "expected_rows": 60,
+            "actual_rows": 60,
+            "extra": n,
+        }
+        for cell, verdict, n in zip(world.cells[:2], ("equal", "different"), (0, 1), strict=True)
+    ]
+    write_raw(world.home, "verdicts", RUN_ID, checks)
+    assert main(arguments) == 0
+    assert [(row["verdict"], row["reason"]) for row in loaded(world, "cells")] == [
+        ("equal", None),
+        ("different", "outputs: 1 extra"),
+        ("not_run", "it never started"),
+    ]
 
 
 def test_a_report_that_is_none_is_a_failed_cell(world: World) -> None:

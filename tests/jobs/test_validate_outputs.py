@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import validate_outputs
-from jobs.validate_outputs import cell_verdict, main
-from streaming_core.regression.warehouse import RAW, VIOLATION_CAP
+from jobs import load_metrics, validate_outputs
+from jobs.validate_outputs import main
+from streaming_core.regression.verdict import of_run
+from streaming_core.regression.warehouse import RAW, VIOLATION_CAP, rows
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
 UNORDERED = {"completed", "outputs", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}
@@ -29,6 +30,7 @@ class Outcome:
 
     def __init__(self, world: World, spark: SparkSession):
         assert main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+        self.planned = world.cells
         self.verdicts, self.violations = (
             pq.read_table(world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet", partitioning=None).to_pylist()
             for table in ("verdicts", "violations")
@@ -38,7 +40,7 @@ class Outcome:
         return {row["check"]: row for row in self.verdicts if row["cell"] == cell}
 
     def verdict(self, cell: str) -> str:
-        return cell_verdict([row["verdict"] for row in self.of(cell).values()])
+        return of_run(None, self.planned, self.verdicts, [])[cell].verdict
 
     def evidence(self, cell: str, check: str) -> list[dict]:
         return [row for row in self.violations if row["cell"] == cell and row["check"] == check]
@@ -465,3 +467,19 @@ def test_an_unknown_run_is_one_line_and_exit_2(
     assert error.count("\n") == 1
     assert line in error
     assert not world.home.raw("verdicts").exists()
+
+
+def test_checks_made_anew_take_away_the_verdicts_that_others_gave(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell)
+    Outcome(world, spark)
+    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
+    assert load_metrics.main(arguments) == 0
+    assert [row["verdict"] for row in rows(world.home, "cells", RUN_ID)] == ["equal"]
+    world.attempt(cell, change_value)
+    Outcome(world, spark)
+    assert rows(world.home, "cells", RUN_ID) is None, "a verdict on other outputs"
+    assert load_metrics.main(arguments) == 0
+    (row,) = rows(world.home, "cells", RUN_ID)
+    assert row["verdict"] == "different"
+    assert row["reason"].startswith("outputs: 1 different")

@@ -203,7 +203,11 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
             more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
             for spec, load in itertools.product(heat.ways, declared.loads or (None,)):
-                axes = {name: getattr(spec, name) for name in ("executor", *AXES, "punctuation", "stealing", "batch")}
+                axes = {
+                    name: getattr(spec, name)
+                    for name in ("executor", *AXES, "punctuation", "stealing", "batch")
+                    if name != "order"
+                }
                 of = {"plan": spec.plan} if spec.plan else {}
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))

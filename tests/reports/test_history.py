@@ -1,60 +1,17 @@
-"""The verdict on a cell and on a run, from raw rows alone."""
+"""What is known about past runs, whatever version loaded them, and as far as they got."""
 
 from __future__ import annotations
 
 import pyarrow.parquet as pq
 import pytest
 
-from reports.history import Cell, History, Run, human_micros, human_rate
+from jobs.raw import write_raw
+from reports.history import History, human_micros, human_rate
 from streaming_core.regression.home import Home
-from streaming_core.run.way import RunSpec
+from streaming_core.regression.warehouse import SCHEMA_VERSION
+from tests.dbt.history import GREEN, RED, expected_verdict, specs, write_history
 from tests.reports import past_runs
-
-SPEC = RunSpec(app="sl", executor="transactional", scheme="tstream", threads=2)
-BOUND = RunSpec(app="sl", executor="transactional", scheme="no_lock", threads=2)
-
-
-def check(verdict: str, rows: int = 10, name: str = "outputs") -> dict:
-    zero = dict.fromkeys(("missing", "extra", "different", "out_of_order"), 0)
-    return {"check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows, "detail": None, **zero}
-
-
-def cell(*checks: dict, spec: RunSpec = SPEC, digests: tuple[str, ...] = (), **facts) -> Cell:
-    samples = [{"digest": digest, "kind": "peak"} for digest in digests]
-    return Cell(spec.cell, spec, "w", spec.is_bound, list(checks), [], samples, facts)
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict"),
-    [
-        (cell(check("equal")), "equal"),
-        (cell(), "not_run"),
-        (cell(status="failed"), "failed"),
-        (cell(check("equal"), status="failed"), "failed"),
-        (cell(check("equal"), check("different")), "different"),
-        (cell(check("different"), check("failed")), "different"),
-        (cell(check("equal"), check("failed")), "failed"),
-        (cell(check("equal"), check("not_run")), "not_run"),
-        (cell(check("equal", rows=0)), "not_run"),
-        (cell(check("equal"), check("equal", rows=0)), "not_run"),
-        (cell(check("equal"), digests=("a", "a", "a")), "equal"),
-        (cell(check("equal"), digests=("a", "a", "b")), "different"),
-        (cell(check("not_comparable"), spec=BOUND), "not_comparable"),
-        (cell(check("not_comparable"), spec=BOUND, digests=("a", "b")), "not_comparable"),
-        (cell(check("failed"), spec=BOUND), "failed"),
-        (cell(spec=BOUND), "not_run"),
-    ],
-)
-def test_the_verdict_on_a_cell(found, verdict):
-    assert found.verdict == verdict
-
-
-def test_a_run_is_green_only_when_every_cell_is_equal_or_a_bound():
-    good, bound = cell(check("equal")), cell(check("not_comparable"), spec=BOUND)
-    assert Run("20260101T000000Z-00000000", {}, [good, bound]).green
-    assert not Run("20260101T000000Z-00000000", {}, [good, bound, cell()]).green
-    assert not Run("20260101T000000Z-00000000", {}, [good, cell(check("failed"), spec=BOUND)]).green
-    assert not Run("20260101T000000Z-00000000", {}, []).green, "a run of nothing proves nothing"
+from tests.reports.past_runs import load
 
 
 def test_since_names_the_first_build_that_differs(tmp_path):
@@ -66,9 +23,8 @@ def test_since_names_the_first_build_that_differs(tmp_path):
     for row in rows:
         if row["cell"].startswith("sl.transactional.tstream.t2") and row["check"] == "outputs":
             row["verdict"] = "different"
-    from jobs.raw import write_raw
-
     write_raw(home, "verdicts", night, rows)
+    load(home, night)
     assert "sl/tstream/t2 differs since build abc323def" in History(home).run(past_runs.LAST).sentence
 
 
@@ -91,6 +47,47 @@ def test_a_run_that_an_older_version_loaded_is_read(tmp_path):
     run = History(home).latest()
     assert len(run.cells) == 14
     assert {(cell.spec.stealing, cell.spec.checkpoint) for cell in run.cells} == {(False, 0)}
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
+def test_runs_that_any_version_loaded_are_judged_alike(tmp_path, version):
+    home = Home(tmp_path)
+    write_history(home, version=version)
+    for run_id, green in ((GREEN, True), (RED, False)):
+        run = History(home).run(run_id)
+        wanted = {spec.cell: expected_verdict(run_id, spec) for spec in specs()}
+        assert {cell.name: cell.verdict for cell in run.cells} == wanted
+        assert run.green == green
+        assert all(bool(cell.reason) == (cell.verdict != "equal") for cell in run.cells)
+
+
+def test_a_verdict_is_the_one_that_the_cell_was_loaded_with(tmp_path):
+    home = Home(tmp_path)
+    write_history(home, (GREEN,), version=SCHEMA_VERSION)
+    (home.raw("verdicts") / f"run_id={GREEN}" / "part-0.parquet").unlink()
+    assert History(home).run(GREEN).green
+
+
+def test_a_run_shows_its_checks_before_it_is_loaded(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    for table in ("cells", "samples"):
+        (home.raw(table) / f"run_id={past_runs.RUN_IDS[0]}" / "part-0.parquet").unlink()
+    run = History(home).latest()
+    assert run.counts["different"] == 1
+    assert run.counts["equal"] > 0
+    assert run.counts["failed"] == 1
+
+
+def test_a_planned_cell_that_is_not_among_the_loaded_ones_was_not_run(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1, red=False)
+    run_id = past_runs.RUN_IDS[0]
+    cells = History(home).rows("cells", run_id)
+    write_raw(home, "cells", run_id, cells[1:])
+    run = History(home).latest()
+    assert run.cell(cells[0]["cell"]).verdict == "not_run"
+    assert not run.green
 
 
 def test_figures_as_people_write_them():

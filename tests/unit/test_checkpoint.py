@@ -259,7 +259,7 @@ def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypat
 
 
 def test_who_takes_no_checkpoints_says_so(spec, source, tmp_path):
-    with pytest.raises(BadInput, match="executor pooled takes no checkpoints; transactional does"):
+    with pytest.raises(BadInput, match="executor pooled has no checkpoint; transactional has"):
         RunSpec.parse({"app": "wc", "executor": "pooled", "checkpoint": 1})
     with pytest.raises(BadInput, match="checkpoint"):
         RunSpec.parse({"app": "sl", "executor": "transactional", "checkpoint": -1})

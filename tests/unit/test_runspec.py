@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
-from streaming_core.regression.request import REQUESTED, RegressionSpec
-from streaming_core.run.way import CHAINED, EXECUTORS, SHARED_POOLS, RunSpec, strategies
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run.way import AXES, CHAINED, EXECUTORS, SHARED_POOLS, RunSpec
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -115,7 +115,7 @@ REQUESTS = st.fixed_dictionaries(
         "threads": some([1, 2, 8, 1024]),
         "batches": some([1, 7, 256, 65_536]),
         "checkpoint": st.sampled_from([0, 3]),
-        **{f"{axis}s": some(strategies(axis)) for axis in REQUESTED},
+        **{f"{axis}s": some(strategies) for axis, strategies in AXES.items()},
     }
 )
 

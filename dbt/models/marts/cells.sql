@@ -1,7 +1,5 @@
 select
   cells.*,
-  verdicts.verdict,
-  verdicts.reason,
   verdicts.checks,
   coalesce(figures.peak_samples, 0) as peak_samples,
   coalesce(figures.open_loop_samples, 0) as open_loop_samples,

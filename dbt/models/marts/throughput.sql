@@ -23,9 +23,7 @@ with measured as (
     energy_nj,
     -- What one thread did in the same run, every other choice being the same.
     max(if(threads = 1, median_events_per_s, null)) over (
-      partition by
-        run_id, workload_address, host, executor, strategy, scheme, pool, stealing, heuristic, queue, reorder,
-        channel, plan, punctuation, checkpoint, batch, `order`, rate, pin, idle
+      partition by run_id, workload_address, host, {{ way() | join(', ') }}
     ) as one_thread_events_per_s
   from {{ ref('cells') }}
   where verdict = 'equal'

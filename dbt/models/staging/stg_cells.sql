@@ -1,4 +1,8 @@
 select
-  * except (schema_version),
-  to_timestamp(substr(run_id, 1, 16), "yyyyMMdd'T'HHmmss'Z'") as run_at
-from {{ source('raw', 'cells') }}
+  cells.* except (schema_version, verdict, reason),
+  -- A cell that was loaded before raw results held verdicts has been judged since.
+  coalesce(cells.verdict, judged.verdict) as verdict,
+  coalesce(cells.reason, judged.reason) as reason,
+  to_timestamp(substr(cells.run_id, 1, 16), "yyyyMMdd'T'HHmmss'Z'") as run_at
+from {{ source('raw', 'cells') }} as cells
+left join {{ source('judged', 'cells') }} as judged on cells.run_id = judged.run_id and cells.cell = judged.cell

@@ -1,0 +1,7 @@
+{# The columns that say how a cell is executed, but for its threads; a test compares them with what is declared. #}
+{% macro way() %}
+  {{ return([
+    'executor', 'scheme', 'pool', 'stealing', 'checkpoint', 'heuristic', 'queue', 'reorder', 'channel', 'plan',
+    'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
+  ]) }}
+{% endmacro %}

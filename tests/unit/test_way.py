@@ -1,0 +1,273 @@
+"""Ways of executing: what the declarations of executors say, and what is made from them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.cli.options import RECORD, RUN
+from streaming_core.errors import BadInput
+from streaming_core.regression.request import ASKED, RegressionSpec
+from streaming_core.regression.warehouse import CELLS, WAY, spec_of, way_columns
+from streaming_core.run import way
+from streaming_core.run.way import EXECUTORS, FIELDS, NOTHING, OPTIONS, Pooled, RunSpec, executors_of
+
+ROOT = Path(__file__).parents[2]
+
+# Specs as they were written down before executors were classes, and the cells they named.
+WRITTEN = {
+    "sl.transactional.tstream.t1.38d69a26": {"app": "sl", "executor": "transactional"},
+    "sl.transactional.serial.t2.dd6f87dc": {
+        "app": "sl",
+        "executor": "transactional",
+        "scheme": "serial",
+        "threads": 2,
+        "sink": "parquet",
+        "repetitions": 3,
+    },
+    "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {
+        "app": "gs",
+        "executor": "transactional",
+        "scheme": "tstream",
+        "pool": "shared_everything",
+        "stealing": True,
+        "threads": 4,
+        "punctuation": 100,
+        "checkpoint": 3,
+        "batch": 64,
+        "idle": "park",
+        "pin": True,
+    },
+    "tp.transactional.no_lock.t8.712d567d": {
+        "app": "tp",
+        "executor": "transactional",
+        "scheme": "no_lock",
+        "threads": 8,
+        "params": {"n_roads": 3},
+        "rate": 1000.0,
+    },
+    "wc.pooled.ct.t2.06731b1c": {
+        "app": "wc",
+        "executor": "pooled",
+        "threads": 2,
+        "sink": "parquet",
+        "repetitions": 3,
+    },
+    "wc.pooled.lp-shared-lock-batch7.t1.894f9d4c": {
+        "app": "wc",
+        "executor": "pooled",
+        "heuristic": "lp",
+        "queue": "shared",
+        "reorder": "lock",
+        "batch": 7,
+        "punctuation": 7,
+    },
+    "fd.pinned.scalegate.t2.2abdbabf": {
+        "app": "fd",
+        "executor": "pinned",
+        "threads": 2,
+        "plan": {"source": [0], "predict": [0, 1]},
+    },
+    "wc.pinned.spsc.t2.8c748343": {"app": "wc", "executor": "pinned", "channel": "spsc", "threads": 2},
+    "wc.morsel.morsel-none.t2.36f9c596": {"app": "wc", "executor": "morsel", "order": "none", "threads": 2},
+    "wc.morsel.morsel.t1.4bbcf84b": {"app": "wc", "executor": "morsel"},
+}
+# The flat JSON of two of them, from files of that time.
+FLAT = {
+    "sl.transactional.serial.t2.dd6f87dc": """{"app": "sl", "params": {}, "executor": "transactional", "threads": 2,
+        "scheme": "serial", "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256,
+        "heuristic": null, "queue": null, "reorder": null, "channel": null, "plan": {}, "order": "total", "rate": 0.0,
+        "pin": false, "idle": "yield", "sink": "parquet", "repetitions": 3}""",
+    "wc.pinned.spsc.t2.8c748343": """{"app": "wc", "params": {}, "executor": "pinned", "threads": 2, "scheme": null,
+        "pool": null, "stealing": false, "punctuation": 500, "checkpoint": 0, "batch": 256, "heuristic": null,
+        "queue": null, "reorder": null, "channel": "spsc", "plan": {}, "order": "none", "rate": 0.0, "pin": false,
+        "idle": "yield", "sink": "digest", "repetitions": 0}""",
+}
+
+
+@pytest.mark.parametrize("cell", WRITTEN)
+def test_cells_keep_their_names_over_the_nights(cell):
+    assert RunSpec(**WRITTEN[cell]).cell == cell
+
+
+@pytest.mark.parametrize("cell", FLAT)
+def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
+    spec = RunSpec.parse(FLAT[cell])
+    assert spec == RunSpec(**WRITTEN[cell])
+    assert spec.model_dump(mode="json") == json.loads(FLAT[cell])
+    assert RunSpec.parse(spec.model_dump_json()) == spec
+
+
+def test_a_spec_is_of_the_class_that_its_executor_names():
+    spec = RunSpec(app="wc", executor="pooled")
+    assert type(spec) is Pooled
+    assert spec == Pooled(app="wc")
+    assert {name: getattr(spec, name) for name in NOTHING if name not in Pooled.options} == {
+        name: value for name, value in NOTHING.items() if name not in Pooled.options
+    }
+    assert not hasattr(spec, "telepathy")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"executor": "pooled", "scheme": "tstream"}, "executor pooled has no scheme; transactional has"),
+        ({"executor": "morsel", "plan": {"source": [0]}}, "executor morsel has no plan; pinned has"),
+        ({"executor": "pinned", "stealing": True}, "executor pinned has no stealing; transactional has"),
+        ({"executor": "pooled", "checkpoint": 2}, "executor pooled has no checkpoint; transactional has"),
+        ({"executor": "pooled", "order": "none"}, "order is total with pooled"),
+        ({"executor": "pinned", "channel": "spsc", "order": "total"}, "order is none with channel spsc"),
+        ({"executor": "transactional", "scheme": "lock", "pool": "shared_everything"}, "scheme lock has no pool"),
+        ({"executor": "transactional", "stealing": True}, "stealing needs a shared pool"),
+        ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),
+        ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: hybrid, "),
+        ({"executor": "psychic"}, "unknown executor 'psychic'; known: transactional, pooled, pinned, morsel"),
+        ({"executor": ["pooled"]}, "executor: Input should be a valid string"),
+        ({}, "executor: Field required"),
+        ({"executor": "pooled", "telepathy": 1}, "telepathy: Extra inputs are not permitted"),
+        ({"executor": "pinned", "threads": 2, "plan": {"a": [2]}}, "plan: a needs a replica, each on one of the "),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(given, said):
+    for data in ({"app": "wc"} | given, json.dumps({"app": "wc"} | given)):
+        with pytest.raises(BadInput) as refused:
+            RunSpec.parse(data)
+        assert str(refused.value).startswith(said)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "7"])
+def test_text_that_is_no_spec_is_refused_in_one_line(text):
+    with pytest.raises(BadInput) as refused:
+        RunSpec.parse(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_first_strategy_of_an_axis_is_its_default():
+    for executor in EXECUTORS.values():
+        for axis, strategies in executor.axes.items():
+            assert executor.options[axis].default == strategies[0], (executor.name, axis)
+
+
+def test_every_application_names_the_executors_that_take_it():
+    for name in registry.names():
+        app = registry.load(name)
+        for executor in EXECUTORS:
+            if executor in executors_of(app.kind):
+                RunSpec(app=name, executor=executor).check(app)
+            else:
+                with pytest.raises(BadInput, match=f"does not run on {executor}; it supports: "):
+                    RunSpec(app=name, executor=executor).check(app)
+
+
+def test_a_cell_is_known_again_from_its_raw_row():
+    for fields in WRITTEN.values():
+        spec = RunSpec(**fields | {"params": {}, "sink": "digest", "repetitions": 0})
+        row = {"app": spec.app, "params": "{}", **way_columns(spec)}
+        assert spec_of(row) == spec
+
+
+def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
+    assert RUN.keys() == FIELDS.keys() - {"app", "params"}
+    assert set(RECORD) == {
+        "executor",
+        "threads",
+        "batch",
+        "pin",
+        "idle",
+        "heuristic",
+        "queue",
+        "reorder",
+        "channel",
+        "plan",
+    }
+    assert set(ASKED.values()) == OPTIONS.keys() - {"plan"}
+    assert RegressionSpec.model_fields.keys() >= ASKED.keys()
+    assert set(WAY) <= set(CELLS.names)
+    told = RunSpec(app="wc", executor="pooled").for_runtime
+    assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions"}
+
+
+# The declaration of pooled with an axis, a switch and a strategy more, in a process that knows only this one.
+MORE = {
+    'description="Reorder buffer behind parallel operators."\n    )\n': """
+    lane: Literal["left", "right"] = Field("left", description="Side of the road.")
+    lights: Annotated[bool, Only("lane", frozenset({"right"}), "lights are on the right")] = Field(
+        False, description="Lights at night."
+    )
+""",
+    'heuristic: Literal["ct", "lp", "et", "qst"': ', "hunch"',
+}
+ASK = """
+import importlib.util, json, sys
+name = "streaming_core.run.way"
+found = importlib.util.spec_from_file_location(name, sys.argv[1])
+sys.modules[name] = way = importlib.util.module_from_spec(found)
+found.loader.exec_module(way)
+import streaming_core.run
+streaming_core.run.way = way
+
+from dags.lib.form import regression_params
+from streaming_core.cli.options import RECORD, RUN
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.warehouse import CELLS, spec_of, way_columns
+
+form = regression_params()
+spec = way.RunSpec(app="wc", executor="pooled", lane="right", lights=True, heuristic="hunch")
+cells = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1], lanes=["left", "right"], lights=True)
+print(json.dumps({
+    "help": [RUN[name].__metadata__[0].help for name in ("lane", "lights", "heuristic")],
+    "recorded": [name in RECORD for name in ("lane", "lights")],
+    "form": [[form[name].schema[key] for key in ("title", "section")] for name in ("lanes", "lights")],
+    "offered": [form[name].schema["items"]["enum"] for name in ("lanes", "heuristics")],
+    "columns": [str(CELLS.field(name).type) for name in ("lane", "lights")],
+    "row": [way_columns(spec)[name] for name in ("lane", "lights")],
+    "again": spec_of({"app": "wc", "params": "{}", **way_columns(spec)}) == spec,
+    "told": [spec.for_runtime[name] for name in ("lane", "lights")],
+    "asked": [cell.strategy for cell in cells.cells({"wc": "dataflow"})],
+    "strategy": spec.strategy,
+    "names": [way.RunSpec(**fields).cell for fields in json.loads(sys.argv[2])],
+    "read": way.RunSpec.parse(sys.argv[3]).cell,
+    "another": spec.cell != way.RunSpec(app="wc", executor="pooled", lane="right", heuristic="hunch").cell,
+}))
+"""
+
+
+def test_an_option_is_declared_in_one_place_and_found_in_all(tmp_path):
+    text = Path(way.__file__).read_text()
+    for place, more in MORE.items():
+        assert text.count(place) == 1
+        text = text.replace(place, place + more)
+    declared = tmp_path / "way.py"
+    declared.write_text(text)
+    cell, flat = next(iter(FLAT.items()))
+    command = [sys.executable, "-c", ASK, str(declared), json.dumps(list(WRITTEN.values())), flat]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == {
+        "help": [
+            "Side of the road: left, right.",
+            "Lights at night.",
+            "How a pooled worker chooses the next operator: ct, lp, et, qst, hunch.",
+        ],
+        "recorded": [True, True],
+        "form": [["Lanes", "Executor pooled"], ["Lights", "Executor pooled"]],
+        "offered": [["left", "right"], ["ct", "lp", "et", "qst", "hunch"]],
+        "columns": ["string", "bool"],
+        "row": ["right", True],
+        "again": True,
+        "told": ["right", True],
+        "asked": ["ct", "ct-right", "ct-right-lights"],
+        "strategy": "hunch-right-lights",
+        "names": list(WRITTEN),
+        "read": cell,
+        "another": True,
+    }
