@@ -32,7 +32,7 @@ from streaming_core.apps import registry
 from streaming_core.columns import from_bytes, to_arrow
 from streaming_core.digest import format_digest
 from streaming_core.energy import Meter, Spent
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.report import Latency, RunReport, Sample
 from streaming_core.runspec.spec import RunSpec
@@ -134,7 +134,8 @@ def run(
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
-        RunFailed: an operator failed (operator, event, reason), or the folder cannot be written.
+        RunFailed: an operator failed (operator, event, reason).
+        CommandFailed: the disk is full, or fails.
     """
     app = registry.load(spec.app)
     check(spec, app)
@@ -165,7 +166,7 @@ def run(
         (out / ".run").rmdir()
         write_json(out / "report.json", report.model_dump(mode="json"))
     except OSError as error:
-        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+        raise refusal(error, f"run folder {out} cannot be written") from None
     return report
 
 
@@ -224,7 +225,7 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
         if not (out / "spec.json").exists():
             write_json(out / "spec.json", spec.model_dump(mode="json"))
     except OSError as error:
-        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+        raise refusal(error, f"run folder {out} cannot be written") from None
 
 
 def block_size(spec: RunSpec) -> int:
@@ -397,7 +398,8 @@ def one_pass(
         seconds=seconds,
         events_per_s=blocks.events / seconds if seconds else 0.0,
         processing=Latency(**metrics["processing"]),
-        end_to_end=Latency(**metrics["end_to_end"]) if rate else None,
+        # Of a stream without events nothing arrives.
+        end_to_end=Latency(**metrics["end_to_end"]) if rate and metrics["end_to_end"] else None,
         breakdown=metrics["breakdown"],
         cpu_seconds=spent.cpu,
         energy_joules=spent.joules,

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from streaming_core import diff, engine, oracle, recording, workload
 from streaming_core.api.kernels import Program, compile_app
 from streaming_core.api.record import Resolved, Text
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.recording import Recording
 from streaming_core.runspec.layout import atomic_directory, write_json
 from streaming_core.runspec.spec import EXECUTORS, RunSpec
@@ -116,7 +116,7 @@ def replay(
             about = {"profile": profile.as_dict(), "output_digest": first.digest, "recording": about}
             write_json(folder / "manifest.json", about)
     except OSError as error:
-        raise RunFailed(f"the replay cannot be written: {error.strerror or error}") from None
+        raise refusal(error, "the replay cannot be written") from None
     return profile
 
 

@@ -11,7 +11,7 @@ results, the reports, and of every run its plan, its specs, its reports and its 
 - Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
   stays whatever the size.
 
-Exit codes: 0 done, 1 something could not be removed, 2 bad input.
+Exit codes: 0 done, 1 something could not be removed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,16 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("prune")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
@@ -242,4 +247,4 @@ def _sum(items: list[Item]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("prune", main)

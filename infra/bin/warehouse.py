@@ -6,7 +6,7 @@
 are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
 local session, which is then the only process that may have the metastore open.
 
-Exit codes: 0 done, 1 a model or a test failed, 2 the request cannot be carried out as it stands.
+Exit codes: 0 done, 1 a model or a test failed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("warehouse")
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402
@@ -168,4 +173,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("warehouse", main)

@@ -9,7 +9,8 @@ keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMP
 with the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost
 connection costs nothing, and never starts a second copy. A run that was lost is started again if it left a checkpoint.
 
-Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
+Exit codes: the engine's; 3 when this command itself failed (a full disk); 75 when the attempt was lost (its process is
+gone and left no exit.json).
 
 Standard library only: on a host, nothing but the engine has to be installed.
 """
@@ -26,6 +27,7 @@ import sys
 import threading
 import time
 
+FAILED = 3
 LOST = 75
 KILLED = 137
 TIMED_OUT = 124
@@ -83,6 +85,7 @@ def measure(attempt, command, workload, timeout, stop):
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
+                env={**os.environ, "LOCKSTEP_TRACEBACK": "1"},
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
@@ -248,7 +251,11 @@ def main(argv):
         return stop(options.attempt)
     if not options.input or not options.command:
         parser.error("run needs --input and --command")
-    return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+    try:
+        return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+    except OSError as error:
+        say(f"cell.py: {options.attempt}: {error.strerror or error}")
+        return FAILED
 
 
 if __name__ == "__main__":

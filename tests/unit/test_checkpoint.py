@@ -11,7 +11,7 @@ import pytest
 
 from streaming_core import checkpoint, engine, workload
 from streaming_core.cli import main
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.runspec.spec import RunSpec
 
 EVENTS = 600
@@ -251,7 +251,7 @@ def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(f"streaming_core.checkpoint.{name}", full)
-        with pytest.raises(RunFailed, match="No space left"):
+        with pytest.raises(CommandFailed, match="No space left"):
             engine.run(spec, source, stopped)
     assert engine.run(spec, source, stopped).resumed == [320]
 
