@@ -1,7 +1,6 @@
 """`python -m expectations`."""
 
-import sys
-
 from expectations.validate import main
+from streaming_core import ending
 
-sys.exit(main())
+ending.end("expectations", main)

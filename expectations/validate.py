@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from jobs.session import spark_session
+from streaming_core import ending
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home
 
@@ -144,4 +145,4 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("expectations", main)

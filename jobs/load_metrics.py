@@ -10,7 +10,6 @@ A few kilobytes of JSON per cell: no Spark session is opened for them, one that 
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 from jobs.raw import write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
+from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import rows, way_columns
@@ -124,4 +124,4 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("load_metrics", main)

@@ -8,7 +8,6 @@ Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json. One Spar
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from jobs.run_folder import read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
+from streaming_core import ending
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
@@ -93,4 +93,4 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("prepare_workloads", main)

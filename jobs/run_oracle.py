@@ -8,7 +8,6 @@ Out: oracle/<app>/<oracle address>/{outputs,state,manifest.json}, one Spark task
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -17,6 +16,7 @@ from jobs.prepare_workloads import said
 from jobs.run_folder import read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
+from streaming_core import ending
 from streaming_core.data.workload import read_manifest
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.oracle import oracle
@@ -78,4 +78,4 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("run_oracle", main)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 
 
 def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]) -> list[tuple[Any, str | None]]:
@@ -30,8 +30,10 @@ def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]
             for index in indices:
                 try:
                     outcomes.append(json.dumps([work(pieces[index]), None]))
-                except (BadInput, RunFailed) as error:
+                except (BadInput, RunFailed, CommandFailed) as error:
                     outcomes.append(json.dumps([None, " ".join(str(error).split())]))
+                except OSError as error:
+                    outcomes.append(json.dumps([None, str(refusal(error))]))
             yield pa.RecordBatch.from_arrays([pa.array(indices, pa.int32()), pa.array(outcomes)], ["piece", "outcome"])
 
     if not pieces:

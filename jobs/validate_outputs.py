@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from jobs.comparison import compare, one_sided, parts, plain_schema, readable, r
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
+from streaming_core import ending
 from streaming_core.apps.registry import load
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
@@ -581,4 +581,4 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("validate_outputs", main)

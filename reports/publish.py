@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reports.history import History
 from reports.pages import HERE, Pages, write
+from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -76,4 +77,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("publish", main)

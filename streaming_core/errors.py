@@ -1,8 +1,20 @@
-"""The two ways a command can fail, and nothing else.
+"""The three ways a command can fail, and nothing else.
 
 `BadInput` is the caller's mistake: one line that says what is wrong and what to do, exit code 2, nothing written.
 `RunFailed` is a run that was well specified and did not succeed: exit code 1.
+`CommandFailed` says nothing of either: the command could not do its work (a full disk, no memory), exit code 3.
 """
+
+from __future__ import annotations
+
+import errno
+import os
+
+# The system's answers to a path that cannot be what it was given for, whatever the state of the machine.
+_OF_THE_PATH = frozenset(
+    getattr(errno, name)
+    for name in ("EACCES", "EEXIST", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOENT", "ENOTDIR", "EPERM", "EROFS")
+)
 
 
 class BadInput(ValueError):
@@ -11,3 +23,20 @@ class BadInput(ValueError):
 
 class RunFailed(RuntimeError):
     """A well-specified run did not succeed (exit code 1)."""
+
+
+class CommandFailed(RuntimeError):
+    """The command itself failed, which says nothing of what it was about (exit code 3)."""
+
+
+def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed:
+    """What to raise for a call of the system that failed: bad input where the path is at fault, else a failed command.
+
+    Args:
+        what: says what could not be done; None: the file's name, if the error has one.
+    """
+    # Arrow puts sentences of its own around what the system said.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    where = what if what is not None else error.filename and os.fsdecode(error.filename)
+    kind = BadInput if error.errno in _OF_THE_PATH else CommandFailed
+    return kind(f"{where}: {reason}" if where else reason)

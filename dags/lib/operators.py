@@ -94,7 +94,8 @@ def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
 class Job(BaseOperator):
     """One command of this checkout, run by its interpreter, with the run's Spark server in its environment.
 
-    Exit code 1 or 2 fails the task for good, with the command's last line as the reason.
+    An exit code other than 0 fails the task for good, with the command's last line as the reason. Where the command
+    itself failed (code 3), the lines above it in the task's log say where.
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
@@ -112,7 +113,7 @@ class Job(BaseOperator):
     def execute(self, context) -> None:
         if not self.run or self.run == "None":
             raise AirflowSkipException("nothing was planned")
-        environment = {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1"}
+        environment = {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
         server = Server(home())
         if self.spark:
             # A retry comes here after the server was lost: the setup task does not run again, so this restarts it.

@@ -33,7 +33,7 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
             broken_rows(
                 "a cell that ran used threads, events and memory",
                 "app, cell, threads, events, peak_memory_bytes, compile_seconds FROM {batch} WHERE status = 'ok' AND"
-                " NOT coalesce(threads > 0 AND events > 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
+                " NOT coalesce(threads > 0 AND events >= 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
             ),
         ],
     )

@@ -37,7 +37,7 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
             broken_rows(
                 "a pass took time, and its rate is its events over it",
                 "app, cell, kind, repetition, events, seconds, events_per_s FROM {batch} WHERE NOT"
-                " coalesce(seconds > 0 AND abs(events_per_s * seconds / events - 1) < 0.01, false)",
+                " coalesce(seconds > 0 AND abs(events_per_s * seconds - events) <= 0.01 * events, false)",
             ),
             broken_rows(
                 "latency percentiles rise",

@@ -10,7 +10,7 @@ results, the reports, and of every run its plan, its specs, its reports and its 
 - Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
   stays whatever the size.
 
-Exit codes: 0 done, 1 something could not be removed, 2 bad input.
+Exit codes: 0 done, 1 something could not be removed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("prune")
+
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
@@ -233,4 +239,4 @@ def _sum(items: list[Item]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("prune", main)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the whole regression and prints its table: `make run`.
 
-Exit codes: 0 every planned cell equals the oracle or is a declared bound, 1 it does not, 2 bad input.
+Exit codes: 0 every planned cell equals the oracle or is a declared bound, 1 it does not, 2 bad input, 3 the command
+itself failed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("regression")
 
 from rich.console import Console, Group  # noqa: E402
 from rich.live import Live  # noqa: E402
@@ -330,4 +336,4 @@ def wait_for_turn(occupancy: Occupancy, console: Console, noted: Noted) -> str |
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("regression", main)

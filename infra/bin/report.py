@@ -3,7 +3,8 @@
 
 Benchmarks that were measured since the performance page was written are drawn into it first.
 
-Exit codes: 0 the run was green, or there are benchmarks and no run yet; 1 it was not green, 2 there is no such run.
+Exit codes: 0 the run was green, or there are benchmarks and no run yet; 1 it was not green, 2 there is no such run, 3
+the command itself failed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("report")
 
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
@@ -171,4 +177,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("report", main)

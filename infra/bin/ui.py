@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Starts Airflow with the Lockstep pages, on loopback, until Ctrl-C: `make ui`.
 
-Exit codes: 0 stopped, 1 a component ended on its own, 2 bad input.
+Exit codes: 0 stopped, 1 a component ended on its own, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("ui")
 
 from rich.console import Console  # noqa: E402
 
@@ -182,4 +187,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("ui", main)

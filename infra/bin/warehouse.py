@@ -7,7 +7,7 @@ that were loaded before raw results held verdicts are judged first, so that dbt 
 are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
 local session, which is then the only process that may have the metastore open.
 
-Exit codes: 0 done, 1 a model or a test failed, 2 the request cannot be carried out as it stands.
+Exit codes: 0 done, 1 a model or a test failed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
+
+from streaming_core import ending  # noqa: E402
+
+if __name__ == "__main__":
+    ending.begin("warehouse")
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402
@@ -192,4 +197,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    ending.end("warehouse", main)

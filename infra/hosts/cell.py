@@ -9,7 +9,8 @@ keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMP
 with the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost
 connection costs nothing, and never starts a second copy. A run that was lost is started again if it left a checkpoint.
 
-Exit codes: the engine's; 75 when the attempt was lost (its process is gone and left no exit.json).
+Exit codes: the engine's; 3 when this command itself failed (a full disk); 75 when the attempt was lost (its process is
+gone and left no exit.json).
 
 Standard library only, beside modules of this checkout of which the same is true: on a host, nothing but the engine has
 to be installed.
@@ -31,6 +32,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 from infra.services.process import POLL_SECONDS, Noted, end_group, start  # noqa: E402
 from streaming_core.storage import Lock, write_json  # noqa: E402
 
+FAILED = 3
 LOST = 75
 KILLED = 137
 TIMED_OUT = 124
@@ -74,7 +76,8 @@ def measure(attempt, command, workload, timeout, noted):
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             arguments = [*command, "--input", workload, "--out", attempt]
-            engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err)
+            told = {**os.environ, "LOCKSTEP_TRACEBACK": "1"}
+            engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=told)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
         write_json(Path(attempt + ".process.json"), identity(engine.pid))
@@ -203,7 +206,11 @@ def main(argv):
         return stop(options.attempt)
     if not options.input or not options.command:
         parser.error("run needs --input and --command")
-    return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+    try:
+        return run(options.attempt, options.input, options.command, options.timeout, options.tether)
+    except OSError as error:
+        say(f"cell.py: {options.attempt}: {error.strerror or error}")
+        return FAILED
 
 
 if __name__ == "__main__":

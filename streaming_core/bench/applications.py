@@ -33,7 +33,8 @@ def run(
             for scheme in EXECUTORS[name].axes.get("scheme", (None,)):
                 ways += [RunSpec(app=app.name, executor=name, scheme=scheme, threads=c) for c in counts]
         rounds = iter(range(repetitions + 1))
-        results += Race(app.name, {}, events or EVENTS.get(app.name, 1_000_000)).run(
+        size = EVENTS.get(app.name, 1_000_000) if events is None else events
+        results += Race(app.name, {}, size).run(
             [spec for spec in ways if not spec.is_unsafe(app)],
             repetitions,
             tick=lambda name=app.name, rounds=rounds: progress and progress(f"bench {name}", next(rounds), repetitions),

@@ -101,7 +101,8 @@ class Race:
     def outputs(self) -> pa.Table:
         """What the loop puts out, one untimed pass."""
         self.loop.reset()
-        return pa.concat_tables([self.loop.process(table) for table in self.source.blocks(engine.BLOCK)])
+        made = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
+        return pa.concat_tables([self.loop.output_schema.empty_table(), *made])
 
     def _yardstick(self) -> tuple[float, Spent]:
         """Seconds of one pass of the loop, which also says what is right, and what was spent."""
@@ -132,9 +133,13 @@ class Race:
 
     def _spent(self, passes: list[Spent]) -> Row:
         return {
-            "cpu_ns": statistics.median(spent.cpu for spent in passes) * 1e9 / self.events,
-            "energy_nj": _median(None if s.joules is None else s.joules * 1e9 / self.events for s in passes),
+            "cpu_ns": self._each(statistics.median(spent.cpu for spent in passes) * 1e9),
+            "energy_nj": _median(None if s.joules is None else self._each(s.joules * 1e9) for s in passes),
         }
+
+    def _each(self, total: float) -> float | None:
+        """Of one event; None where there is none."""
+        return total / self.events if self.events else None
 
     def _row(self, spec: RunSpec | None, seconds, yard, samples: list[engine.Sample], result: str) -> Row:
         median = statistics.median(seconds)
@@ -146,24 +151,28 @@ class Race:
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,
-            "events_per_s": self.events / median,
-            "outputs_per_s": int(self._expected["total"][0].partition(":")[0]) / median,
-            "to_loop": statistics.median(y / s for y, s in zip(yard, seconds, strict=True)),
+            "events_per_s": None,
+            "outputs_per_s": None,
+            "to_loop": None,
             "p99_us": None,
             "result": result,
         }
+        if self.events:  # how fast nothing is done is no figure
+            row["events_per_s"] = self.events / median
+            row["outputs_per_s"] = int(self._expected["total"][0].partition(":")[0]) / median
+            row["to_loop"] = statistics.median(y / s for y, s in zip(yard, seconds, strict=True))
         if spec is not None:
             axes = ("executor", *AXES, "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan
-            row["cpu_ns"] = statistics.median(s.cpu_ns for s in samples)
+            row["cpu_ns"] = _median(s.cpu_ns for s in samples)
             row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
-            row["rejected"] = samples[0].rejected / self.events
+            row["rejected"] = self._each(samples[0].rejected)
             # Nanoseconds per event and component, summed over threads.
             row["breakdown"] = {
-                part: statistics.median(s.breakdown[part] for s in samples) * 1e9 / self.events
+                part: self._each(statistics.median(s.breakdown[part] for s in samples) * 1e9)
                 for part in samples[0].breakdown
             }
         return row

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from streaming_core.errors import refusal
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -28,7 +29,10 @@ def save(found: dict[str, Any], out: Path | None) -> Path:
     stamp = found["made_at"].replace("-", "").replace(":", "")
     name = f"{found['suite']}-{stamp}.json" if "suite" in found else f"{stamp}.json"
     path = out or Home().reports / "bench" / name
-    write_json(path, found)
+    try:
+        write_json(path, found)
+    except OSError as error:
+        raise refusal(error, f"{path} cannot be written") from None
     return path
 
 
@@ -63,7 +67,8 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     for row in rows:
         found = (value(row, name) for name in names)
         cells = ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in found]
-        cells += [f"{row['events_per_s']:,.0f}", f"{row['to_loop']:.2f}"]
+        shapes = (("events_per_s", ",.0f"), ("to_loop", ".2f"))
+        cells += ["" if row[key] is None else f"{row[key]:{shape}}" for key, shape in shapes]
         cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
         grid.add_row(*cells, row["result"])
     return grid
@@ -78,7 +83,7 @@ def _cost(rows: list[dict[str, Any]], console: Console) -> None:
     """Per application and way the threads at which it beats the loop (COST)."""
     ways: dict[tuple[str, str], list] = {}
     for row in rows:
-        if row["result"] == "equal":
+        if row["result"] == "equal" and row["to_loop"] is not None:
             ways.setdefault((row["app"], row["way"]), []).append(row)
     for (app, way), found in ways.items():
         beats = [row["threads"] for row in found if row["to_loop"] > 1]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,11 +25,16 @@ from streaming_core.cli.options import (
     specification,
     takes,
 )
+from streaming_core.ending import say
 from streaming_core.errors import BadInput, RunFailed
 
+NAME = "streaming-core"
+
 app = typer.Typer(
-    name="streaming-core",
+    name=NAME,
     help="Runs streaming applications on all cores and proves the result equal to one event at a time.",
+    epilog="Exit codes: 0 done, 1 the run failed or differs, 2 bad input or not comparable, 3 the command itself "
+    "failed (full disk, stdout that cannot be written, no memory); LOCKSTEP_TRACEBACK=1 then shows where.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -218,7 +221,7 @@ def run(
     from streaming_core.run import engine
 
     with Bar(as_json) as bar:
-        report = engine.run(spec, input, out, bar, lambda line: fail(line, 0))
+        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line))
     if as_json:
         show(report.model_dump(mode="json"))
         return
@@ -363,8 +366,10 @@ def bench(
         counts = [int(part) for part in threads.split(",")] if threads else None
     except ValueError:
         raise BadInput(f"--threads {threads!r}: write numbers separated by commas") from None
-    if events is not None and events < 1:
-        raise BadInput(f"--events must be at least 1, got {events}")
+    if events is not None and events < 0:
+        raise BadInput(f"--events must be at least 0, got {events}")
+    if suite is not None and events == 0:
+        raise BadInput("a suite compares figures, and no events have none: --events must be at least 1, got 0")
     if suite is not None and names:
         raise BadInput("a suite has its own applications: give none beside --suite")
     if only and suite is None:
@@ -399,31 +404,18 @@ def probe(as_json: Json = False) -> None:
         print(f"{key}: {value}")
 
 
-def main() -> None:
-    """Entry point: turns every failure into one line and an exit code."""
-    code = 0
+def main() -> int:
+    """Does what the command line asks for; returns the exit code. What it raises ends as ending.py says."""
     try:
         with interruption.heeded():
             code = app(standalone_mode=False) or 0
-    except interruption.Interrupted as end:
-        code = fail(str(end), end.exit_code)
     except UsageError as error:
-        code = fail(f"{error.format_message()} (see --help)", 2)
-    except (typer.Abort, KeyboardInterrupt):
-        code = fail("interrupted", 1)
-    except BadInput as error:
-        code = fail(str(error), 2)
-    except RunFailed as error:
-        code = fail(str(error), 1)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 1
-    except MemoryError:
-        code = fail("out of memory", 1)
-    sys.exit(code)
-
-
-def fail(message: str, code: int) -> int:
-    """One line on stderr."""
-    print(f"streaming-core: {' '.join(message.split())}", file=sys.stderr)
+        raise BadInput(f"{error.format_message()} (see --help)") from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit as ended:
+        # Of a pipe that nobody reads typer makes 1, which would be a word on the run.
+        raise ended.__context__ or ended from None
+    if code == 130:  # typer's own for Ctrl-C
+        raise KeyboardInterrupt
     return code

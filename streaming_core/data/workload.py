@@ -23,7 +23,7 @@ from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.data.digest import add, digest_table, format_digest
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, refusal
 from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
@@ -45,8 +45,8 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
         BadInput: unknown application, bad parameter, events or seed out of range.
     """
     app = _app(app)
-    if not 1 <= events < 1 << 40:
-        raise BadInput(f"events must lie in 1..{(1 << 40) - 1}, got {events}")
+    if not 0 <= events < 1 << 40:
+        raise BadInput(f"events must lie in 0..{(1 << 40) - 1}, got {events}")
     if not 0 <= seed < 1 << 63:
         raise BadInput(f"seed must lie in 0..2^63-1, got {seed}")
     return digest_of(
@@ -67,8 +67,8 @@ def schema(app: App | str, params: dict[str, Any]) -> pa.Schema:
 
 
 def chunks(events: int) -> list[tuple[int, int]]:
-    """(start, stop) of each part."""
-    return [(start, min(start + CHUNK, events)) for start in range(0, events, CHUNK)]
+    """(start, stop) of each part. There is one even of no events: it tells the columns."""
+    return [(start, min(start + CHUNK, events)) for start in range(0, max(1, events), CHUNK)]
 
 
 def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int) -> pa.Table:
@@ -188,7 +188,8 @@ def write(
         tables: the chunks in order, made elsewhere; None generates them here, one after the other in bounded memory.
 
     Raises:
-        BadInput: bad request, or `out_dir` holds something else.
+        BadInput: bad request, or `out_dir` holds something else or is no place to write to.
+        CommandFailed: the disk is full, or fails; nothing stays.
     """
     app, out_dir = _app(app), Path(out_dir)
     wanted = address(app, params, events, seed)
@@ -204,8 +205,11 @@ def write(
             return manifest
         if tables is None:
             tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
-        with storage.appearing(out_dir) as temporary:
-            seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
+        try:
+            with storage.appearing(out_dir) as temporary:
+                seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
+        except OSError as error:
+            raise refusal(error, f"workload {out_dir} cannot be written") from None
     return read_manifest(out_dir)
 
 
@@ -288,6 +292,8 @@ class Workload:
                             yield table, total
                             first = last
                         start = end
+            except MemoryError:  # one of Arrow's errors, and nothing the file can help
+                raise
             except (OSError, pa.ArrowException) as error:
                 raise BadInput(f"workload {self.directory}: {part['file']} cannot be read: {_first(error)}") from None
         found = format_digest(*total)
@@ -339,6 +345,8 @@ def check_parts(what: str, directory: Path, parts: list[dict[str, Any]], schema:
             raise BadInput(f"{what}: {part['file']} is missing")
         try:
             metadata, found = pq.read_metadata(path), pq.read_schema(path)
+        except MemoryError:  # one of Arrow's errors, and nothing the file can help
+            raise
         except (OSError, pa.ArrowException) as error:
             raise BadInput(f"{what}: {part['file']} is truncated or damaged: {_first(error)}") from None
         _check_schema(found, schema, f"{what}: {part['file']}")

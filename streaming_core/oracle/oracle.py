@@ -26,7 +26,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, digest_table, format_digest
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.storage import digest_of
@@ -85,8 +85,9 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
     Raises:
         BadInput: no such mode, a workload that is missing or damaged, an application that keeps not to the language,
             or an `out_dir` that holds something else.
-        RunFailed: an operator raised (operator, event, error, file and line), the compiled loop disagrees with the
-            interpreter, or the result cannot be written.
+        RunFailed: an operator raised (operator, event, error, file and line), or the compiled loop disagrees with the
+            interpreter.
+        CommandFailed: the disk is full, or fails.
     """
     check_mode(mode)
     source, out_dir = workload.read(Path(workload_dir)), Path(out_dir)
@@ -111,7 +112,7 @@ def run(workload_dir: Path | str, out_dir: Path | str, mode: str = "auto") -> di
                 }
                 storage.write_json(folder / "manifest.json", about | compute(source, folder, mode))
     except OSError as error:
-        raise RunFailed(f"the result cannot be written to {out_dir}: {error.strerror or error}") from None
+        raise refusal(error, f"the result cannot be written to {out_dir}") from None
     return read_manifest(out_dir)
 
 
@@ -288,6 +289,6 @@ def yardstick(workload_dir: Path | str, repetitions: int = 5) -> dict[str, Any]:
         "outputs": loop.digest[0],
         "digest": digests.pop(),
         "seconds": seconds,
-        "events_per_s": source.rows / statistics.median(seconds),
+        "events_per_s": source.rows / statistics.median(seconds) if source.rows else None,
         "compile_seconds": loop.compile_seconds,
     }

@@ -80,7 +80,9 @@ class RegressionSpec(_Ways):
 
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
     batches: list[int] = Field(default=[BATCH], min_length=1, description="Events in a batch.")
-    events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
+    events: int = Field(
+        100_000, ge=0, le=100_000_000, description="Events per workload; of none, nothing is compared: no pass."
+    )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
     rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")

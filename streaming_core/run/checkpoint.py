@@ -148,6 +148,8 @@ class Checkpoints:
                         raise damaged(self.folder, f"{self.part(number).name} has other columns")
                     for batch in file.iter_batches(1 << 16):
                         found = add(found, digest_table(pa.Table.from_batches([batch]), ("seq", "sub")))
+            except MemoryError:  # one of Arrow's errors, and nothing the file can help
+                raise
             except (OSError, pa.ArrowException) as error:
                 raise damaged(self.folder, f"{self.part(number).name}: {str(error).partition(chr(10))[0]}") from None
         told = self.last.standing["delivered"]["digest"]

@@ -2,6 +2,9 @@
 
 Outputs are compared in delivered order, a slice at a time; only when rows are missing, added or out of order are both
 sides loaded and matched by (seq, sub), so that the difference can be named. Floats are compared by their bits.
+
+No rows on either side is equal, with the same columns and digests: it is what an empty stream makes. (That a regression
+has compared nothing is for jobs/validate_outputs.py to say.) No rows on one side only is a difference.
 """
 
 from __future__ import annotations
@@ -87,7 +90,7 @@ class Diff:
         if self.operator:
             compared = f"{self.outputs} rows that {self.operator} takes"
         if not self.differences:
-            return f"equal: {compared}"
+            return f"equal: {compared}{'' if self.outputs + self.states else ' on either side'}"
         lines = [f"different: {', '.join(f'{n} in {table}' for table, n in self.counts.items())} ({compared} expected)"]
         lines += [f"  {d.text()}" for d in self.differences]
         if (hidden := sum(self.counts.values()) - len(self.differences)) > 0:
@@ -142,10 +145,10 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
                 _unordered(found, run_dir, oracle_dir, agrees["columns"])
             _states(found, run_dir, oracle_dir, agrees and agrees["states"])
             _samples(found, report, agrees or manifest, ordered=agrees is None)
-            if found.outputs + found.states == 0 and not found.differences:
-                found.reason = "there is nothing to compare: no outputs and no state"
     except BadInput as error:
         found.reason = str(error)
+    except MemoryError:  # one of Arrow's errors, and nothing the file can help
+        raise
     except (OSError, pa.ArrowException) as error:
         found.reason = f"a file cannot be read: {' '.join(str(error).split())}"
     return found
@@ -170,8 +173,6 @@ def _recordings(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
             return
     found.operator = ours["operator"]
     _rows(found, "rows", run_dir, oracle_dir)
-    if found.outputs == 0 and not found.differences:
-        found.reason = f"there is nothing to compare: {found.operator} takes no rows"
 
 
 def _report(run_dir: Path) -> RunReport:
@@ -226,6 +227,16 @@ def _slices(paths: list[Path], columns: list[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
+def _table(paths: list[Path], columns: list[str] | None = None) -> pa.Table:
+    """All rows of one or more files, which may have none; nothing is made of the names of the folders above."""
+    tables = []
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            table = file.read(columns)
+        tables.append(table.select([name for name in columns or table.column_names if name in table.column_names]))
+    return pa.concat_tables(tables)
+
+
 def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path) -> None:
     """Compares the rows in the folders of this name, in order."""
     ours, theirs = _parts(run_dir / name), _parts(oracle_dir / name)
@@ -234,8 +245,7 @@ def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path) -> None:
     found.outputs = sum(pq.read_metadata(path).num_rows for path in theirs)
     rows = sum(pq.read_metadata(path).num_rows for path in ours)
     if not ours:
-        if found.outputs:
-            found.add([Difference(name, "table", {}, None, f"{found.outputs} rows", "no file")], found.outputs)
+        found.add(*_no_file(name, found.outputs))
         return
     columns = _columns(found, name, pq.read_schema(theirs[0]), pq.read_schema(ours[0]), ("seq", "sub"))
     if columns is None:
@@ -251,20 +261,27 @@ def _rows(found: Diff, name: str, run_dir: Path, oracle_dir: Path) -> None:
                 found.add(differences, count)
             return
     # Rows are missing, added or out of order: match them by (seq, sub).
-    expected, actual = (pa.concat_tables(_slices(paths, columns)) if paths else None for paths in (theirs, ours))
+    expected, actual = (_table(paths, columns) for paths in (theirs, ours))
     _matched(found, name, expected, actual, ("seq", "sub"))
+
+
+def _no_file(name: str, rows: int) -> tuple[list[Difference], int]:
+    """A run that ended has a file of these rows, even of none: it tells the columns."""
+    return [Difference(name, "table", {}, None, f"{rows} rows", "no file")], max(1, rows)
 
 
 def _unordered(found: Diff, run_dir: Path, oracle_dir: Path, columns: list[str]) -> None:
     """Compares these columns as multisets: how often each row is there, on either side."""
     ours, theirs = (
-        [table for path in _parts(folder / "outputs") for table in [pq.read_table(path, columns=columns)]]
-        for folder in (run_dir, oracle_dir)
+        [_table([path], columns) for path in _parts(folder / "outputs")] for folder in (run_dir, oracle_dir)
     )
     if not theirs:
         raise BadInput(f"oracle result {oracle_dir}: outputs/ is empty")
     found.outputs = sum(table.num_rows for table in theirs)
-    if ours and _columns(found, "outputs", theirs[0].schema, ours[0].schema, ()) != columns:
+    if not ours:
+        found.add(*_no_file("outputs", found.outputs))
+        return
+    if _columns(found, "outputs", theirs[0].schema, ours[0].schema, ()) != columns:
         return
     rows = pa.concat_tables([*theirs, *ours])
     sign = np.repeat([1, -1], [found.outputs, rows.num_rows - found.outputs])
@@ -328,9 +345,8 @@ def _values(table: str, expected: pa.Table, actual: pa.Table, keys: tuple[str, .
     return found, int(rows.sum())
 
 
-def _matched(found: Diff, table: str, expected: pa.Table, actual: pa.Table | None, keys: tuple[str, ...]) -> None:
+def _matched(found: Diff, table: str, expected: pa.Table, actual: pa.Table, keys: tuple[str, ...]) -> None:
     """Differences of two tables whose rows do not line up: order, missing and extra rows, then values."""
-    actual = expected.slice(0, 0) if actual is None else actual
     codes, ours = _codes([expected[k] for k in keys], [actual[k] for k in keys])
     late = np.flatnonzero(ours[1:] < ours[:-1]) + 1
     shown = []
@@ -437,7 +453,7 @@ def _states(found: Diff, run_dir: Path, oracle_dir: Path, only: list[str] | None
             words = ("no such table", "a table") if name not in theirs else ("a table", "no file")
             found.add([Difference(table, "table", {}, None, *words)], 1)
             continue
-        expected, actual = pq.read_table(theirs[name]), pq.read_table(ours[name])
+        expected, actual = _table([theirs[name]]), _table([ours[name]])
         found.states += expected.num_rows
         keys = ("key",) if "key" in expected.column_names else ()
         columns = _columns(found, table, expected.schema, actual.schema, keys)

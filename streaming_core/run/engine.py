@@ -38,7 +38,7 @@ from streaming_core.data import workload
 from streaming_core.data.agreement import states_digest
 from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.machine import describe_error
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.run import checkpoint
@@ -144,7 +144,8 @@ def run(
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
-        RunFailed: an operator failed (operator, event, reason), or the folder cannot be written.
+        RunFailed: an operator failed (operator, event, reason).
+        CommandFailed: the disk is full, or fails.
     """
     app = registry.load(spec.app)
     spec.check(app)
@@ -181,7 +182,7 @@ def run(
         finally:
             lock.leave(remove=True)
     except OSError as error:
-        raise RunFailed(f"run folder {out} cannot be written: {error.strerror or error}") from None
+        raise refusal(error, f"run folder {out} cannot be written") from None
 
 
 def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:
@@ -428,7 +429,8 @@ def one_pass(
         seconds=seconds,
         events_per_s=blocks.events / seconds if seconds else 0.0,
         processing=Latency(**metrics["processing"]),
-        end_to_end=Latency(**metrics["end_to_end"]) if rate else None,
+        # Of a stream without events nothing arrives.
+        end_to_end=Latency(**metrics["end_to_end"]) if rate and metrics["end_to_end"] else None,
         breakdown=metrics["breakdown"],
         cpu_seconds=spent.cpu,
         energy_joules=spent.joules,

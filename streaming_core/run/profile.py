@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streaming_core.data import workload
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.record import Resolved, Text
 from streaming_core.oracle import oracle
@@ -117,7 +117,7 @@ def replay(
             about = {"profile": profile.as_dict(), "output_digest": first.digest, "recording": about}
             write_json(folder / "manifest.json", about)
     except OSError as error:
-        raise RunFailed(f"the replay cannot be written: {error.strerror or error}") from None
+        raise refusal(error, "the replay cannot be written") from None
     return profile
 
 

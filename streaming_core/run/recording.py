@@ -28,7 +28,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.data.digest import add, digest_table, format_digest
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
@@ -59,7 +59,8 @@ def record(
 
     Raises:
         BadInput: no such operator, an application that does not run that way or without order, or `out` is not empty.
-        RunFailed: an operator in front failed, or the folder cannot be written.
+        RunFailed: an operator in front failed.
+        CommandFailed: the disk is full, or fails.
     """
     app, params = source.app, source.manifest["params"]
     part = app.upto(operator)
@@ -125,7 +126,7 @@ def _write(
                 }
                 storage.write_json(folder / "manifest.json", manifest)
     except OSError as error:
-        raise RunFailed(f"the recording cannot be written to {out}: {error.strerror or error}") from None
+        raise refusal(error, f"the recording cannot be written to {out}") from None
     return manifest
 
 
@@ -220,6 +221,8 @@ class Recording:
                         last = int(seq[-1]) if len(seq) else last
                         total = add(total, digest_table(table, ("seq", "sub")))
                         yield table
+            except MemoryError:  # one of Arrow's errors, and nothing the file can help
+                raise
             except (OSError, pa.ArrowException) as error:
                 line = str(error).strip().partition("\n")[0]
                 raise BadInput(f"recording {self.directory}: {part['file']} cannot be read: {line}") from None

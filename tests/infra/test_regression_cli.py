@@ -45,7 +45,7 @@ def call(tmp_path):
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
         (["--threads", "0"], "threads must lie in 1..1024, got 0"),
         (["--threads", "two"], "--threads: 'two' is not a number"),
-        (["--events", "0"], "events: "),
+        (["--events", "-1"], "events: "),
         (["--params", "{"], "--params: not JSON"),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
         (["--no-such-option"], "unrecognized arguments: --no-such-option"),

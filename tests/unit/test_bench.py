@@ -276,3 +276,13 @@ def test_suites_are_found_by_name():
     assert suite.load("tstream") is tstream.SUITE
     with pytest.raises(BadInput, match="unknown suite"):
         suite.load("../tstream")
+
+
+def test_no_events_have_no_figures(command, home, tmp_path):
+    out = tmp_path / "bench.json"
+    given = ("wc", "sl", "--events", 0, "--threads", 1, "--repetitions", 1, "--out", out)
+    assert command(*given)[0] == 0
+    rows = json.loads(out.read_text(), parse_constant=pytest.fail)["results"]
+    assert {row["result"] for row in rows} == {"yardstick", "equal", "bound"}
+    for name in ("events_per_s", "outputs_per_s", "to_loop", "cpu_ns"):
+        assert {row[name] for row in rows} == {None}

@@ -10,7 +10,7 @@ import pytest
 
 from streaming_core.cli import main
 from streaming_core.data import workload
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.run import checkpoint, engine
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import Lock
@@ -253,7 +253,7 @@ def test_a_failure_to_write_can_be_gone_on_from(spec, source, stopped, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(f"streaming_core.run.checkpoint.{name}", full)
-        with pytest.raises(RunFailed, match="No space left"):
+        with pytest.raises(CommandFailed, match="No space left"):
             engine.run(spec, source, stopped)
     assert engine.run(spec, source, stopped).resumed == [320]
 

@@ -274,3 +274,36 @@ def test_where_only_what_is_cut_off_differs_the_first_item_that_does_is_shown():
     assert said == "outputs: seq 1: items: expected 300 at [300], got -1 at [300]"
     said = Difference(**where, expected=expected, actual=expected[:499]).text()
     assert said == "outputs: seq 1: items: expected 500 items, got 499 items"
+
+
+def emptied(folder):
+    """Every table in a result has its columns and no rows."""
+    for path in folder.rglob("*.parquet"):
+        rewrite(path, lambda table: table.slice(0, 0))
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_no_rows_on_one_side_is_a_difference_and_on_both_none(copied, tmp_path, app):
+    run, theirs = copied(app)
+    full, empty = tmp_path / "full", tmp_path / "empty"
+    shutil.copytree(theirs, full)
+    shutil.copytree(theirs, empty)
+    emptied(empty)
+    found = diff(run, empty)
+    assert (found.exit_code, found.reason) == (1, None)
+    assert found.counts["outputs"] == pq.read_metadata(run / "outputs" / "part-00000.parquet").num_rows
+    assert {d.kind for d in found.differences if d.table == "outputs"} == {"extra"}
+    emptied(run)
+    found = diff(run, full)
+    assert (found.exit_code, found.reason) == (1, None)
+    assert {d.kind for d in found.differences if d.table == "outputs"} == {"missing"}
+    found = diff(run, empty)
+    assert (found.exit_code, found.text()) == (0, "equal: 0 outputs and 0 rows of final state on either side")
+    (run / "outputs" / "part-00000.parquet").unlink()
+    assert diff(run, empty).text().splitlines()[1] == "  outputs: expected 0 rows, got no file"
+
+
+def test_the_name_of_a_folder_is_no_column(copied, tmp_path):
+    run, theirs = copied("sl")
+    shutil.copytree(theirs, tmp_path / "seed=1" / "oracle")
+    assert diff(run, tmp_path / "seed=1" / "oracle").exit_code == 0

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 FLOORS = (
     "streaming_core.errors",
     "streaming_core.interruption",
+    "streaming_core.ending",
     "streaming_core.storage",
     "streaming_core.language",
     "streaming_core.api",

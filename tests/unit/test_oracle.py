@@ -12,7 +12,7 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table, format_digest, state_digest
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.oracle import oracle
 from streaming_core.oracle.interpreter import Interpreter
 
@@ -117,7 +117,7 @@ def test_a_folder_that_holds_something_else_is_refused(words, tmp_path):
 
 def test_what_cannot_be_written_is_one_line(words, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFailed) as failure:
+    with pytest.raises(BadInput) as failure:
         oracle.run(words, tmp_path / "file" / "out")
     assert str(failure.value) == f"the result cannot be written to {tmp_path / 'file' / 'out'}: File exists"
 
@@ -126,7 +126,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(words, tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))  # any larger file cannot be written
     try:
-        with pytest.raises(RunFailed, match=r"the result cannot be written to .*: ") as failure:
+        with pytest.raises(CommandFailed, match=r"the result cannot be written to .*: ") as failure:
             oracle.run(words, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

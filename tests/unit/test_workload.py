@@ -212,7 +212,7 @@ def test_address_covers_the_request_and_the_code(monkeypatch):
         (("nope", {}, 10, 1), "unknown application 'nope'; known: .*wc"),
         (("wc", {"nope": 1}, 10, 1), "app wc: unknown parameter 'nope'"),
         (("wc", {"words": 0}, 10, 1), "parameter words: 0 is below the minimum 1"),
-        (("wc", {}, 0, 1), "events must lie in"),
+        (("wc", {}, -1, 1), "events must lie in"),
         (("wc", {}, 10, -1), "seed must lie in"),
     ],
 )

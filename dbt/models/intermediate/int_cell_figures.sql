@@ -19,8 +19,8 @@ select
   median({{ part }}_s) filter (where kind = 'peak') as {{ part }}_s,
   {% endfor %}
   median(cpu_seconds) filter (where kind = 'peak') as cpu_seconds,
-  median(cpu_seconds * 1e9 / events) filter (where kind = 'peak') as cpu_ns,
-  median(energy_joules * 1e9 / events) filter (where kind = 'peak') as energy_nj,
+  median(cpu_seconds * 1e9 / nullif(events, 0)) filter (where kind = 'peak') as cpu_ns,
+  median(energy_joules * 1e9 / nullif(events, 0)) filter (where kind = 'peak') as energy_nj,
   max(outputs) filter (where kind = 'verified') as outputs,
   max(dropped_invalid) as dropped_invalid,
   max(rejected) as rejected

@@ -1,0 +1,146 @@
+"""How a command ends, whatever happens in it: with an exit code and, where something is wrong, one line on stderr.
+
+0 done, 1 the run failed (or differs), 2 bad input, 3 the command itself failed: a full disk, a result that could not be
+written to stdout, no memory, a fault in the program; 128 + n stopped by signal n. So 1 always says something of a run.
+LOCKSTEP_TRACEBACK=1 shows where a failure of the last kind came from, above the line.
+
+Standard library only: this has to be there when nothing else can be loaded.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import NoReturn, TextIO
+
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
+from streaming_core.interruption import Interrupted
+
+# What the libraries take of an address space before anything is done. OpenBLAS, which numpy brings along, ends the
+# process with code 1 where it finds no room.
+ROOM = 192 << 20
+
+
+def begin(name: str) -> None:
+    """From here on an uncaught exception, such as that of an import, ends the process as `end` does."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+        sys.exit(_ended(name, error))
+
+    sys.excepthook = hook
+    _check_room()
+
+
+def end(name: str, command: Callable[[], int | None]) -> NoReturn:
+    """Runs the command of this name and exits with its code, or with that of what it raises."""
+    # What cannot be written in the terminal's encoding is shown as an escape; a name in it is no reason to fail.
+    if sys.stdout is not None:
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        _check_room()
+        _check_names()
+        code = command() or 0
+    except SystemExit as ended:  # argparse, after --help
+        code = ended.code or 0
+    except BaseException as error:
+        sys.exit(_ended(name, error))
+    sys.exit(_ended(name, None, code))
+
+
+def say(name: str, message: str) -> None:
+    """One line on stderr."""
+    try:
+        print(f"{name}: {' '.join(message.split())}", file=sys.stderr, flush=True)
+    except OSError:
+        _give_up(sys.stderr)  # nobody can be told; the exit code still can
+
+
+def _check_room() -> None:
+    """Raises MemoryError where a limit leaves no room to load the libraries."""
+    # No command multiplies matrices, and threads for that would need room each.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        mmap.mmap(-1, ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ).close()
+    except OSError:
+        raise MemoryError from None
+
+
+def _check_names() -> None:
+    """Raises BadInput for names that Python and the library that reads and writes Parquet would take for two."""
+    home = os.environ.get("LOCKSTEP_HOME", "")
+    for what, text in (*(("argument", argument) for argument in sys.argv[1:]), ("LOCKSTEP_HOME", home)):
+        given = os.fsencode(text)
+        if given == text.encode("utf-8", "surrogatepass"):
+            continue
+        try:
+            given.decode("utf-8")
+        except UnicodeDecodeError:
+            raise BadInput(f"{what} {given!r} is not UTF-8: give another name") from None
+        raise BadInput(f"{what} {given!r} is read as {sys.getfilesystemencoding()} here: set PYTHONUTF8=1")
+
+
+def _ended(name: str, error: BaseException | None, code: int = 0) -> int:
+    """Says in one line what ended a command, if anything is wrong; its exit code, once all that it printed is out."""
+    message = None
+    if error is not None:
+        message, code = _line(error)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as unwritten:
+        _give_up(sys.stdout)
+        error, code = unwritten, 3
+        message = f"standard output cannot be written: {unwritten.strerror}"
+        if isinstance(unwritten, BrokenPipeError):
+            message = None
+    if code == 3 and error is not None and os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0"):
+        with suppress(OSError):
+            traceback.print_exception(error)
+    if message is not None:
+        say(name, message)
+    return code
+
+
+def _line(error: BaseException) -> tuple[str | None, int]:
+    match error:
+        case BadInput():
+            return str(error), 2
+        case RunFailed():
+            return str(error), 1
+        case CommandFailed():
+            return str(error), 3
+        case Interrupted():
+            return str(error), error.exit_code
+        case KeyboardInterrupt():
+            return "interrupted", 130
+        case BrokenPipeError():
+            return None, 3  # whoever read the output has gone, and wants no more of it
+        case MemoryError():
+            return "out of memory", 3
+        case OSError() if error.errno == errno.ENOMEM:
+            return "out of memory", 3
+        case OSError() if error.errno:
+            return _line(refusal(error))
+        case OSError() | ImportError():  # libraries tell at length what to try; the cause says what is wrong
+            return f"a library cannot be loaded: {_cause(error)}", 3
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    place = f" ({last[0].filename}:{last[0].lineno})" if last else ""
+    return f"internal error: {type(error).__name__}: {error}{place}; LOCKSTEP_TRACEBACK=1 shows how it came about", 3
+
+
+def _cause(error: BaseException) -> BaseException:
+    while (before := error.__cause__ or error.__context__) is not None:
+        error = before
+    return error
+
+
+def _give_up(stream: TextIO) -> None:
+    """Lets the interpreter flush a stream at its end that can take nothing."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,50 @@
+"""A stream without events: what flushes put out without a key is nothing, and every way of executing agrees on it."""
+
+import json
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.oracle import oracle
+from streaming_core.run import engine, recording
+from streaming_core.run.comparison import diff
+from streaming_core.run.profile import replay
+from streaming_core.run.way import EXECUTORS, RunSpec
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_no_events_are_a_stream_too(name, tmp_path):
+    app = registry.load(name)
+    assert workload.write(app, {}, 0, 1, tmp_path / "w")["content_digest"] == "0:0000000000000000"
+    made = [oracle.run(tmp_path / "w", tmp_path / mode, mode) for mode in ("interpreted", "compiled")]
+    for what in ("output_digest", "state_digest", "outputs", "state"):
+        assert made[0][what] == made[1][what]
+    assert made[0]["outputs"]["rows"] == 0
+    for executor in (e for e in EXECUTORS.values() if app.kind in e.runs):
+        axis, ways = next(iter(executor.axes.items()))
+        for number, way in enumerate(ways):
+            given = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}
+            if executor.name == "transactional":
+                given["checkpoint"] = 1
+            spec = RunSpec(app=name, executor=executor.name, **given)
+            if spec.is_bound or (spec.order == "none" and app.unordered is None):
+                continue
+            report = engine.run(spec, tmp_path / "w", tmp_path / f"{executor.name}{number}")
+            found = diff(tmp_path / f"{executor.name}{number}", tmp_path / "compiled")
+            assert found.exit_code == 0, (spec.cell, found.text())
+            assert [s.events_per_s for s in report.samples] == [0.0] * 3
+            assert report.samples[-1].end_to_end is None
+            text = (tmp_path / f"{executor.name}{number}" / "report.json").read_text()
+            json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} in a report"))
+
+
+def test_a_recording_of_no_events_is_replayed(tmp_path):
+    workload.write("wc", {}, 0, 1, tmp_path / "w")
+    source = workload.read(tmp_path / "w", "wc")
+    recording.record(source, "count", tmp_path / "a", RunSpec(app="wc", executor="pinned", threads=2))
+    recording.record_oracle(source, "count", tmp_path / "b", "compiled")
+    found = diff(tmp_path / "a", tmp_path / "b")
+    assert (found.exit_code, found.text()) == (0, "equal: 0 rows that count takes on either side")
+    profile = replay(recording.read(tmp_path / "b"), 1, tmp_path / "c")
+    assert (profile.rows_in, profile.rows_out, profile.ns_per_row, profile.selectivity) == (0, 0, None, None)

@@ -1,0 +1,231 @@
+"""How a command ends when what is around it fails: one line, exit code 3 (2 for names that cannot be), nothing left.
+
+Through the command that a user types, in a process of its own: limits, descriptors and locales are a process's.
+"""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = Path(sys.executable).parent / "streaming-core"
+SCRIPTS = Path(__file__).parents[2] / "infra" / "bin"
+LONG = "x" * 300
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A workload of wc, a run of it that differs from its oracle, an equal one, a recording."""
+    root = tmp_path_factory.mktemp("made")
+    given = ("--input", root / "w")
+    for arguments in (
+        ("generate", "wc", "--events", 500, "--out", root / "w"),
+        ("run", "wc", *given, "--out", root / "run"),
+        ("oracle", "wc", *given, "--out", root / "oracle"),
+        ("record", "wc", "--operator", "count", *given, "--out", root / "recording"),
+    ):
+        done = call(*arguments)
+        assert done.returncode == 0, done.stderr
+    return root
+
+
+def limited(kind, size):
+    """For subprocess: what the child sets before it becomes the command."""
+    return lambda: resource.setrlimit(kind, (size, size))
+
+
+def call(*arguments, script=None, env=None, **given):
+    command = [COMMAND] if script is None else [sys.executable, SCRIPTS / f"{script}.py"]
+    arguments = [a if isinstance(a, bytes) else str(a) for a in arguments]
+    given = {"stdout": subprocess.PIPE} | given
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
+    # Python itself writes half a file of bytecode where the limit of a test lets it, and trips over that ever after.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    return subprocess.run([*command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **given)
+
+
+def ends(done, code, *words, name="streaming-core"):
+    """This exit code, and one line that holds the words."""
+    line = done.stderr.decode("utf-8", "replace")
+    assert done.returncode == code, line
+    assert line.startswith(f"{name}: ")
+    assert line.count("\n") == 1
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "wc", "--events", 20_000, "--out", "new"),
+        ("run", "wc", "--input", "w", "--out", "new"),
+        ("oracle", "wc", "--input", "w", "--out", "new"),
+        ("record", "wc", "--operator", "count", "--input", "w", "--out", "new"),
+        ("oracle", "wc", "--operator", "count", "--input", "w", "--out", "new"),
+        ("replay", "recording", "--repetitions", 1, "--out", "new"),
+        ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", "new"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, arguments):
+    given = [tmp_path / a if a == "new" else made / a if a in ("w", "recording") else a for a in arguments]
+    full = limited(resource.RLIMIT_FSIZE, 1024)
+    # The machine code kept between runs would be what finds no room otherwise.
+    done = call(*given, preexec_fn=full, env={"LOCKSTEP_HOME": str(tmp_path / "home")})
+    ends(done, 3, "cannot be written", "File too large")
+    left = {path.name for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "home" not in path.parents}
+    assert left <= {"spec.json"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("diff", "run", "oracle"),
+        ("--help",),
+        ("describe", "lr", "--json"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_result_that_cannot_be_printed_is_no_result(made, arguments, unbuffered):
+    given = [made / a if a in ("run", "oracle", "w") else a for a in arguments]
+    with open("/dev/full", "wb") as full:
+        ends(call(*given, stdout=full, env={"PYTHONUNBUFFERED": unbuffered}), 3, "No space left on device")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("diff", "run", "oracle"), ("describe", "lr")])
+def test_a_pipe_that_nobody_reads_ends_it_without_a_word(made, arguments, unbuffered):
+    given = [made / a if a in ("run", "oracle") else a for a in arguments]
+    nobody, end = os.pipe()
+    os.close(nobody)
+    done = call(*given, stdout=end, env={"PYTHONUNBUFFERED": unbuffered})
+    os.close(end)
+    assert (done.returncode, done.stderr) == (3, b"")
+
+
+def test_where_nothing_can_be_said_the_code_still_tells(made):
+    with open("/dev/full", "wb") as full:
+        given = {"stdout": full, "env": dict(os.environ)}
+        assert subprocess.run([COMMAND, "describe", "nope"], stderr=full, **given).returncode == 2
+        assert subprocess.run([COMMAND, "diff", made / "run", made / "oracle"], stderr=full, **given).returncode == 3
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("generate", "wc", "--events", 10, "--out", LONG),
+        ("run", "wc", "--input", "w", "--out", LONG),
+        ("run", "wc", "--input", LONG, "--out", "new"),
+        ("oracle", "wc", "--input", "w", "--out", LONG),
+        ("record", "wc", "--operator", "count", "--input", "w", "--out", LONG),
+        ("replay", LONG),
+        ("replay", "recording", "--out", LONG),
+        ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", LONG),
+    ],
+    ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
+)
+def test_a_name_that_is_too_long_is_bad_input(made, tmp_path, arguments):
+    given = [made / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
+    ends(call(*given, env={"LOCKSTEP_HOME": str(tmp_path / "home")}), 2, "File name too long")
+
+
+def test_diff_of_a_name_that_is_too_long(made):
+    done = call("diff", made / "run", made / LONG)
+    assert done.returncode == 2
+    assert b"File name too long" in done.stdout
+
+
+@pytest.mark.parametrize("app", ["generate", "run", "oracle", "record"])
+def test_a_name_that_is_not_utf_8_is_bad_input_and_nothing_is_written(made, tmp_path, app):
+    out = os.fsencode(tmp_path) + b"/caf\xe9"
+    more = {"generate": ("--events", 10), "record": ("--input", made / "w", "--operator", "count")}
+    ends(call(app, "wc", *more.get(app, ("--input", made / "w")), "--out", out), 2, "caf\\xe9", "is not UTF-8")
+    assert os.listdir(os.fsencode(tmp_path)) == []
+
+
+def test_home_has_a_utf_8_name_too(tmp_path):
+    home = os.fsencode(tmp_path) + b"/caf\xe9"
+    done = subprocess.run([COMMAND, "apps"], env={**os.environb, b"LOCKSTEP_HOME": home}, capture_output=True)
+    ends(done, 2, "LOCKSTEP_HOME", "is not UTF-8")
+
+
+ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_locale_that_reads_names_otherwise_is_told(tmp_path):
+    done = call("generate", "wc", "--events", 10, "--out", tmp_path / "é", env=ASCII)
+    ends(done, 2, r"\xc3\xa9", "is read as ascii here: set PYTHONUTF8=1")
+    assert list(tmp_path.iterdir()) == []
+    done = call("generate", "wc", "--events", 10, "--out", tmp_path / "é", env={"LC_ALL": "C", "PYTHONUTF8": "1"})
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "ascii"}], ids=["locale", "encoding"])
+def test_what_a_terminal_cannot_show_is_escaped(made, tmp_path, env):
+    folder = tmp_path / "Ω" if env is not ASCII else tmp_path
+    assert call("generate", "wc", "--events", 10, "--out", folder).returncode == 0
+    done = call("generate", "wc", "--events", 10, "--out", folder, env=env)
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = call("--help", env=env)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("megabytes", [40, 100, 150, 250])
+def test_no_memory_for_the_libraries_is_one_line(made, megabytes):
+    """Each of these sizes stops at another library; OpenBLAS would end the process with code 1 at the middle ones."""
+    given = ("diff", made / "run", made / "oracle")
+    ends(call(*given, preexec_fn=limited(resource.RLIMIT_AS, megabytes << 20)), 3)
+
+
+def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
+    script = (
+        "import sys\nfrom streaming_core import diff\nfrom streaming_core.cli import main\n"
+        "def broken(*_):\n    raise LookupError('no such\\nthing')\n"
+        "diff.diff = broken\nmain()\n"
+    )
+    command = [sys.executable, "-c", script, "diff", made / "run", made / "oracle"]
+    done = subprocess.run(command, capture_output=True)
+    ends(done, 3, "internal error: LookupError: no such thing (<string>:5); LOCKSTEP_TRACEBACK=1 shows")
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "LOCKSTEP_TRACEBACK": "1"})
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"Traceback")
+    assert done.stderr.splitlines()[-1].startswith(b"streaming-core: internal error: LookupError")
+
+
+def test_interrupted_is_not_different(made):
+    script = (
+        "import os, signal\nfrom streaming_core import diff\nfrom streaming_core.cli import main\n"
+        "diff.diff = lambda *_: os.kill(os.getpid(), signal.%s)\nmain()\n"
+    )
+    for number, words in (("SIGINT", "interrupted"), ("SIGTERM", "stopped by SIGTERM")):
+        command = [sys.executable, "-c", script % number, "diff", made / "run", made / "oracle"]
+        ends(subprocess.run(command, capture_output=True), 3, words)
+
+
+@pytest.mark.parametrize("script", ["regression", "report", "prune", "warehouse", "ui"])
+def test_scripts_end_alike(tmp_path, script):
+    # Buffered: argparse keeps to itself that it could not print its help.
+    env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "wb") as full:
+        ends(call("--help", script=script, stdout=full, env=env), 3, "No space left on device", name=script)
+    ends(call("--help", script=script, env=env, preexec_fn=limited(resource.RLIMIT_AS, 100 << 20)), 3, name=script)
+    (tmp_path / "l").write_text("no folder")
+    if script in ("prune", "warehouse"):
+        ends(call(*["build"][: script == "warehouse"], script=script, env=env), 2, str(tmp_path / "l"), name=script)
+
+
+def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
+    from streaming_core.regression.home import Home
+    from tests.infra import past_runs
+
+    past_runs.make(Home(tmp_path / "l"), nights=1, red=False)
+    env = {"LOCKSTEP_HOME": str(tmp_path / "l")}
+    assert call(script="report", env=env).returncode == 0
+    with open("/dev/full", "wb") as full:
+        ends(call(script="report", stdout=full, env=env), 3, "No space left on device", name="report")
+    assert json.loads(call("--json", script="report", env=env).stdout)["green"]
