@@ -199,12 +199,13 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
 
 def test_interrupted_is_not_different(made):
     script = (
-        "import os, signal\nfrom streaming_core import diff\nfrom streaming_core.cli import main\n"
-        "diff.diff = lambda *_: os.kill(os.getpid(), signal.%s)\nmain()\n"
+        "import os, signal\nfrom streaming_core import interruption\nfrom streaming_core.cli import main\n"
+        "from streaming_core.run import comparison\n"
+        "comparison.diff = lambda *_: (os.kill(os.getpid(), signal.%s), interruption.check())\nmain()\n"
     )
-    for number, words in (("SIGINT", "interrupted"), ("SIGTERM", "stopped by SIGTERM")):
+    for number, code in (("SIGINT", 130), ("SIGTERM", 143)):
         command = [sys.executable, "-c", script % number, "diff", made / "run", made / "oracle"]
-        ends(subprocess.run(command, capture_output=True), 3, words)
+        ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
 @pytest.mark.parametrize("script", ["regression", "report", "prune", "warehouse", "ui"])
@@ -221,7 +222,7 @@ def test_scripts_end_alike(tmp_path, script):
 
 def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
     from streaming_core.regression.home import Home
-    from tests.infra import past_runs
+    from tests.reports import past_runs
 
     past_runs.make(Home(tmp_path / "l"), nights=1, red=False)
     env = {"LOCKSTEP_HOME": str(tmp_path / "l")}
