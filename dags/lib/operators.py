@@ -32,7 +32,7 @@ RETRIES = {
 }
 
 
-class RunReport(BaseOperatorLink):
+class ReportLink(BaseOperatorLink):
     """To the report of the task's run."""
 
     name = "Report"
@@ -42,7 +42,7 @@ class RunReport(BaseOperatorLink):
         return f"/lockstep/{operator.run}/index.html"
 
 
-class CellEvidence(BaseOperatorLink):
+class EvidenceLink(BaseOperatorLink):
     """To the evidence of the task's cell."""
 
     name = "Evidence"
@@ -99,7 +99,7 @@ class Job(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
-    operator_extra_links = (RunReport(),)
+    operator_extra_links = (ReportLink(),)
     ui_color = "#eef7ee"
 
     def __init__(self, *, run: str, arguments: Sequence[str], spark: bool = True, **kwargs):
@@ -140,7 +140,7 @@ class CoreRun(BaseOperator):
     """One cell of the matrix: one application, executed in one way, on the host that a connection names."""
 
     template_fields: Sequence[str] = ("run", "host")
-    operator_extra_links = (CellEvidence(),)
+    operator_extra_links = (EvidenceLink(),)
     ui_color = "#fdf3e1"
 
     def __init__(self, *, run: str, host: str, cell: str, app: str, workload: str, spec: dict, limit: float, **kwargs):
@@ -194,7 +194,7 @@ class Verdict(BaseOperator):
     """The last word on a run, given by `judge(context)`, which raises when the run is red."""
 
     template_fields: Sequence[str] = ("run",)
-    operator_extra_links = (RunReport(),)
+    operator_extra_links = (ReportLink(),)
     ui_color = "#f3e8fd"
 
     def __init__(self, *, run: str, judge: Callable[..., dict], **kwargs):

@@ -57,7 +57,7 @@ class Item:
     why: str
 
 
-def plan(home: Home, cache_bytes: int) -> list[Item]:
+def removable(home: Home, cache_bytes: int) -> list[Item]:
     """What is to be removed, runs first, then caches, oldest first; nothing is touched."""
     runs = sorted(path for path in _folders(home.root / "runs") if RUN_ID.fullmatch(path.name))
     green = {run.name: _is_green(home, run.name) for run in runs}
@@ -210,12 +210,12 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         cache_bytes = int(options.cache_gb * 1e9)
         if options.dry_run:
-            return _list(plan(home, cache_bytes))
+            return _list(removable(home, cache_bytes))
         if not home.root.is_dir():
             raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist")
         # A run that is going on reads the caches and has outputs without verdicts.
         with hold(home, "prune"):
-            return _remove(plan(home, cache_bytes))
+            return _remove(removable(home, cache_bytes))
     except BadInput as error:
         print(f"prune: {error}", file=sys.stderr)
         return 2

@@ -196,10 +196,12 @@ class RunSpec(BaseModel):
     @property
     def spec_digest(self) -> str:
         """Digest of this spec's canonical JSON: known before anything runs."""
-        defaults = NOTHING | {name: field.get_default() for name, field in self.options.items()}
-        flat = self.model_dump(mode="json")
-        later = {name for name, value in flat.items() if name not in ALWAYS_DIGESTED and value == defaults.get(name)}
-        return digest_of({name: value for name, value in flat.items() if name not in later})
+
+        def counts(name: str, value: Any) -> bool:
+            usual = FIELDS[name].get_default(call_default_factory=True), NOTHING.get(name)
+            return name in ALWAYS_DIGESTED or value not in usual
+
+        return digest_of({name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)})
 
     @property
     def strategy(self) -> str:

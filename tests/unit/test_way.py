@@ -194,8 +194,12 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions"}
 
 
-# The declaration of pooled with an axis, a switch and a strategy more, in a process that knows only this one.
+# Declarations with a field more that all share, and an axis, a switch and a strategy more of pooled, in a process that
+# knows only these.
 MORE = {
+    'description="Measured passes at peak rate after the first pass.")\n': """
+    mood: int = Field(3, description="Of the machine.")
+""",
     'description="Reorder buffer behind parallel operators."\n    )\n': """
     lane: Literal["left", "right"] = Field("left", description="Side of the road.")
     lights: Annotated[bool, Only("lane", frozenset({"right"}), "lights are on the right")] = Field(
