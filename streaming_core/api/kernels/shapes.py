@@ -14,8 +14,8 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
+from streaming_core import machine
 from streaming_core.api.kernels import ir as code
-from streaming_core.api.kernels import machine
 from streaming_core.api.kernels import transaction as tx
 from streaming_core.api.kernels.emitter import EmitterType
 from streaming_core.api.kernels.memory import load_half, load_word, store_half, store_word
