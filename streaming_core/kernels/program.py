@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
-import os
+import pickle
 import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from streaming_core import interruption
+from streaming_core import errors, interruption, machine
 from streaming_core.errors import BadInput
-from streaming_core.kernels import machine
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Resolved, Scalar, Text
-from streaming_core.storage import atomic_directory, digest_of, write_json
+from streaming_core.storage import digest_of
 
 PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
+# What all applications are compiled from.
+_PACKAGE = Path(__file__).parent.parent
+_SOURCES = (_PACKAGE / "kernels", _PACKAGE / "language")
 _ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute", "place")
 
 
@@ -39,7 +42,7 @@ class Program:
     """What the runtime needs to run an application. Keeps the kernels' addresses alive.
 
     Args:
-        cache: folder of compiled kernels, or None.
+        kept: where kernels are kept.
         whole: the program of the application that `app` is a part of, whose kernels it takes.
 
     Attributes:
@@ -49,7 +52,7 @@ class Program:
             starts with; states: (operator, resolved).
     """
 
-    def __init__(self, app: App, params: dict[str, Any], cache: Path | None, whole: Program | None = None):
+    def __init__(self, app: App, params: dict[str, Any], kept: machine.Kept, whole: Program | None = None):
         started = time.perf_counter()
         self.app, self.params = app, params
         self.event = app.event.resolve(params)
@@ -65,8 +68,8 @@ class Program:
         if whole is not None:
             self._loaded, self._spans = whole._loaded, whole._spans
         else:
-            kernels, self._spans = self._cached(cache) if cache else compile_kernels(app, params)
-            self._loaded = {name: machine.Loaded(code, "kernel") for name, code in kernels.items()}
+            kernels, self._spans = self._kernels(kept)
+            self._loaded = {name: machine.Loaded(code) for name, code in kernels.items()}
         for entry, span in zip(self.description.get("tables", []), self._spans, strict=True):
             entry["read"] = span
         if self._spans:
@@ -79,45 +82,40 @@ class Program:
 
     def part(self, app: App) -> Program:
         """The program of a part of the application (App.upto, App.only), by the kernels that are compiled already."""
-        return Program(app.check(), self.params, None, self)
+        return Program(app.check(), self.params, machine.Kept(None), self)
 
     def json(self) -> str:
         """The description as the runtime takes it."""
         return json.dumps(self.description)
 
-    def _cached(self, cache: Path) -> tuple[dict[str, bytes], list]:
-        """What `compile_kernels` returns, from the cache below `cache`; compiled and put there if it is not.
+    def _kernels(self, kept: machine.Kept) -> tuple[dict[str, bytes], list]:
+        """What `compile_kernels` returns, as it is kept; compiled and kept if it is not.
 
         Of the parameters those count that operators and records read, which the first to compile a source notes down:
         how events are drawn is none of the machine code's business.
         """
         described = {name: value for name, value in self.description.items() if name != "partitions"}
-        source = [machine.fingerprint(), Path(self.app.file).read_text(), described]
+        compiler = machine.fingerprint(*_SOURCES, Path(errors.__file__))
+        written = [path.read_text() for path in sources(Path(self.app.file))]
+        source = [compiler, written, self.app.name, described]
         constants = [
             hashlib.sha256(tables.constant(self.app, c, self.params).tobytes()).hexdigest() for c in self.app.constants
         ]
-        noted = cache / f"{digest_of(source)}.json"
-        try:
-            folder = self._folder(cache, source, constants, json.loads(noted.read_text()))
-            manifest = json.loads((folder / "manifest.json").read_text())
-            return {name: (folder / f"{name}.o").read_bytes() for name in manifest["kernels"]}, manifest["spans"]
-        except (OSError, ValueError):
-            params = _Noted(self.params)
-            kernels, spans = compile_kernels(self.app, params)
-        try:
-            write_json(noted, sorted(params.read))
-            folder = self._folder(cache, source, constants, params.read)
-            with atomic_directory(folder) as temporary:
-                for name, code in kernels.items():
-                    (temporary / f"{name}.o").write_bytes(code)
-                write_json(temporary / "manifest.json", {"kernels": list(kernels), "spans": spans})
-        except OSError:
-            pass  # The cache saves time and nothing else: without it the next run compiles again.
-        return kernels, spans
 
-    def _folder(self, cache: Path, source: list, constants: list[str], read: Iterable[str]) -> Path:
-        """Where the cache keeps the kernels, whose code read these parameters."""
-        return cache / digest_of([*source, {name: self.params[name] for name in read}, constants])
+        def address(read: Iterable[str]) -> str:
+            return digest_of([*source, {name: self.params[name] for name in read}, constants])
+
+        noted = digest_of(source)
+        known = kept.read(noted)
+        found = kept.read(address(json.loads(known["read"]))) if known else None
+        if found:
+            spans = json.loads(found.pop("spans"))
+            return found, spans
+        params = _Noted(self.params)
+        kernels, spans = compile_kernels(self.app, params)
+        kept.write(address(params.read), {**kernels, "spans": json.dumps(spans).encode()})
+        kept.write(noted, {"read": json.dumps(sorted(params.read)).encode()})
+        return kernels, spans
 
     def _dataflow(self) -> dict:
         operators = []
@@ -271,16 +269,44 @@ def compile_error(error: Exception, file: str) -> str:
     return f"{what} ({Path(file).name}:{where.group(1)})" if where else what
 
 
-def compile_app(app: App, params: dict[str, Any], cache: Path | None = None) -> Program:
+def sources(file: Path) -> list[Path]:
+    """The file of an application, then what it imports of ours, itself or through others, but for the language."""
+    package = _PACKAGE
+    known = {*_SOURCES, package / "api.py", package / "__init__.py"}
+    found, pending = {file}, [file]
+    while pending:
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(pending.pop().read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        for name in names:
+            root, *inner = name.split(".")
+            place = package.joinpath(*inner)
+            for path in (place.with_suffix(".py"), place / "__init__.py"):
+                if root == package.name and path.is_file() and path not in found and not known & {path, *path.parents}:
+                    found.add(path)
+                    pending.append(path)
+    return [file, *sorted(found - {file})]
+
+
+def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = None) -> Program:
     """Compiles a bound application, or loads what an earlier run compiled.
 
     Args:
-        cache: folder of compiled kernels; the environment's LOCKSTEP_HOME/kernels if it is set, else none.
+        kept: where kernels are kept; None: where this process keeps machine code.
 
     Raises:
         BadInput: an operator does not keep to the language or does not compile; the line names it.
     """
     app.check()
-    if cache is None and os.environ.get("LOCKSTEP_HOME"):
-        cache = Path(os.environ["LOCKSTEP_HOME"]) / "kernels"
-    return Program(app, params, cache)
+    return Program(app, params, kept or machine.kept())
+
+
+def describe_error(payload: bytes) -> str:
+    """`ZeroDivisionError: integer division by zero` from the pickled exception a kernel left behind."""
+    if not payload:
+        return "unknown error"
+    error, args, _ = pickle.loads(payload)  # the location is the word's own, which tells a user nothing
+    return f"{error.__name__}: {args[0]}" if args else error.__name__

@@ -14,9 +14,9 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
+from streaming_core import machine
 from streaming_core.errors import BadInput
 from streaming_core.kernels import ir as code
-from streaming_core.kernels import machine
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType
 from streaming_core.kernels.memory import load_half, load_word, store_half, store_word

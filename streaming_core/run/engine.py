@@ -39,8 +39,7 @@ from streaming_core.data.agreement import states_digest
 from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
 from streaming_core.errors import BadInput, RunFailed, refusal
-from streaming_core.kernels.machine import describe_error
-from streaming_core.kernels.program import Program, compile_app
+from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, RunReport, Sample

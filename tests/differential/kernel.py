@@ -8,8 +8,7 @@ import pyarrow as pa
 from streaming_core.api import App
 from streaming_core.data.rows import decode, encode
 from streaming_core.errors import RunFailed
-from streaming_core.kernels.machine import describe_error
-from streaming_core.kernels.program import compile_app
+from streaming_core.kernels.program import compile_app, describe_error
 
 ROOM = 1 << 16
 

@@ -109,14 +109,25 @@ def label(value):
     return "-".join(str(v) for v in value.values()) if isinstance(value, dict) else None
 
 
-@pytest.mark.parametrize(("name", "strategy", "threads"), ways("transactional"), ids=label)
-def test_every_way_equals_the_interpreter(cases, name, strategy, threads):
-    kinds = kinds_of(name)
-    for number, (punctuation, batch, block) in enumerate(CUTS):
-        kind = kinds[(number + threads) % len(kinds)]
-        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, **strategy)
-        events = min(EVENTS, INTERVALS * punctuation)
-        cases(name, kind, events).check(spec, min(block, events // 3))
+# A scheme has the strategies that go with it: each such choice is one value. Every two values of these axes meet here,
+# all of them in the full test below. `kind` counts the kinds of keys that an application has, again and again.
+TRANSACTIONAL = {
+    "strategy": tuple(range(len(strategies("transactional")))),
+    "name": tuple(applications("transactional")),
+    "kind": tuple(range(len(KEYS))),
+    "threads": (1, 2, 3, 8),
+    "cut": CUTS,
+}
+
+
+@pytest.mark.parametrize("way", pairwise(TRANSACTIONAL), ids=label)
+def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
+    name, kinds = way["name"], kinds_of(way["name"])
+    punctuation, batch, block = way["cut"]
+    strategy = strategies("transactional")[way["strategy"]]
+    spec = RunSpec(app=name, threads=way["threads"], punctuation=punctuation, batch=batch, **strategy)
+    events = min(EVENTS, INTERVALS * punctuation)
+    cases(name, kinds[way["kind"] % len(kinds)], events).check(spec, min(block, events // 3))
 
 
 # Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
@@ -143,7 +154,7 @@ def test_every_two_choices_equal_the_interpreter(cases, number, way):
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 
 
-@pytest.mark.parametrize("axes", CHOICES.values(), ids=list(CHOICES))
+@pytest.mark.parametrize("axes", [TRANSACTIONAL, *CHOICES.values()], ids=["transactional", *CHOICES])
 def test_every_two_choices_do_meet(axes):
     rows = [set(row.items()) for row in pairwise(axes)]
     for a, b in itertools.combinations(axes, 2):

@@ -34,12 +34,12 @@ def wait_for(condition):
     return value
 
 
-def test_an_interrupted_run_leaves_nothing_behind(tmp_path):
+def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     world = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(tmp_path / "lockstep"),
+        "LOCKSTEP_HOME": str(with_compiled(tmp_path / "lockstep")),
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),

@@ -47,14 +47,14 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(tmp_path_factory, with_compiled):
     """Environment of a checkout of its own, whose engine errs."""
     root = tmp_path_factory.mktemp("red")
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(root / "lockstep"),
+        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),

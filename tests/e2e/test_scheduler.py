@@ -71,13 +71,13 @@ class Airflow:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory):
+def airflow(tmp_path_factory, with_compiled):
     root = tmp_path_factory.mktemp("scheduler")
     engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "LOCKSTEP_HOME": str(root / "lockstep"),
+        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),

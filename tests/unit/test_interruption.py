@@ -25,17 +25,13 @@ main()
 
 # Inside of a callback of numba's: an exception that is raised there is printed and lost.
 COMPILING = """
-import streaming_core.kernels.machine as machine
+from streaming_core import machine
 truth, told = machine.emit, []
-def emit(library, name):
+def emit(*arguments):
     if not told:
         told.append(here())
-    return truth(library, name)
+    return truth(*arguments)
 machine.emit = emit
-import streaming_core.kernels.shapes as shapes
-for module in (machine, shapes):
-    if hasattr(module, "emit"):
-        module.emit = emit
 """
 BLOCKS = """
 import streaming_core.data.workload as workload

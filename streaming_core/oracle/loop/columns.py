@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
-from streaming_core.oracle.loop.machine import compiled
-from streaming_core.oracle.loop.memory import copy_bytes
+from streaming_core.oracle.loop.tools import tools
 
 
 def word_at(address: int) -> int:
@@ -38,7 +37,7 @@ def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Arra
             np.cumsum(lengths, out=offsets[1:])
             data = np.empty(int(offsets[-1]) + 1, np.uint8)
             begins = np.ascontiguousarray(values["offset"].astype(np.int64)) + text.ctypes.data
-            _gather(begins, offsets, data)
+            tools()["gather"](begins.ctypes.data, len(begins), offsets.ctypes.data, data.ctypes.data)
             buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
             return pa.Array.from_buffers(pa.large_binary(), len(values), buffers).cast(pa.binary())
         case Array(item):
@@ -90,10 +89,3 @@ def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:
         case TopK():
             fields = {"key": keys, "score": values}
     return _lists(lengths, pa.StructArray.from_arrays([pa.array(v) for v in fields.values()], names=list(fields)))
-
-
-@compiled
-def _gather(begins, offsets, data):
-    """Copies the texts at `begins` behind each other."""
-    for i in range(begins.size):
-        copy_bytes(data.ctypes.data + offsets[i], begins[i], offsets[i + 1] - offsets[i])

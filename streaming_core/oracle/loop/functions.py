@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 from numba import types
 
 from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK, i64
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
-from streaming_core.oracle.loop.machine import internal
+from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans, within
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
@@ -50,11 +51,11 @@ class Functions(Printer):
         self.work = work
         self.namespace: dict[str, Any] = {
             **WORDS,
-            "_compiled": internal, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
+            "_compiled": compiled, "_int": types.int64, "_float": types.float64, "_u64": types.uint64,
             "_nan": float("nan"), "_inf": float("inf"), "min": min, "max": max, "abs": abs, "range": range, "len": len,
         }  # fmt: skip
         self.finished: list[tuple[int, str, int]] = []
-        self.operator_name, self.emitter = "?", 0
+        self.operator_name, self.emitter = "?", ""
         self.read_fields: dict[int, set[str]] = {}
         # A plan is printed once, or as several passes: "drops" finds out whether it drops the event, then come its
         # "conditions", then its "operations".
@@ -69,11 +70,15 @@ class Functions(Printer):
         self.lines = self.finished
         return super().source()
 
-    def keep(self, hint: str, value: Any) -> str:
-        """The name under which the printed code finds an object."""
-        name = f"_{hint}_{len(self.namespace)}"
-        self.namespace[name] = value
-        return name
+    def place(self, values: np.ndarray) -> str:
+        """What printed code says for the address of a block of memory."""
+        name = self.work.place(values)
+        self.namespace[name] = memory.place(name)
+        return f"{name}()"
+
+    def emitter_of(self, i: int) -> str:
+        """What printed code says for the address of an emitter."""
+        return f"_ctx + {self.work.emitter(i) - self.work.ctx}"
 
     def site(self, line: int) -> int:
         """A number for an operation that may fail here."""
@@ -135,7 +140,7 @@ class Functions(Printer):
 
     def s_drop(self, node: Node) -> None:
         assert self.function is not None
-        word = self.emitter + layout.DROPPED
+        word = f"{self.emitter} + {layout.DROPPED}"
         self.add(f"_put({word}, _get({word}) + 1)")
         if self.function in self.plans:
             self.add("return 2")
@@ -160,10 +165,10 @@ class Functions(Printer):
         for i, value in enumerate(values):
             self.add(f"_v{i} = {value}")
         stride = output.event[1]
-        self.add(f"_o = _get({self.emitter + layout.NEXT})")
-        self.add(f"if _o + {stride} > _get({self.emitter + layout.LIMIT}):")
+        self.add(f"_o = _get({self.emitter} + {layout.NEXT})")
+        self.add(f"if _o + {stride} > _get({self.emitter} + {layout.LIMIT}):")
         self.add(f"    _o = _more_rows({self.emitter}, {stride})")
-        self.add(f"_put({self.emitter + layout.NEXT}, _o + {stride})")
+        self.add(f"_put({self.emitter} + {layout.NEXT}, _o + {stride})")
         self.add(f"_put(_o, _get(_ctx + {layout.SEQ}))")
         for i, slot in enumerate(output.event[0].values()):
             if isinstance(slot.type, Text):
@@ -336,9 +341,7 @@ class Functions(Printer):
         return self.load(kind.item, f"{array} + {at}")
 
     def e_constant(self, node: Node) -> str:
-        values = self.work.program.constant(node.data)
-        self.work.keep.append(values)
-        return str(values.ctypes.data)
+        return self.place(self.work.program.constant(node.data))
 
     def e_constantitem(self, node: Node) -> str:
         values = self.work.program.constant(node.args[0].data)
@@ -442,7 +445,7 @@ class Functions(Printer):
     def e_row(self, node: Node) -> str:
         rows = self.work.tables[node.data]
         position = f"_index(_ctx, {self.expression(node.args[0])}, {len(rows)}, {self.site(node.line)})"
-        return f"({rows.ctypes.data} + {position} * {rows.dtype.itemsize})"
+        return f"({self.place(rows)} + {position} * {rows.dtype.itemsize})"
 
     def e_result(self, node: Node) -> str:
         stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)

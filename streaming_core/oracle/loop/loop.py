@@ -12,14 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-import streaming_core.language.wrapping  # noqa: F401 - the loop's integers wrap around too
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
 from streaming_core.oracle.events import columns, seqs
 from streaming_core.oracle.loop import checks, layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
-from streaming_core.oracle.loop.machine import Machine
+from streaming_core.oracle.loop.machine import Machine, programs
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.typed import Program
@@ -191,12 +190,15 @@ class Loop:
             source.union(i, operator)
         source.driver(calls, flushes)
         text = source.source()
-        namespace = source.namespace
+        names = ["_run", "_flush"] if any("flush" in o.functions for o in self._work.operators) else ["_run"]
+
+        def make() -> dict[str, Any]:
+            exec(compile(text, "<compiled loop>", "exec"), source.namespace)
+            return source.namespace
+
         try:
-            exec(compile(text, "<compiled loop>", "exec"), namespace)
-            self._run = Machine(namespace["_run"], 4)
-            if any("flush" in o.functions for o in self._work.operators):
-                self._flush = Machine(namespace["_flush"], 4)
+            found = programs(text, dict.fromkeys(names, 4), make, self._work.places)
+            self._run, self._flush = found["_run"], found.get("_flush")
         except NumbaError as error:
             lines = [re.sub(r"\x1b\[\d+m", "", line).strip() for line in str(error).splitlines()]
             reason = next((line for line in lines if line and not line.startswith("Failed in")), "unknown error")

@@ -1,62 +1,69 @@
-"""Compiling: numba's functions with one set of options, and whole programs as one piece of machine code."""
+"""Compiling: numba's functions with one set of options, and programs of such functions as pieces of machine code."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
-import llvmlite.binding as llvm
 from numba import njit, types
 
-from streaming_core import interruption
+import streaming_core.language.wrapping  # noqa: F401 - the oracle's integers wrap around too
+from streaming_core import errors, interruption, language, machine
+from streaming_core.data import digest
+from streaming_core.storage import digest_of
 
 OPTIONS = {"error_model": "numpy", "fastmath": False, "boundscheck": False, "nogil": True}
+# Nobody but other compiled code calls these functions: a face for Python would take time to compile.
+_FACELESS = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_THRESHOLD = 3000  # what is called in one place moves there, however large
+# What says how an application becomes printed code, and printed code machine code.
+_SOURCES = [Path(language.__file__).parent, Path(__file__).parent.parent, Path(digest.__file__), Path(errors.__file__)]
 
 
 def compiled(function):
     """njit, with the one set of options."""
-    return njit(**OPTIONS)(function)
+    return njit(**OPTIONS, **_FACELESS)(function)
 
 
-def internal(function):
-    """The same, of a function that only compiled code calls: a face for Python would take time to compile."""
-    return njit(**OPTIONS, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+def programs(
+    text: str, arguments: Mapping[str, int], make: Callable[[], Mapping[str, Any]], places: Mapping[str, int]
+) -> dict[str, Machine]:
+    """Functions `(int64, ...) -> int64` as machine code, as it is kept; compiled and kept if it is not.
+
+    Args:
+        text: what the functions are made from, beside the source of the oracle.
+        arguments: number of arguments by function.
+        make: gives the functions, by name.
+        places: addresses by symbol (memory.place).
+    """
+    address = digest_of([machine.fingerprint(*_SOURCES), text, dict(arguments)])
+    kept = machine.kept()
+    codes = kept.read(address)
+    if codes is None:
+        functions = make()
+        machine.name_places(places)
+        codes = {name: _emit(functions[name], count) for name, count in arguments.items()}
+        kept.write(address, codes)
+    return {name: Machine(codes[name], count, places) for name, count in arguments.items()}
+
+
+def _emit(function: Any, arguments: int) -> bytes:
+    """numba links what a function calls, but inlines little of it; that is done here."""
+    function.compile((types.int64,) * arguments)
+    interruption.check()
+    [result] = function.overloads.values()
+    return machine.emit(result.library, result.fndesc.llvm_func_name, _THRESHOLD)
 
 
 class Machine:
-    """A compiled function `(int64, ...) -> int64` as one piece of machine code.
+    """A compiled function in memory. Calling releases the GIL; a Python exception inside becomes `False`."""
 
-    numba links what a function calls, but inlines little of it; here everything else becomes internal and the
-    optimiser runs once more, free to inline: operators called in one place move into their loop. Calling releases the
-    GIL; a Python exception inside becomes `False`.
-    """
-
-    def __init__(self, function, arguments: int):
-        function.compile((types.int64,) * arguments)
-        interruption.check()
-        [result] = function.overloads.values()
-        name = result.fndesc.llvm_func_name
-        module = result.library._final_module.clone()
-        for other in module.functions:
-            if not other.is_declaration and other.name != name:
-                other.linkage = llvm.Linkage.internal
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        target = result.library.codegen._tm
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.inlining_threshold = 3000
-        llvm.create_pass_builder(target, options).getModulePassManager().run(
-            module, llvm.create_pass_builder(target, options)
-        )
-        host = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-        )
-        self._engine = llvm.create_mcjit_compiler(module, host)
-        self._engine.finalize_object()
-        self._keep = result
+    def __init__(self, code: bytes, arguments: int, places: Mapping[str, int]):
+        self._loaded = machine.Loaded(code, places)
         pointer, word = ctypes.c_void_p, ctypes.c_int64
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, *[word] * arguments)(
-            self._engine.get_function_address(name)
-        )
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, *[word] * arguments)(self._loaded.address)
 
     def __call__(self, *arguments: int) -> bool:
         """Whether it returned instead of raising."""

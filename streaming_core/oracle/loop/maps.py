@@ -26,6 +26,7 @@ def map_open(table, state_size, key_words):
     put(table + ENTRY, 8 * key_words + (state_size if inside else 8))
     put(table + MASK, 63)
     put(table + ENTRIES, allocate(64 * get(table + ENTRY)))
+    return 0
 
 
 @compiled
@@ -175,36 +176,38 @@ def entries_in_use(table, marker, addresses):
     for i in range(get(table + MASK) + 1):
         entry = entries + i * size
         if get(entry + marker) != 0:
-            addresses[count] = entry
+            put(addresses + 8 * count, entry)
             count += 1
     return count
 
 
 @compiled
-def copy_states(table, addresses, key_bytes, states):
+def copy_states(table, addresses, count, key_bytes, states):
     """Copies the states of these entries, one behind the other."""
     size = get(table + STATE)
-    for i in range(addresses.size):
-        inside = addresses[i] + key_bytes
+    for i in range(count):
+        inside = get(addresses + 8 * i) + key_bytes
         copy_bytes(states + i * size, inside if get(table + INSIDE) != 0 else get(inside), size)
+    return 0
 
 
 @compiled
-def copy_text_keys(addresses, offsets, target):
+def copy_text_keys(addresses, count, offsets, target):
     """Lengths into `offsets` (running sum); with `target` != 0 also the keys' bytes."""
     total = 0
-    for i in range(addresses.size):
-        key, length = text_key(addresses[i])
+    for i in range(count):
+        key, length = text_key(get(addresses + 8 * i))
         if target != 0:
             copy_bytes(target + total, key, length)
-        offsets[i] = total
+        put(offsets + 8 * i, total)
         total += length
-    offsets[addresses.size] = total
+    put(offsets + 8 * count, total)
     return total
 
 
 @compiled
-def copy_integer_keys(addresses, keys):
+def copy_integer_keys(addresses, count, keys):
     """The integer keys of these entries."""
-    for i in range(addresses.size):
-        keys[i] = get(addresses[i])
+    for i in range(count):
+        put(keys + 8 * i, get(get(addresses + 8 * i)))
+    return 0

@@ -76,6 +76,20 @@ def storer(scalar: Scalar):
     return store
 
 
+def place(symbol: str):
+    """An intrinsic `place()` -> the address of a block of memory, which is chosen when the code is loaded."""
+
+    @intrinsic
+    def address(typingctx):
+        def codegen(context, builder, signature, args):
+            block = builder.module.globals.get(symbol) or ir.GlobalVariable(builder.module, _I8, symbol)
+            return block.ptrtoint(_I64)
+
+        return types.int64(), codegen
+
+    return address
+
+
 def _word(scalar_type, unsigned: bool):
     """Loads and stores that need no alignment."""
     seen = types.uint64 if unsigned else types.int64
@@ -179,6 +193,7 @@ def allocate(size):
 def release(block):
     """Gives memory back (0 is fine)."""
     _free(block, 0)
+    return 0
 
 
 @compiled
@@ -206,6 +221,7 @@ def release_arena(ctx):
         release(chunk)
         chunk = following
     put(ctx + ARENA_CHUNKS, 0)
+    return 0
 
 
 @compiled

@@ -21,7 +21,7 @@ class Source(Functions):
     def operator(self, i: int, operator: Operator) -> tuple[str, str]:
         """Prints operator i; returns what the driver says for a slice of events, and for the flush."""
         program, work = self.work.program, self.work
-        self.operator_name, self.emitter = operator.name, work.emitter(i)
+        self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         stride = program.resolved(operator.input).event[1]
         name, flush = f"_operator_{i}", ""
         if operator.kind == "transaction":
@@ -31,29 +31,27 @@ class Source(Functions):
             body = []
             if operator.scratch is not None:
                 block = np.zeros(program.resolved(operator.scratch).state[1] // 8, np.int64)
-                work.keep.append(block)
-                scratch = f" {block.ctypes.data},"
-                body = [f"_wipe({block.ctypes.data}, {block.nbytes})"]
+                address = self.place(block)
+                scratch = f" {address},"
+                body = [f"_wipe({address}, {block.nbytes})"]
             body.append(f"{function}(_ctx, _row,{scratch} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
             state = program.resolved(operator.state).state[1]
             if operator.key is None:
                 block = np.zeros(state // 8, np.int64)
-                work.keep.append(block)
                 table = block.ctypes.data
-                find = str(table)
+                find = self.place(block)
             else:
                 block = np.zeros(layout.MAP_BYTES // 8, np.int64)
-                work.keep.append(block)
-                table = block.ctypes.data
+                table, address = block.ctypes.data, self.place(block)
                 slot = program.resolved(operator.input).event[0][operator.key]
                 work.open_map(operator, table)
                 if isinstance(slot.type, Text):
-                    find = f"_text_state(_ctx, {table}, {self.text_at('_row', slot.offset)})"
+                    find = f"_text_state(_ctx, {address}, {self.text_at('_row', slot.offset)})"
                 else:
                     key = self.load(slot.type, f"_row + {slot.offset}")
-                    find = f"_integer_state(_ctx, {table}, _int({key}))"
+                    find = f"_integer_state(_ctx, {address}, _int({key}))"
             work.maps.append((operator, table))
             body = [f"{function}(_ctx, _row, {find}, 0)"]
             if "flush" in operator.functions:
@@ -186,7 +184,7 @@ class Source(Functions):
         """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
         streams = range(len(operator.inputs))
         stride = self.work.program.resolved(operator.inputs[0].output).event[1]
-        emitter = self.work.emitter(len(self.work.operators) + i)
+        emitter = self.emitter_of(len(self.work.operators) + i)
         given = ", ".join(f"at_{k}, n_{k}" for k in streams)
         lines: list[tuple[int, str, int]] = [
             (0, "@_compiled", 0),
@@ -214,17 +212,18 @@ class Source(Functions):
         sink = work.app.operators[-1]
         # The emitter that holds the outputs, and the stride of every emitter's rows.
         last = len(operators) + work.unions.index(sink) if sink in work.unions else len(operators) - 1
+        outputs = self.emitter_of(last)
         strides = [resolved(o.output).event[1] for o in operators]
         strides += [resolved(o.inputs[0].output).event[1] for o in work.unions]
 
         def reset(i: int) -> str:
-            emitter = work.emitter(i)
-            return f"_put({emitter + layout.NEXT}, _get({emitter + layout.BEGIN}))"
+            emitter = self.emitter_of(i)
+            return f"_put({emitter} + {layout.NEXT}, _get({emitter} + {layout.BEGIN}))"
 
         def made(i: int, skip: str = "0") -> tuple[str, str]:
-            emitter = work.emitter(i)
-            begin = f"_get({emitter + layout.BEGIN}) + {skip}"
-            return begin, f"(_get({emitter + layout.NEXT}) - _get({emitter + layout.BEGIN}) - {skip}) // {strides[i]}"
+            emitter = self.emitter_of(i)
+            begin = f"_get({emitter} + {layout.BEGIN})"
+            return f"{begin} + {skip}", f"(_get({emitter} + {layout.NEXT}) - {begin} - {skip}) // {strides[i]}"
 
         def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], tuple[str, str]]:
             """What merges the streams of an operator, if there are several, and where its rows then are."""
@@ -254,7 +253,7 @@ class Source(Functions):
         body: list[tuple[int, str, int]] = [(2, reset(i), 0) for i in range(len(strides)) if i != last]
         body += [
             (2, "if keep != 0:", 0),
-            (3, f"kept = _get({work.emitter(last) + layout.NEXT}) - _get({work.emitter(last) + layout.BEGIN})", 0),
+            (3, f"kept = _get({outputs} + {layout.NEXT}) - _get({outputs} + {layout.BEGIN})", 0),
             (2, "else:", 0),
             (3, reset(last), 0),
         ]
@@ -264,7 +263,7 @@ class Source(Functions):
             body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]
         body += [(2, line, 0) for line in taken(sink, slice_)[0]]
         closing = [
-            (1, f"_put(_ctx + {layout.ROWS}, _get({work.emitter(last) + layout.BEGIN}))", 0),
+            (1, f"_put(_ctx + {layout.ROWS}, _get({outputs} + {layout.BEGIN}))", 0),
             (1, f"_put(_ctx + {layout.COUNT}, total)", 0),
             (1, f"_put(_ctx + {layout.DIGEST}, _int(digest))", 0),
             (1, "return 0", 0),

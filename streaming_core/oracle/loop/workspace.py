@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streaming_core.errors import RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator, Table
 from streaming_core.language.record import Resolved, Text
-from streaming_core.oracle.loop import layout, maps, memory
+from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
+from streaming_core.oracle.loop.machine import Machine
+from streaming_core.oracle.loop.tools import tools
 from streaming_core.oracle.typed import Program
 
 
@@ -26,7 +28,7 @@ class Workspace:
         unions: those who take several streams; behind the operators' emitters each has one for what is merged for it.
         tables: rows by table.
         maps: the states of operators, in their order: address of a map, or of the only state.
-        keep: what lives as long as the loop, because its address is printed into it.
+        places: address by symbol of the blocks that printed code names.
         sites: what is said of an error at a site, by the number of the site.
     """
 
@@ -37,17 +39,28 @@ class Workspace:
         emitters = len(self.operators) + len(self.unions)
         self.context = np.zeros((layout.HEAD_BYTES + layout.EMITTER_BYTES * emitters) // 8, np.int64)
         self.ctx = self.context.ctypes.data
-        self.keep: list[Any] = []
+        self.places: dict[str, int] = {}
+        self._blocks: list[np.ndarray] = []  # live as long as the loop
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
         self.maps: list[tuple[Operator, int]] = []
-        memory.release(0)  # compiled now, because it is needed when nothing can be compiled any more
-        memory.release_arena(self.ctx)
-        weakref.finalize(self, _give_back, self.context, self.maps, self.keep, emitters)
+        self._tools = tools()
+        # Loaded now, because they are needed when nothing can be loaded any more.
+        weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self._blocks, emitters)
 
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink takes what the last operator puts out, and nobody else does."""
         return sink.inputs == self.operators[-1:] and not any(sink.inputs[0] in o.inputs for o in self.operators)
+
+    def place(self, block: np.ndarray) -> str:
+        """Has a block of memory live as long as the loop; returns the symbol under which printed code finds it."""
+        for i, known in enumerate(self._blocks):
+            if known is block:
+                return f"_block_{i}"
+        self._blocks.append(block)
+        symbol = f"_block_{len(self._blocks) - 1}"
+        self.places[symbol] = block.ctypes.data
+        return symbol
 
     def emitter(self, i: int) -> int:
         """Address of the emitter of operator i."""
@@ -61,10 +74,10 @@ class Workspace:
             if operator.key is None:
                 view(table, 8 * (self.program.resolved(operator.state).state[1] // 8))[:] = 0
             else:
-                memory.release(word_at(table + layout.ENTRIES))
+                self._tools["release"](word_at(table + layout.ENTRIES))
                 view(table, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, table)
-        memory.release_arena(self.ctx)
+        self._tools["release_arena"](self.ctx)
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
         for i in range(len(self.operators)):
@@ -74,7 +87,8 @@ class Workspace:
         """Makes an operator's empty map."""
         slot = self.program.resolved(operator.input).event[0][operator.key]
         state = self.program.resolved(operator.state).state[1]
-        maps.map_open(table, state, 3 if isinstance(slot.type, Text) else 2)
+        if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
+            raise RunFailed("out of memory")
 
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
@@ -91,7 +105,9 @@ class Workspace:
                 continue
             text, addresses = self._entries(operator, table)
             rows = np.zeros(len(addresses), dtype)
-            maps.copy_states(table, addresses, 24 if text else 16, rows.ctypes.data)
+            self._tools["copy_states"](
+                table, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
+            )
             found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
         return found
 
@@ -99,19 +115,20 @@ class Workspace:
         """Whether keys are text; entries in use, ascending by key."""
         text = isinstance(self.program.resolved(operator.input).event[0][operator.key].type, Text)
         addresses = np.empty(int(word_at(table + layout.USED)), np.int64)
-        maps.entries_in_use(table, 0 if text else 8, addresses)
+        self._tools["entries_in_use"](table, 0 if text else 8, addresses.ctypes.data)
         order = pc.sort_indices(self._keys(text, addresses)).to_numpy()
         return text, np.ascontiguousarray(addresses[order])
 
     def _keys(self, text: bool, addresses: np.ndarray) -> pa.Array:
         if not text:
             keys = np.empty(len(addresses), np.int64)
-            maps.copy_integer_keys(addresses, keys)
+            self._tools["copy_integer_keys"](addresses.ctypes.data, len(addresses), keys.ctypes.data)
             return pa.array(keys)
         offsets = np.zeros(len(addresses) + 1, np.int64)
-        total = maps.copy_text_keys(addresses, offsets, 0)
-        data = np.empty(total + 1, np.uint8)
-        maps.copy_text_keys(addresses, offsets, data.ctypes.data)
+        keys = addresses.ctypes.data, len(addresses), offsets.ctypes.data
+        self._tools["copy_text_keys"](*keys, 0)
+        data = np.empty(offsets[-1] + 1, np.uint8)
+        self._tools["copy_text_keys"](*keys, data.ctypes.data)
         large = pa.Array.from_buffers(
             pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )
@@ -139,12 +156,14 @@ class Workspace:
         return tables.initial_rows(self.app, table, self.program.resolved(table.row), self.program.params)
 
 
-def _give_back(context: np.ndarray, maps: list[tuple[Operator, int]], keep: list, emitters: int) -> None:
-    """Frees what a loop has allocated; `keep` holds the blocks that the maps begin in."""
+def _give_back(
+    tools: dict[str, Machine], context: np.ndarray, maps: list[tuple[Operator, int]], blocks: list, emitters: int
+) -> None:
+    """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
     ctx = context.ctypes.data
-    memory.release_arena(ctx)
-    blocks = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
-    blocks += [ctx + layout.SUBS, ctx + layout.RESULTS]
-    blocks += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
-    for block in blocks:
-        memory.release(word_at(block))
+    tools["release_arena"](ctx)
+    owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
+    owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
+    owners += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]
+    for owner in owners:
+        tools["release"](word_at(owner))

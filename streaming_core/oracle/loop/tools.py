@@ -1,0 +1,34 @@
+"""What Python asks of the loop's memory, compiled: the loop's own functions, whatever the application.
+
+All of them take and return int64: counts, sizes, addresses.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from streaming_core.oracle.loop import maps, memory
+from streaming_core.oracle.loop.machine import Machine, compiled, programs
+
+
+@compiled
+def gather(begins, count, offsets, target):
+    """Copies the texts at `begins` behind each other; `offsets` says where each of them and the last one's end lies."""
+    for i in range(count):
+        at = memory.get(offsets + 8 * i)
+        memory.copy_bytes(target + at, memory.get(begins + 8 * i), memory.get(offsets + 8 * i + 8) - at)
+    return 0
+
+
+_ARGUMENTS = {
+    memory.release: 1, memory.release_arena: 1, maps.map_open: 3, maps.entries_in_use: 3, maps.copy_states: 5,
+    maps.copy_text_keys: 4, maps.copy_integer_keys: 3, gather: 4,
+}  # fmt: skip
+
+
+@cache
+def tools() -> dict[str, Machine]:
+    """The functions, by name."""
+    functions = {function.__name__: function for function in _ARGUMENTS}
+    arguments = {function.__name__: count for function, count in _ARGUMENTS.items()}
+    return programs("tools", arguments, lambda: functions, {})

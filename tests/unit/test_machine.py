@@ -1,0 +1,245 @@
+"""Machine code that is kept: what is believed, what is not, where it lies, and how much of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streaming_core import machine
+from streaming_core.api import App, Param, i64, record
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.kernels.program import compile_app, sources
+from streaming_core.machine import Kept
+from streaming_core.oracle.loop import Loop
+from streaming_core.oracle.loop import machine as loops
+from streaming_core.oracle.loop.tools import tools
+
+KEPT = machine.kept  # what tests/conftest.py has all others do without
+PARTS = {"one": b"first\n\0part", "two": b"", "three": bytes(range(256))}
+
+
+@record
+class Number:
+    n: i64
+
+
+@record
+class Multiple:
+    n: i64
+
+
+def multiply(row, out):
+    out.emit(n=row.n * multiplied.params.factor)
+
+
+multiplied = App("multiplied", params={"factor": Param(3), "drawn": Param(0.5)})
+multiplied.source(Number).flat_map(multiply, Multiple).sink()
+multiplied.generates(lambda *args: {})
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Names of the functions that have been compiled."""
+    seen = []
+
+    def emit(library, name, *args):
+        seen.append(name)
+        return real(library, name, *args)
+
+    real = machine.emit
+    monkeypatch.setattr(machine, "emit", emit)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    tools()  # all loops have them: compiled before anything is counted
+    monkeypatch.setattr(machine, "kept", KEPT)
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_an_entry_is_read_as_it_was_written(tmp_path):
+    kept = Kept(tmp_path / "new" / "folder")
+    assert kept.read("a") is None
+    kept.write("a", PARTS)
+    assert kept.read("a") == PARTS
+    kept.write("a", PARTS)
+    assert [path.name for path in kept.folder.iterdir()] == ["a"]
+    assert kept.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_entry_is_not_there_whichever_byte_it_is(tmp_path):
+    kept = Kept(tmp_path)
+    kept.write("a", PARTS)
+    whole = (tmp_path / "a").read_bytes()
+    for at in range(len(whole)):
+        (tmp_path / "a").write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert kept.read("a") is None, at
+    for size in range(len(whole)):
+        (tmp_path / "a").write_bytes(whole[:size])
+        assert kept.read("a") is None, size
+    (tmp_path / "a").write_bytes(whole)
+    assert kept.read("a") == PARTS
+
+
+def test_an_entry_under_another_address_is_not_there(tmp_path):
+    kept = Kept(tmp_path)
+    kept.write("a", PARTS)
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert kept.read("b") is None
+
+
+def test_what_another_user_may_have_put_there_is_not_there(tmp_path, monkeypatch):
+    kept = Kept(tmp_path / "mine")
+    kept.write("a", PARTS)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert kept.read("a") is None
+        kept.write("b", PARTS)
+    assert [path.name for path in kept.folder.iterdir()] == ["a"]
+    (kept.folder / "a").rename(tmp_path / "a")
+    (kept.folder / "a").symlink_to(tmp_path / "a")
+    assert kept.read("a") is None
+
+
+def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path):
+    (tmp_path / "file").touch()
+    kept = Kept(tmp_path / "file" / "folder")
+    kept.write("a", PARTS)
+    assert kept.read("a") is None
+    Kept(None).write("a", PARTS)
+    assert Kept(None).read("a") is None
+
+
+def test_what_was_used_longest_ago_goes(tmp_path):
+    kept = Kept(tmp_path)
+    for second, address in enumerate("abc"):
+        kept.write(address, {"part": bytes(1000)})
+        os.utime(tmp_path / address, (second, second))
+    assert kept.read("a")
+    size = (tmp_path / "a").stat().st_size
+    Kept(tmp_path, limit=3 * size).write("d", {"part": bytes(1000)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c", "d"]
+    Kept(tmp_path, limit=0).write("e", PARTS)
+    assert [path.name for path in tmp_path.iterdir()] == ["e"]
+
+
+def test_code_is_kept_in_lockstep_home_else_in_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert machine.kept().folder == tmp_path / "home" / "compiled"
+    monkeypatch.delenv("LOCKSTEP_HOME")
+    assert machine.kept().folder == tmp_path / "cache" / "lockstep"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert machine.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert machine.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
+
+
+@pytest.mark.parametrize("make", [compile_app, Loop])
+def test_code_is_compiled_once_and_again_when_it_is_damaged(make, counted, home):
+    make(multiplied, multiplied.bind())
+    first = len(counted)
+    assert first > 0
+    make(multiplied, multiplied.bind())
+    assert len(counted) == first
+    for path in (home / "compiled").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    make(multiplied, multiplied.bind())
+    assert len(counted) == 2 * first
+    make(multiplied, multiplied.bind())
+    assert len(counted) == 2 * first
+
+
+@pytest.mark.parametrize("make", [compile_app, Loop])
+def test_code_is_another_when_what_it_is_made_from_is(make, counted, monkeypatch):
+    make(multiplied, multiplied.bind())
+    first = len(counted)
+    make(multiplied, multiplied.bind({"drawn": 0.75}))
+    assert len(counted) == first
+    make(multiplied, multiplied.bind({"factor": 4}))
+    assert len(counted) == 2 * first
+    monkeypatch.setattr(machine, "fingerprint", lambda *sources: "another")
+    make(multiplied, multiplied.bind())
+    assert len(counted) == 3 * first
+
+
+def test_two_loops_of_the_same_code_have_each_their_own_memory(counted):
+    app = registry.load("sl")
+    params = app.bind({"n_items": 2, "partitioned": False})
+    events = workload.generate_chunk(app, params, 200, 7, 0, 200)
+    one = Loop(app, params)
+    compiled = len(counted)
+    first = one.process(events)
+    other = Loop(app, params)
+    assert len(counted) == compiled
+    assert other.process(events).equals(first)
+    assert other.state() == one.state()
+    other.process(events)
+    assert other.state() != one.state()
+
+
+def test_the_fingerprint_covers_versions_processor_and_sources(monkeypatch, tmp_path):
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    source = tmp_path / "package" / "inner" / "module.py"
+    source.write_text("a = 1\n")
+    seen = set()
+
+    def another():
+        machine.fingerprint.cache_clear()
+        seen.add(machine.fingerprint(tmp_path / "package"))
+        return len(seen)
+
+    assert another() == another() == 1
+    source.write_text("a = 2\n")
+    assert another() == 2
+    source.rename(source.with_name("other.py"))
+    assert another() == 3
+    monkeypatch.setattr(machine.llvm, "get_host_cpu_name", lambda: "another")
+    assert another() == 4
+    monkeypatch.setattr(machine.platform, "python_version", lambda: "3.99")
+    assert another() == 5
+    monkeypatch.setattr(machine.importlib.metadata, "version", lambda package: "another")
+    assert another() == 6
+    machine.fingerprint.cache_clear()
+
+
+def test_the_loops_sources_are_all_that_says_what_it_computes():
+    package = Path(machine.__file__).parent
+    assert {package / "language", package / "oracle", package / "data" / "digest.py"} <= set(loops._SOURCES)
+
+
+def test_an_applications_sources_are_its_file_and_what_that_imports_from_here():
+    package = Path(machine.__file__).parent
+    found = sources(Path(registry.load("lr").file))
+    assert found[0] == package / "apps" / "lr.py"
+    assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(found)
+    assert package / "generator" / "bigbench.py" not in found
+
+
+ADDRESSES = """
+import json, sys
+from streaming_core import machine
+from streaming_core.kernels.program import compile_app
+from streaming_core.apps import registry
+from streaming_core.oracle.loop import Loop
+app = registry.load("tp")
+compile_app(app, app.bind()), Loop(app, app.bind())
+print(sorted(path.name for path in machine.kept().folder.iterdir()))
+"""
+
+
+def test_no_address_depends_on_a_process(home):
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", ADDRESSES],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True, capture_output=True, text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(found) == 1

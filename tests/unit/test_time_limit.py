@@ -1,0 +1,42 @@
+"""A test that hangs is red, and says where it does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON = """
+import threading
+
+def test_hangs():
+    waits_for_nobody()
+
+def waits_for_nobody():
+    threading.Event().wait()
+"""
+COMPILED = """
+from numba import njit
+
+@njit(nogil=False)
+def turns_for_ever(n):
+    while n:
+        n += 2
+    return n
+
+def test_hangs():
+    turns_for_ever(1)
+"""
+
+
+@pytest.mark.parametrize(("source", "place"), [(PYTHON, "in waits_for_nobody"), (COMPILED, "in test_hangs")])
+def test_a_test_that_hangs_is_red_and_says_where(tmp_path, source, place):
+    (tmp_path / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
+    # A second instead of minutes: this test has nothing else to wait for.
+    command += ["-o", "faulthandler_timeout=1", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1
+    assert "Timeout (0:00:01)!" in done.stderr
+    assert place in done.stderr
