@@ -90,18 +90,18 @@ def _build(home: Home) -> str:
 
 
 def _judge_older(home: Home) -> None:
-    """Writes warehouse/judged/cells, the verdicts on cells of runs whose raw cells have none."""
+    """Writes warehouse/judged/cells, the verdicts on cells that raw has none of."""
     judged = []
     try:
         for part in sorted(home.raw("cells").glob("run_id=*/part-0.parquet")):
-            if "verdict" in pq.read_schema(part).names:
-                continue
             run_id = part.parent.name.removeprefix("run_id=")
-            cells, checks, samples = (rows(home, table, run_id) or [] for table in ("cells", "verdicts", "samples"))
-            for cell, verdict in of_run(None, cells, checks, samples).items():
-                judged.append({"run_id": run_id, "cell": cell, **verdict._asdict()})
-    except (BadInput, OSError, pa.ArrowException) as error:
-        raise RunFailed(_line(str(error))) from None
+            older = [row for row in rows(home, "cells", run_id) or [] if row["verdict"] is None]
+            if older:
+                checks, samples = (rows(home, table, run_id) or [] for table in ("verdicts", "samples"))
+                verdicts = of_run(None, older, checks, samples)
+                judged += [{"run_id": run_id, "cell": cell, **verdicts[cell]._asdict()} for cell in verdicts]
+    except BadInput as error:
+        raise RunFailed(str(error)) from None
     folder = home.root / "warehouse" / "judged" / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(judged, schema=JUDGED), folder / "part-0.parquet")

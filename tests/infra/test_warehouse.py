@@ -11,9 +11,10 @@ import pytest
 from infra.bin import warehouse
 from infra.home_lock import hold
 from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import rows
 from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
-from tests.dbt.history import GREEN, RED, RUNS, write_history, write_raw
+from tests.dbt.history import FASTER, GREEN, RED, RUNS, write_history, write_raw
 
 MARTS = ("cells", "throughput", "latency", "verdicts", "runs")
 
@@ -127,13 +128,28 @@ def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_ma
     home = Home(tmp_path)
     write_history(home)
     folder = home.raw("verdicts") / f"run_id={RED}"
-    rows = pq.ParquetFile(folder / "part-0.parquet").read().to_pylist()
-    write_raw(home, "verdicts", RED, [*rows, rows[0] | {"cell": "sl.nobody.planned.t9.00000000"}])
+    checks = pq.ParquetFile(folder / "part-0.parquet").read().to_pylist()
+    write_raw(home, "verdicts", RED, [*checks, checks[0] | {"cell": "sl.nobody.planned.t9.00000000"}])
     done = run_warehouse(home, "build")
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "every_check_belongs_to_a_planned_cell does not hold for 1 rows" in last
     assert len(read_mart(home, "throughput")) == 9
+
+
+@pytest.mark.slow
+def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
+    home = Home(tmp_path)
+    write_history(home, (FASTER,))
+    cells = rows(home, "cells", FASTER)
+    checks = rows(home, "verdicts", FASTER)
+    right = next(row["cell"] for row in cells if row["verdict"] == "equal")
+    nothing = {"expected_rows": 0, "actual_rows": 0}
+    write_raw(home, "verdicts", FASTER, [row | nothing if row["cell"] == right else row for row in checks])
+    done = run_warehouse(home, "build")
+    assert done.returncode == 1
+    said = "no_cell_counts_as_right_that_its_rows_speak_against does not hold for 1 rows"
+    assert said in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.slow
