@@ -131,7 +131,7 @@ test-full: setup test-runtime ## run the tests, the slow ones too
 test-runtime: | fit
 	@cargo test --quiet --workspace
 	@RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test --quiet --workspace --lib --target-dir target-loom
-	@RUSTFLAGS="--cfg shuttle" cargo test --quiet --lib --test bank --target-dir target-shuttle shuttle_
+	@RUSTFLAGS="--cfg shuttle" cargo test --quiet --lib --target-dir target-shuttle shuttle_
 
 .PHONY: lint
 lint: setup ## check style and common mistakes, Python and Rust

@@ -1,28 +1,28 @@
 //! The native runtime: runs compiled operators (kernels) on batches of rows, on every core.
 //!
-//! One noun per file, bottom up; README.md beside this crate states the ABI the kernels are compiled against.
+//! Bottom up; README.md beside this crate states the ABI the kernels are compiled against.
 
-pub mod arena;
-pub mod batch;
-pub mod channel;
-pub mod chunk;
-pub mod delivered;
-pub mod digest;
-pub mod executor;
-pub mod idle;
-pub mod kernel;
-pub mod key_group;
-pub mod metrics;
-pub mod placement;
+pub mod error;
+
+pub mod threads;
+
+pub mod rows;
+
+pub mod memory;
+
+pub mod output;
+
 pub mod program;
+
+pub mod state;
+
+pub mod executor;
+
+pub mod dataflow;
+
+pub mod transactions;
+
+pub mod engine;
+
 #[cfg(feature = "pyo3")]
 mod python;
-pub mod rows;
-pub mod scheme;
-pub mod sink;
-mod stage;
-pub mod state;
-pub mod sync;
-pub mod topology;
-pub mod transaction;
-pub mod union;

@@ -7,13 +7,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::batch::{Block, TEXT_PADDING, Text};
-use crate::digest::{Column, Digest, Hasher};
-use crate::executor::{Executor, Keys, make};
-use crate::kernel::RunError;
-use crate::metrics::Standing;
-use crate::program::{Options, Program};
-use crate::topology::Topology;
+use crate::engine::make;
+use crate::error::RunError;
+use crate::executor::{Executor, Keys};
+use crate::output::digest::{Digest, Hasher};
+use crate::output::metrics::Standing;
+use crate::program::Program;
+use crate::program::options::Options;
+use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::rows::column::Column;
+use crate::threads::topology::Topology;
 
 create_exception!(
     streaming_core._runtime,

@@ -9,11 +9,12 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use _runtime::batch::{Block, Text};
-use _runtime::executor::make;
-use _runtime::idle::Strategy;
-use _runtime::kernel::BatchContext;
-use _runtime::program::{Options, Program};
+use _runtime::engine::make;
+use _runtime::program::Program;
+use _runtime::program::kernel::BatchContext;
+use _runtime::program::options::Options;
+use _runtime::rows::block::{Block, Text};
+use _runtime::threads::idle::Strategy;
 use serde_json::{Value, json};
 
 /// Counts the bytes that are held, and were at most.

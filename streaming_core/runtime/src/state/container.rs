@@ -3,8 +3,8 @@
 //! What is taken out is the entries in their order. Capacity stands in the head, and the index follows from both, so
 //! that a container put back is the one that was there: no later operation can tell, nor what memory it takes.
 
-use crate::arena::Arena;
-use crate::kernel::RunError;
+use crate::error::RunError;
+use crate::memory::arena::Arena;
 
 /// Bytes of an entry: key and value.
 pub const ENTRY: usize = 16;

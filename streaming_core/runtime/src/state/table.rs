@@ -2,11 +2,12 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::arena::Arena;
-use crate::kernel::{ArenaHeader, RunError};
+use crate::error::RunError;
+use crate::memory::arena::Arena;
+use crate::memory::arena::ArenaHeader;
 use crate::program;
 use crate::state::container::{ENTRY, Head};
-use crate::sync::{CachePadded, UnsafeCell};
+use crate::threads::sync::{CachePadded, UnsafeCell};
 
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
 const ALIGN: usize = 4096;

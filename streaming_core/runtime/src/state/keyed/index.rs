@@ -9,9 +9,9 @@
 //! one of the segment; of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
 //! Memory: 16 to 32 bytes a key, and one segment that waits to be used again.
 
-use crate::arena::Arena;
+use crate::memory::arena::Arena;
 
-use super::prefetch;
+use crate::state::keyed::prefetch;
 
 /// Places of a new table's only segment, and of one that splits instead of growing; their logarithms.
 const FIRST: u32 = 8;
@@ -245,7 +245,7 @@ fn tag(hash: u64) -> u64 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::key_group::hash_i64;
+    use crate::state::key_group::hash_i64;
     use proptest::prelude::*;
 
     /// An index of words: entries are their addresses.

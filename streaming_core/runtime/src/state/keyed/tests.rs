@@ -1,6 +1,6 @@
 use super::*;
-use crate::batch::Text;
-use crate::rows::Rows;
+use crate::rows::block::Text;
+use crate::rows::view::Rows;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

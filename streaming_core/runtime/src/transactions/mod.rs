@@ -1,0 +1,14 @@
+//! State transactions on shared tables.
+
+pub mod delivery;
+pub mod executor;
+pub mod lane;
+pub mod outcome;
+pub mod planner;
+pub mod ring;
+pub mod run;
+pub mod scheme;
+pub mod slots;
+#[cfg(test)]
+pub mod testing;
+pub mod transaction;
