@@ -5,6 +5,7 @@ use crate::error::RunError;
 use crate::executor::Executor;
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::program::registry::find;
 use crate::transactions::executor;
 
 type Make = fn(Program, Options) -> Result<Box<dyn Executor>, RunError>;
@@ -19,10 +20,5 @@ const EXECUTORS: &[(&str, Make)] = &[
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    let Some((_, make)) = EXECUTORS.iter().find(|(name, _)| *name == options.executor) else {
-        let known: Vec<&str> = EXECUTORS.iter().map(|(name, _)| *name).collect();
-        let message = format!("unknown executor {:?}; known: {}", options.executor, known.join(", "));
-        return Err(RunError::Invalid(message));
-    };
-    make(program, options)
+    find("executor", "", Some(&options.executor), EXECUTORS)?(program, options)
 }

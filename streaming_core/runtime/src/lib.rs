@@ -1,28 +1,38 @@
 //! The native runtime: runs compiled operators (kernels) on batches of rows, on every core.
 //!
-//! Bottom up; README.md beside this crate states the ABI the kernels are compiled against.
+//! Bottom up: a module uses those above it in this list, never one below (`tests/layers.rs` holds it to that). README.md
+//! beside this crate states the ABI the kernels are compiled against, and says where each published system lives.
 
-pub mod error;
+mod error;
 
-pub mod threads;
+mod threads;
 
-pub mod rows;
+mod rows;
 
-pub mod memory;
+mod memory;
 
-pub mod output;
+mod output;
 
-pub mod program;
+mod program;
 
-pub mod state;
+mod state;
 
-pub mod executor;
+mod executor;
 
-pub mod dataflow;
+mod dataflow;
 
-pub mod transactions;
+mod transactions;
 
-pub mod engine;
+mod engine;
 
 #[cfg(feature = "pyo3")]
 mod python;
+
+pub use engine::make;
+pub use error::RunError;
+pub use executor::Executor;
+pub use program::Program;
+pub use program::kernel::{BatchContext, CONSTANTS, LAYOUTS};
+pub use program::options::Options;
+pub use rows::block::{Block, Text};
+pub use threads::idle::Strategy;

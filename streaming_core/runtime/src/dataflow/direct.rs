@@ -4,14 +4,13 @@
 //! that what one operator writes is still in the first-level cache when the next one reads it.
 
 use crate::dataflow::lane::{Lanes, Scratch, lane_of};
-use crate::dataflow::operator::Chain;
+use crate::dataflow::operator::{Chain, taken};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::output::sink::Sink;
 use crate::program::Origin;
 use crate::rows::buffer::RowBuffer;
-use crate::rows::union::taken;
 use crate::rows::view::Rows;
 
 /// Bytes of rows between two operators that leave room for the rest in a first-level cache.

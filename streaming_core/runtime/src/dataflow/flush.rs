@@ -30,11 +30,11 @@ struct Due {
 pub unsafe fn flush(
     chain: &Chain,
     lanes: &[Lanes],
-    direct: &mut Direct,
     seq: i64,
     sink: &mut Sink,
     counters: &mut Counters,
 ) -> Result<(), RunError> {
+    let mut direct = Direct::new(chain);
     let nothing = Rows::new(std::ptr::null(), 0, chain.input_stride(0), Text::empty());
     if chain.has_unions() {
         // A union takes all that the end puts into its first stream, then all of the second: nothing goes on early.

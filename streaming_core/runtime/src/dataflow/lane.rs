@@ -19,13 +19,13 @@ use crate::threads::sync::{CachePadded, UnsafeCell};
 /// The state of one lane (partition) of a stateful stage. One thread at a time works on a lane.
 #[derive(Debug)]
 pub struct Lane {
-    states: States,
+    states: LaneStates,
     /// Where growing containers of these states get memory.
     arena: Arena,
 }
 
 #[derive(Debug)]
-enum States {
+enum LaneStates {
     Keyed(KeyedState),
     /// A stateful operator's only state: zeroed, 8-aligned, never moved.
     Single(Box<[u64]>),
@@ -60,8 +60,8 @@ impl Lanes {
         let keys = |lane: &mut CachePadded<UnsafeCell<Lane>>| {
             // SAFETY: the lanes are borrowed mutably.
             lane.with_mut(|lane| match unsafe { &(*lane).states } {
-                States::Keyed(keyed) => keyed.len(),
-                States::Single(_) => 0,
+                LaneStates::Keyed(keyed) => keyed.len(),
+                LaneStates::Single(_) => 0,
             })
         };
         self.lanes.iter_mut().map(keys).sum()
@@ -72,10 +72,10 @@ impl Lanes {
         let mut fresh: Vec<Lane> = (0..count).map(|_| Lane::new(operator)).collect();
         for lane in std::mem::take(&mut self.lanes) {
             let mut lane = CachePadded::into_inner(lane).into_inner();
-            if let States::Keyed(keyed) = &mut lane.states {
+            if let LaneStates::Keyed(keyed) = &mut lane.states {
                 keyed.give_away(|hash| match &mut fresh[lane_of(hash, count)].states {
-                    States::Keyed(table) => &raw mut *table,
-                    States::Single(_) => unreachable!("made for the same operator"),
+                    LaneStates::Keyed(table) => &raw mut *table,
+                    LaneStates::Single(_) => unreachable!("made for the same operator"),
                 })?;
                 self.former.push(lane);
             } else {
@@ -156,8 +156,8 @@ impl Lane {
     /// An empty lane of a partitioned or stateful operator.
     pub fn new(operator: &Operator) -> Self {
         let states = match operator.key {
-            Some(key) => States::Keyed(KeyedState::new(key, operator.state_size)),
-            None => States::Single(vec![0; operator.state_size.div_ceil(8)].into()),
+            Some(key) => LaneStates::Keyed(KeyedState::new(key, operator.state_size)),
+            None => LaneStates::Single(vec![0; operator.state_size.div_ceil(8)].into()),
         };
         Self { states, arena: Arena::new() }
     }
@@ -179,8 +179,8 @@ impl Lane {
         let states = scratch.states(rows.n);
         match &mut self.states {
             // SAFETY: as the caller says.
-            States::Keyed(keyed) => keyed.locate(&unsafe { KeyedRows::new(rows) }, hashes, states)?,
-            States::Single(state) => states.fill(state.as_mut_ptr().cast()),
+            LaneStates::Keyed(keyed) => keyed.locate(&unsafe { KeyedRows::new(rows) }, hashes, states)?,
+            LaneStates::Single(state) => states.fill(state.as_mut_ptr().cast()),
         }
         let context = BatchContext {
             states: states.as_ptr(),
@@ -195,8 +195,8 @@ impl Lane {
     /// Every key with the address of its state, ascending; a stateful operator has one state and no key.
     pub fn sorted(&self) -> Vec<(Option<KeyRef<'_>>, *mut u8)> {
         match &self.states {
-            States::Keyed(keyed) => keyed.sorted().into_iter().map(|(key, state)| (Some(key), state)).collect(),
-            States::Single(state) => vec![(None, state.as_ptr().cast_mut().cast())],
+            LaneStates::Keyed(keyed) => keyed.sorted().into_iter().map(|(key, state)| (Some(key), state)).collect(),
+            LaneStates::Single(state) => vec![(None, state.as_ptr().cast_mut().cast())],
         }
     }
 

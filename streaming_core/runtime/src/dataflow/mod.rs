@@ -3,6 +3,7 @@
 pub mod channel;
 pub mod direct;
 pub mod flush;
+pub mod frame;
 pub mod lane;
 pub mod morsel;
 pub mod operator;

@@ -11,6 +11,7 @@ use crate::error::RunError;
 use crate::program::kernel::{BatchContext, Kernel, Raised};
 use crate::program::{Key, OperatorKind, Origin, Program};
 use crate::rows::buffer::RowBuffer;
+use crate::rows::union::union;
 use crate::rows::view::Rows;
 
 /// One operator of a chain.
@@ -161,6 +162,22 @@ impl Operator {
         truncate(out, seq);
         RunError::Kernel { operator: self.name.clone(), seq, exception: raised.exception }
     }
+}
+
+/// The rows that `inputs` stand for: of one stream where they lie, of several in `out`. `stream` says where the rows of one
+/// lie.
+///
+/// # Safety
+/// As for `union`, while the result is used.
+pub unsafe fn taken(inputs: &[Origin], stream: impl Fn(Origin) -> Rows, out: &mut RowBuffer) -> Result<Rows, RunError> {
+    if let [only] = inputs {
+        return Ok(stream(*only));
+    }
+    out.clear();
+    let streams: Vec<Rows> = inputs.iter().map(|&origin| stream(origin)).collect();
+    // SAFETY: as the caller says; a program's united rows have one stride.
+    unsafe { union(&streams, out) }?;
+    Ok(Rows::of(out, streams[0].text))
 }
 
 /// Forgets the rows of event `seq` and of later ones.

@@ -25,12 +25,12 @@ const STEP: usize = 64 << 10;
 /// A bump allocator of chunks. One thread at a time allocates from it; the memory itself may be used by any.
 #[derive(Debug)]
 pub struct Arena {
-    inner: Box<Inner>,
+    inner: Box<ArenaState>,
 }
 
 #[repr(C)]
 #[derive(Debug)]
-struct Inner {
+struct ArenaState {
     header: ArenaHeader,
     chunks: Vec<Chunk>,
     next: usize,
@@ -45,7 +45,7 @@ unsafe impl Send for Arena {}
 impl Arena {
     pub fn new() -> Self {
         Self {
-            inner: Box::new(Inner {
+            inner: Box::new(ArenaState {
                 header: ArenaHeader { alloc: allocate, owner: null_mut() },
                 chunks: Vec::new(),
                 next: 0,
@@ -77,7 +77,7 @@ impl Default for Arena {
     }
 }
 
-impl Inner {
+impl ArenaState {
     fn alloc(&mut self, bytes: usize) -> *mut u8 {
         let Some(bytes) = bytes.max(1).checked_next_multiple_of(8) else { return null_mut() };
         if self.limit - self.next < bytes && !self.more(bytes) {
@@ -109,7 +109,7 @@ extern "C" fn allocate(header: *mut ArenaHeader, bytes: i64) -> *mut u8 {
     let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
     // SAFETY: kernels hand back the header they were given, which is the first field of an `Inner` that only this
     // thread uses while the kernel runs.
-    unsafe { (*header.cast::<Inner>()).alloc(bytes) }
+    unsafe { (*header.cast::<ArenaState>()).alloc(bytes) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -15,13 +15,18 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::program::Table;
-use crate::program::kernel::Access;
-use crate::program::options::Options;
 use crate::threads::topology::{Bound, Topology};
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
+
+/// The rows of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableRows {
+    pub base: *mut u8,
+    pub rows: usize,
+    pub stride: usize,
+}
 
 /// Of a run; nobody writes it once the run has begun.
 #[derive(Debug)]
@@ -48,15 +53,15 @@ impl Placement {
     }
 
     /// On this machine.
-    pub fn probe(options: &Options) -> Self {
+    pub fn probe(threads: usize, pinned: bool) -> Self {
         let topology = Topology::probe();
         if topology.nodes.len() == 1 {
-            return Self::flat(options.threads, "this machine has one memory node");
+            return Self::flat(threads, "this machine has one memory node");
         }
-        if !options.pin {
-            return Self::flat(options.threads, "threads are not bound to cores");
+        if !pinned {
+            return Self::flat(threads, "threads are not bound to cores");
         }
-        Self::on(&topology, options.threads, || latencies(&topology))
+        Self::on(&topology, threads, || latencies(&topology))
     }
 
     /// With thread i on core i of a machine. `latencies`: nanoseconds to fetch a line, by the node that fetches and the
@@ -92,14 +97,14 @@ impl Placement {
 
     /// Binds the memory of tables. `homes`: per equal part of every table the thread whose rows these are; None where
     /// rows are anybody's.
-    pub fn bind<'a>(&mut self, tables: impl Iterator<Item = (&'a Table, *mut u8)>, homes: Option<&[usize]>) {
+    pub fn bind(&mut self, tables: impl Iterator<Item = TableRows>, homes: Option<&[usize]>) {
         self.homed = homes.is_some();
-        for (table, base) in tables {
-            self.lines.push(table.stride.div_ceil(LINE));
+        for TableRows { base, rows, stride } in tables {
+            self.lines.push(stride.div_ceil(LINE));
             if self.why.is_some() {
                 continue;
             }
-            let bytes = table.rows * table.stride;
+            let bytes = rows * stride;
             let bound = match homes {
                 Some(homes) => pieces(bytes, homes.len())
                     .zip(homes)
@@ -116,13 +121,13 @@ impl Placement {
         if self.is_flat() { 0 } else { (bytes.div_ceil(LINE) as f64 * self.extra[to][from]) as u64 }
     }
 
-    /// The same of the rows of accesses that any thread may have to apply.
+    /// The same of a row of each of these tables that any thread may have to fetch.
     #[inline]
-    pub fn rows(&self, accesses: &[Access]) -> u64 {
+    pub fn rows(&self, tables: impl Iterator<Item = u8>) -> u64 {
         if self.is_flat() {
             return 0;
         }
-        let lines: usize = accesses.iter().map(|access| self.lines[usize::from(access.table)]).sum();
+        let lines: usize = tables.map(|table| self.lines[usize::from(table)]).sum();
         (lines as f64 * self.anywhere) as u64
     }
 
@@ -241,8 +246,8 @@ mod tests {
         Placement::on(&Topology::mock(2, 2), threads, || Ok(vec![vec![100.0, 160.0], vec![130.0, 90.0]]))
     }
 
-    fn table(rows: usize, stride: usize) -> Table {
-        Table { name: "t".into(), rows, stride, containers: false, growing: Vec::new(), read: (0, 8) }
+    fn table(rows: usize, stride: usize) -> TableRows {
+        TableRows { base: std::ptr::null_mut(), rows, stride }
     }
 
     #[test]
@@ -256,12 +261,11 @@ mod tests {
     #[test]
     fn rows_that_may_lie_anywhere_cost_the_average() {
         let (mut placement, tables) = (two_nodes(4), [table(10, 64), table(10, 200)]);
-        placement.bind(tables.iter().map(|table| (table, std::ptr::null_mut())), None);
+        placement.bind(tables.into_iter(), None);
         // Of the 16 pairs of threads, 4 fetch for 60 ns and 4 for 40.
-        let access = |table| Access { event: 0, row: 0, slot: 0, function: 0, table, kind: 0 };
-        assert_eq!(placement.rows(&[access(0), access(1), access(1)]), 9 * 25);
+        assert_eq!(placement.rows([0, 1, 1].into_iter()), 9 * 25);
         assert_eq!(placement.events(8), 200);
-        placement.bind(tables.iter().map(|table| (table, std::ptr::null_mut())), Some(&[0, 1, 2, 3]));
+        placement.bind(tables.into_iter(), Some(&[0, 1, 2, 3]));
         assert_eq!(placement.events(8), 0, "they lie with who has them");
     }
 
@@ -270,7 +274,7 @@ mod tests {
         let measured = || -> io::Result<Vec<Vec<f64>>> { panic!("there is nothing to be measured") };
         let placement = Placement::on(&Topology::mock(2, 4), 3, measured);
         assert_eq!((placement.fetch(0, 2, 1 << 20), placement.events(1 << 20)), (0, 0));
-        let why = Placement::probe(&Options { threads: 2, ..Options::default() }).to_json()["why"].clone();
+        let why = Placement::probe(2, false).to_json()["why"].clone();
         let one = Topology::probe().nodes.len() == 1;
         assert_eq!(why, if one { "this machine has one memory node" } else { "threads are not bound to cores" });
     }

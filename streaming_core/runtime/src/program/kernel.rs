@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
+use crate::rows::block::TEXT_PADDING;
 use crate::rows::emitter::Emitter;
 
 /// A context whose last fields hold what the kernel raised.
@@ -48,10 +49,6 @@ impl<C: Context> Kernel<C> {
         let call =
             unsafe { std::mem::transmute::<*const (), extern "C" fn(*mut C) -> i64>(address as usize as *const ()) };
         Ok(Self { call, context: PhantomData })
-    }
-
-    pub fn native(call: extern "C" fn(*mut C) -> i64) -> Self {
-        Self { call, context: PhantomData }
     }
 
     /// Runs the kernel on `context`.
@@ -255,23 +252,68 @@ pub struct PlaceContext {
     pub error_len: i64,
 }
 
+/// The structs of the ABI: what stands here is held against the structs above, and told to Python, which builds kernels.
+macro_rules! layouts {
+    ($($name:ident $size:literal { $($field:ident $offset:literal),* })*) => {
+        const _: () = {
+            $(
+                assert!(size_of::<$name>() == $size);
+                $(assert!(std::mem::offset_of!($name, $field) == $offset);)*
+            )*
+        };
+        /// Per struct its size, and the offset of each field.
+        pub const LAYOUTS: &[(&str, usize, &[(&str, usize)])] =
+            &[$((stringify!($name), $size, &[$((stringify!($field), $offset)),*])),*];
+    };
+}
+
+layouts! {
+    Emitter 64 { rows 0, len 8, cap 16, grow 24, origin 32, dropped 40, owner 48 }
+    ArenaHeader 16 { alloc 0, owner 8 }
+    BatchContext 96 {
+        rows 0, n 8, places 16, states 24, text 32, emitter 40, arena 48, seq 56, error_at 64, error 72, error_len 80
+    }
+    Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
+    PlanContext 160 {
+        rows 0, begin 8, end 16, text 24, accesses 32, len 40, cap 48, grow 56, decisions 64, results 72, first 80, next 88,
+        limit 96, more 104, captures 112, dropped 120, error_at 128, error 136, error_len 144, owner 152
+    }
+    ApplyContext 112 {
+        rows 0, text 8, accesses 16, n 24, tables 32, decisions 40, results 48, captures 56, arena 64, done 72, shared 80,
+        error_at 88, error 96, error_len 104
+    }
+    PostContext 88 {
+        rows 0, begin 8, end 16, text 24, decisions 32, results 40, emitter 48, rejected 56, error_at 64, error 72,
+        error_len 80
+    }
+    ExecuteContext 128 {
+        rows 0, begin 8, end 16, text 24, tables 32, arena 40, emitter 48, results 56, capacity 64, more 72, dropped 80,
+        rejected 88, error_at 96, error 104, error_len 112, selection 120
+    }
+    PlaceContext 64 { rows 0, begin 8, end 16, text 24, places 32, error_at 40, error 48, error_len 56 }
+}
+
+/// What the words of the ABI mean, told to Python likewise.
+pub const CONSTANTS: &[(&str, u32)] = &[
+    ("CONDITION", kind::CONDITION as u32),
+    ("MODIFY", kind::MODIFY as u32),
+    ("READ", kind::READ as u32),
+    ("CAPTURE", kind::CAPTURE as u32),
+    ("PENDING", decision::PENDING),
+    ("FAILED", decision::FAILED),
+    ("DROPPED", decision::DROPPED),
+    ("TEXT_PADDING", TEXT_PADDING as u32),
+];
+
 macro_rules! context {
-    ($name:ident, $size:literal) => {
-        const _: () = assert!(std::mem::size_of::<$name>() == $size);
+    ($($name:ident)*) => {$(
         // SAFETY: the fields are written by the kernel that failed, as README.md says.
         unsafe impl Context for $name {
             fn failure(&self) -> (i64, *const u8, i64) {
                 (self.error_at, self.error, self.error_len)
             }
         }
-    };
+    )*};
 }
 
-context!(BatchContext, 96);
-context!(PlanContext, 160);
-context!(ApplyContext, 112);
-context!(PostContext, 88);
-context!(ExecuteContext, 128);
-context!(PlaceContext, 64);
-const _: () = assert!(std::mem::size_of::<Emitter>() == 64);
-const _: () = assert!(std::mem::size_of::<Access>() == 16);
+context!(BatchContext PlanContext ApplyContext PostContext ExecuteContext PlaceContext);

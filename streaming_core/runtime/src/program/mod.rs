@@ -9,6 +9,7 @@ use crate::rows::column::{Column, ColumnKind};
 
 pub mod kernel;
 pub mod options;
+pub mod registry;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -21,17 +22,17 @@ pub enum ProgramKind {
 #[serde(deny_unknown_fields)]
 pub struct Program {
     pub kind: ProgramKind,
-    pub event: Event,
+    pub event: EventSpec,
     /// In topological order.
     #[serde(default)]
-    pub operators: Vec<Operator>,
+    pub operators: Vec<OperatorSpec>,
     /// Of a dataflow: who puts out what the sink takes, in this order.
     #[serde(default)]
     pub outputs: Vec<Origin>,
     #[serde(default)]
-    pub tables: Vec<Table>,
+    pub tables: Vec<TableSpec>,
     #[serde(default)]
-    pub transaction: Option<Transaction>,
+    pub transaction: Option<TransactionSpec>,
     /// Equal ranges of rows that every table is cut into, where a scheme works by partition.
     #[serde(default = "partitions")]
     pub partitions: usize,
@@ -47,7 +48,7 @@ fn partitions() -> usize {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Event {
+pub struct EventSpec {
     pub stride: usize,
 }
 
@@ -76,7 +77,7 @@ impl From<i64> for Origin {
 /// An operator of a dataflow; `stride` is the size of its output rows, `kernel` and `flush` are addresses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Operator {
+pub struct OperatorSpec {
     pub kind: OperatorKind,
     pub name: String,
     /// Whose rows it takes: of each event, those of the first come first.
@@ -101,7 +102,7 @@ pub struct Key {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct TableSpec {
     pub name: String,
     pub rows: usize,
     pub stride: usize,
@@ -130,7 +131,7 @@ impl Growing {
 /// A state transaction: addresses of its kernels; `result_stride` bytes per READ.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Transaction {
+pub struct TransactionSpec {
     pub name: String,
     pub plan: u64,
     pub apply: u64,
@@ -143,7 +144,11 @@ pub struct Transaction {
 
 impl Program {
     /// Parses and checks a program.
-    pub fn parse(json: &str) -> Result<Self, RunError> {
+    ///
+    /// # Safety
+    /// What cannot be checked is the caller's word: its addresses are kernels as README.md has them, for the layouts that it
+    /// states, and outlive every run of the program.
+    pub unsafe fn parse(json: &str) -> Result<Self, RunError> {
         let program: Self =
             serde_json::from_str(json).map_err(|error| RunError::Invalid(format!("program: {error}")))?;
         program.check()?;
@@ -275,7 +280,8 @@ mod tests {
 
     #[test]
     fn the_readme_example_parses() {
-        let program = Program::parse(WORDS).unwrap();
+        // SAFETY: nothing is run.
+        let program = unsafe { Program::parse(WORDS) }.unwrap();
         assert_eq!(program.output_stride(), 32);
         assert_eq!(program.operators[1].key.unwrap().kind, ColumnKind::Text);
     }
@@ -299,10 +305,13 @@ mod tests {
             (r#""outputs": [1], "#, ""),
         ] {
             assert!(WORDS.contains(from));
-            let program = Program::parse(&WORDS.replace(from, to));
+            // SAFETY: as above.
+            let program = unsafe { Program::parse(&WORDS.replace(from, to)) };
             assert!(matches!(program, Err(RunError::Invalid(_))), "{from} -> {to}");
         }
-        for options in [r#"{"threads": 0}"#, r#"{"batch": 0}"#, r#"{"rate": -1}"#, r#"{"idle": "sleep"}"#] {
+        for options in
+            [r#"{"threads": 0}"#, r#"{"batch": 0}"#, r#"{"rate": -1}"#, r#"{"idle": "sleep"}"#, r#"{"colour": 1}"#]
+        {
             assert!(matches!(Options::parse(options), Err(RunError::Invalid(_))), "{options}");
         }
     }

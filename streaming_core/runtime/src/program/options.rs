@@ -9,7 +9,7 @@ use crate::threads::idle::Strategy;
 
 /// How a program is run; the names are the RunSpec's.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
     pub executor: String,
     pub scheme: Option<String>,

@@ -12,12 +12,12 @@ const ALIGN: usize = 64;
 /// A growing array of rows that kernels emit into; memory is kept when it is cleared.
 #[derive(Debug)]
 pub struct RowBuffer {
-    inner: Box<Inner>,
+    inner: Box<BufferState>,
 }
 
 #[repr(C)]
 #[derive(Debug)]
-struct Inner {
+struct BufferState {
     emitter: Emitter,
     stride: usize,
     origins: bool,
@@ -42,7 +42,7 @@ impl RowBuffer {
             owner: null_mut(),
             reserved: 0,
         };
-        Self { inner: Box::new(Inner { emitter, stride, origins }) }
+        Self { inner: Box::new(BufferState { emitter, stride, origins }) }
     }
 
     /// What to put into a context: valid as long as the buffer is, while nobody else uses it.
@@ -217,7 +217,7 @@ pub unsafe fn copy_row(from: *const u8, to: *mut u8, stride: usize) {
     }
 }
 
-impl Inner {
+impl BufferState {
     fn layout(&self, cap: usize) -> Option<(Layout, Layout)> {
         let rows = Layout::from_size_align(cap.checked_mul(self.stride)?, ALIGN).ok()?;
         Some((rows, Layout::array::<u32>(cap).ok()?))
@@ -261,7 +261,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for BufferState {
     fn drop(&mut self) {
         let cap = self.emitter.cap as usize;
         if cap > 0
@@ -281,7 +281,7 @@ impl Drop for Inner {
 extern "C" fn grow(emitter: *mut Emitter) -> i64 {
     // SAFETY: kernels hand back the emitter they were given, the first field of an `Inner` that only this thread
     // uses while the kernel runs.
-    let inner = unsafe { &mut *emitter.cast::<Inner>() };
+    let inner = unsafe { &mut *emitter.cast::<BufferState>() };
     let wanted = (inner.emitter.cap as usize).saturating_mul(2);
     i64::from(!inner.resize(wanted.max(inner.emitter.len as usize + 1)))
 }

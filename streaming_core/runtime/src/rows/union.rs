@@ -4,25 +4,8 @@
 //! Costs one copy of each row; a stream alone is no union and is not copied.
 
 use crate::error::RunError;
-use crate::program::Origin;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
-
-/// The rows that `inputs` stand for: of one stream where they lie, of several in `out`. `stream` says where the rows of one
-/// lie.
-///
-/// # Safety
-/// As for `union`, while the result is used.
-pub unsafe fn taken(inputs: &[Origin], stream: impl Fn(Origin) -> Rows, out: &mut RowBuffer) -> Result<Rows, RunError> {
-    if let [only] = inputs {
-        return Ok(stream(*only));
-    }
-    out.clear();
-    let streams: Vec<Rows> = inputs.iter().map(|&origin| stream(origin)).collect();
-    // SAFETY: as the caller says; a program's united rows have one stride.
-    unsafe { union(&streams, out) }?;
-    Ok(Rows::of(out, streams[0].text))
-}
 
 /// Appends the union of `streams` to `out`.
 ///

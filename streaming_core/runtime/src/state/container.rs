@@ -11,13 +11,13 @@ pub const ENTRY: usize = 16;
 
 /// The head of a container inside of its row.
 #[derive(Debug, Clone, Copy)]
-pub struct Head {
+pub struct ContainerHead {
     pub block: u64,
     pub length: usize,
     pub capacity: usize,
 }
 
-impl Head {
+impl ContainerHead {
     /// From the first bytes of a head.
     pub fn read(bytes: &[u8]) -> Self {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;

@@ -57,7 +57,6 @@ pub fn group(hash: u64) -> usize {
 #[derive(Debug, Clone)]
 pub struct OwnerMap {
     owners: Box<[u16; GROUPS]>,
-    count: usize,
 }
 
 impl OwnerMap {
@@ -68,11 +67,7 @@ impl OwnerMap {
         for (group, owner) in map.iter_mut().enumerate() {
             *owner = (group * owners / GROUPS) as u16;
         }
-        Self { owners: map, count: owners }
-    }
-
-    pub fn count(&self) -> usize {
-        self.count
+        Self { owners: map }
     }
 
     #[inline(always)]

@@ -54,8 +54,8 @@ impl Barrier {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::threads::sync::thread;
     use crate::threads::idle::Strategy;
+    use crate::threads::sync::thread;
     use crate::threads::sync::{Arc, UnsafeCell};
 
     /// Two threads write a cell of their own, meet, read the other's, meet, and write again: loom fails if a read and a

@@ -38,11 +38,6 @@ impl Idle {
         Self { strategy, sleepers: CachePadded::new(AtomicUsize::new(0)), gate: Mutex::new(()), bell: Condvar::new() }
     }
 
-    /// What really happens, after spinning may have been refused.
-    pub fn strategy(&self) -> Strategy {
-        self.strategy
-    }
-
     /// Returns once `ready` does. `ready` reads with Acquire what others write with Release before they notify.
     #[inline]
     pub fn wait(&self, mut ready: impl FnMut() -> bool) {
@@ -148,8 +143,8 @@ mod tests {
 
     #[test]
     fn spinning_needs_a_core_per_thread() {
-        assert_eq!(Idle::new(Strategy::Spin, 3, 2).strategy(), Strategy::Yield);
-        assert_eq!(Idle::new(Strategy::Spin, 2, 2).strategy(), Strategy::Spin);
+        assert_eq!(Idle::new(Strategy::Spin, 3, 2).strategy, Strategy::Yield);
+        assert_eq!(Idle::new(Strategy::Spin, 2, 2).strategy, Strategy::Spin);
     }
 }
 

@@ -2,43 +2,71 @@
 
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
-/// Each thread's own part of what an executor holds, lent to that thread for a job.
+/// A part per thread (or per share of the work, whose thread is settled otherwise), each on cache lines of its own.
+///
+/// Parts are handed out for the time of a call, so that loom sees who is at one when.
 #[derive(Debug)]
-pub struct Lent<'a, T>(pub &'a [CachePadded<UnsafeCell<T>>]);
+pub(crate) struct Own<T>(Box<[CachePadded<UnsafeCell<T>>]>);
 
-// SAFETY: `with` makes its caller answer for it; a part is used by a thread other than the one that made it.
-unsafe impl<T: Send> Sync for Lent<'_, T> {}
+// SAFETY: `with` and `with_mut` make their callers answer for who is at a part.
+unsafe impl<T: Send> Sync for Own<T> {}
+// SAFETY: the parts are owned, and go along.
+unsafe impl<T: Send> Send for Own<T> {}
 
-impl<T> Lent<'_, T> {
-    /// Hands out the part of thread `index`.
-    ///
-    /// # Safety
-    /// The caller is that thread.
-    pub unsafe fn with<R>(&self, index: usize, work: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: as the caller says.
-        self.0[index].with_mut(|part| work(unsafe { &mut *part }))
-    }
-}
-
-/// A thread's own things, used by that thread only (by the executor between blocks).
-#[derive(Debug)]
-pub(crate) struct PerThread<T>(Vec<CachePadded<UnsafeCell<T>>>);
-
-// SAFETY: `get` makes its caller answer for who is at an element.
-unsafe impl<T: Send> Sync for PerThread<T> {}
-
-impl<T> PerThread<T> {
-    pub(crate) fn new(threads: usize, make: impl Fn() -> T) -> Self {
-        Self((0..threads).map(|_| CachePadded::new(UnsafeCell::new(make()))).collect())
+impl<T> Own<T> {
+    pub fn new(parts: usize, mut make: impl FnMut() -> T) -> Self {
+        (0..parts).map(|_| make()).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Lends a part for reading.
+    ///
     /// # Safety
-    /// For the time of the result nobody else uses this element mutably, nor at all if the result is written through.
-    pub(crate) unsafe fn get(&self, thread: usize) -> *mut T {
-        self.0[thread].with_mut(|element| element)
+    /// Nobody writes it meanwhile, and what its last writer wrote is visible.
+    #[inline(always)]
+    pub unsafe fn with<R>(&self, part: usize, work: impl FnOnce(&T) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.0[part].with(|part| work(unsafe { &*part }))
+    }
+
+    /// Lends a part for writing.
+    ///
+    /// # Safety
+    /// Nobody else is at it meanwhile, and what its last user wrote is visible.
+    #[inline(always)]
+    pub unsafe fn with_mut<R>(&self, part: usize, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.0[part].with_mut(|part| work(unsafe { &mut *part }))
+    }
+
+    /// All parts, when nobody else can be at them.
+    #[cfg(test)]
+    pub fn each_mut(&mut self, mut work: impl FnMut(&mut T)) {
+        for part in &mut self.0 {
+            // SAFETY: borrowed mutably.
+            part.with_mut(|part| work(unsafe { &mut *part }));
+        }
+    }
+
+    /// Adds up what `part` says of every part.
+    ///
+    /// # Safety
+    /// As for `with`, of all of them.
+    pub unsafe fn sum<S: Default + std::ops::AddAssign>(&self, part: impl Fn(&T) -> S) -> S {
+        let mut sum = S::default();
+        for index in 0..self.len() {
+            // SAFETY: as the caller says.
+            sum += unsafe { self.with(index, &part) };
+        }
+        sum
+    }
+}
+
+impl<T> FromIterator<T> for Own<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(parts: I) -> Self {
+        Self(parts.into_iter().map(|part| CachePadded::new(UnsafeCell::new(part))).collect())
     }
 }

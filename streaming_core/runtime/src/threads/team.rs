@@ -3,30 +3,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::RunError;
-use crate::output::counters::Counters;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
 };
 use crate::threads::topology::{Bound, Topology};
 
-/// CPU time of the calling thread in nanoseconds.
-pub fn thread_cpu_nanoseconds() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid place for the answer.
-    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    if failed != 0 {
-        return 0;
-    }
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
 type Job = Shared<dyn Fn(usize) -> Result<(), RunError> + Sync>;
 
 /// `threads` threads, the caller of `run` being number 0.
 #[derive(Debug)]
 pub struct Team {
-    shared: Arc<Inner>,
+    shared: Arc<TeamState>,
     handles: Vec<thread::JoinHandle<()>>,
     /// Core of thread 0 while a job runs, if threads are pinned.
     caller: Option<usize>,
@@ -41,8 +29,7 @@ pub struct Signals {
 }
 
 #[derive(Debug)]
-struct Inner {
-    threads: usize,
+struct TeamState {
     /// Number of the current job; written by the caller only.
     job_number: CachePadded<AtomicUsize>,
     /// Workers still at the current job: set by the caller, counted down by each worker.
@@ -63,9 +50,9 @@ struct Inner {
 
 // SAFETY: `job` is the only part that is not Sync by itself: it is written by the caller while no worker runs (all
 // have counted down `running`), and read by workers between the change of `job_number` and their count-down.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for TeamState {}
 // SAFETY: as above.
-unsafe impl Send for Inner {}
+unsafe impl Send for TeamState {}
 
 impl Team {
     /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core this process may use.
@@ -73,8 +60,7 @@ impl Team {
         let topology = Topology::probe();
         let cores = topology.cores.len();
         let between = if strategy == Strategy::Spin && threads <= cores { Strategy::Spin } else { Strategy::Park };
-        let shared = Arc::new(Inner {
-            threads,
+        let shared = Arc::new(TeamState {
             job_number: CachePadded::new(AtomicUsize::new(0)),
             running: CachePadded::new(AtomicUsize::new(0)),
             job: UnsafeCell::new(None),
@@ -96,10 +82,6 @@ impl Team {
             team.handles.push(handle);
         }
         Ok(team)
-    }
-
-    pub fn threads(&self) -> usize {
-        self.shared.threads
     }
 
     /// For jobs: everybody who waits or loops looks at `stopped` and leaves with `RunError::Stopped`.
@@ -150,10 +132,9 @@ impl Team {
     }
 
     /// CPU time all threads spent in jobs.
-    pub fn counters(&self) -> Counters {
+    pub fn cpu_nanoseconds(&self) -> u64 {
         // ORDERING: Relaxed; between jobs nobody writes them.
-        let cpu = self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum();
-        Counters { cpu_nanoseconds: cpu, ..Counters::default() }
+        self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum()
     }
 
     /// Core of each thread as it really took effect; None unless every thread is bound.
@@ -177,7 +158,7 @@ impl Drop for Team {
     }
 }
 
-impl Inner {
+impl TeamState {
     fn work(&self, index: usize, core: Option<usize>) {
         let bound = core.map(|core| Bound::to(core).map(|bound| (core, bound)));
         if let Some(Ok((core, _))) = &bound {
@@ -232,6 +213,17 @@ impl Inner {
         // ORDERING: Relaxed; read between jobs.
         self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);
     }
+}
+
+/// CPU time of the calling thread in nanoseconds.
+fn thread_cpu_nanoseconds() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    if failed != 0 {
+        return 0;
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(all(test, not(loom)))]
@@ -299,7 +291,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::threads::own::Lent;
+    use crate::threads::own::Own;
 
     /// The caller writes what a job is about, both threads do it, and the caller reads what came of it: loom fails if a job
     /// begins before it was given or goes on after `run`. A second one, because the first finds threads that begin.
@@ -309,23 +301,21 @@ mod loom_tests {
         model.preemption_bound = Some(2);
         model.check(|| {
             let mut team = Team::new(2, Strategy::Yield, false).unwrap();
-            let parts = [0, 1].map(|_| CachePadded::new(UnsafeCell::new(0)));
+            let parts = Own::new(2, || 0);
             for round in 1..=2 {
-                for part in &parts {
+                for part in 0..2 {
                     // SAFETY: between jobs, loom checks that nobody else is at it.
-                    part.with_mut(|part| unsafe { *part += 1 });
+                    unsafe { parts.with_mut(part, |part| *part += 1) };
                 }
-                let lent = Lent(&parts);
-                // SAFETY: the thread's own part.
-                let job = |index: usize| unsafe { lent.with(index, |part| *part *= 10) };
                 team.run(&|index| {
-                    job(index);
+                    // SAFETY: the thread's own part.
+                    unsafe { parts.with_mut(index, |part| *part *= 10) };
                     Ok(())
                 })
                 .unwrap();
-                for part in &parts {
+                for part in 0..2 {
                     // SAFETY: as above.
-                    assert_eq!(part.with(|part| unsafe { *part }), [10, 110][round - 1]);
+                    assert_eq!(unsafe { parts.with(part, |part| *part) }, [10, 110][round - 1]);
                 }
             }
         });

@@ -42,7 +42,7 @@ impl Transactional {
         let (mut counters, mut scheme) = (self.before, self.scheme.counters());
         scheme.time.take_out_remote();
         counters += scheme;
-        counters += self.team.counters();
+        counters.cpu_nanoseconds += self.team.cpu_nanoseconds();
         counters
     }
 
@@ -57,7 +57,7 @@ impl Transactional {
 }
 
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    let placement = Placement::probe(&options);
+    let placement = Placement::probe(options.threads, options.pin);
     make_with(scheme::make, placement, program, options)
 }
 
@@ -74,7 +74,7 @@ pub fn make_with(
     };
     let scheme = make_scheme(&program, &options)?;
     let tables = Tables::new(&program.tables, options.threads)?;
-    placement.bind(tables.memory(), scheme.homes().as_deref());
+    placement.bind(tables.rows(), scheme.homes().as_deref());
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
         // SAFETY: whoever makes a program answers for its addresses.

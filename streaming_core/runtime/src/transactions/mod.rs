@@ -1,8 +1,8 @@
 //! State transactions on shared tables.
 
+pub mod batch;
 pub mod delivery;
 pub mod executor;
-pub mod lane;
 pub mod outcome;
 pub mod planner;
 pub mod ring;
@@ -12,3 +12,4 @@ pub mod slots;
 #[cfg(test)]
 pub mod testing;
 pub mod transaction;
+pub mod workbench;

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 
 use crate::memory::arena::ArenaHeader;
 use crate::program::kernel::{ApplyContext, decision};
-use crate::transactions::transaction::Batch;
+use crate::transactions::batch::Batch;
 
 /// Per event of a batch: its decision, and where its results and captures are. Written by plan and apply kernels
 /// through the addresses (the decisions atomically while several threads apply), so it is never borrowed mutably then.

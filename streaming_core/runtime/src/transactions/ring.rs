@@ -8,75 +8,69 @@ use crate::output::counters::Counters;
 use crate::output::sink::Prepared;
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::threads::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::threads::reorder::buffer::ReorderBuffer;
+use crate::threads::reorder::non_blocking::NonBlocking;
+use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::transactions::batch::Batch;
 use crate::transactions::delivery::Timing;
-use crate::transactions::lane::{Lane, alone};
 use crate::transactions::outcome::Outcome;
 use crate::transactions::run::Run;
-use crate::transactions::scheme::serial::cost::Costs;
-use crate::transactions::transaction::Batch;
+use crate::transactions::workbench::{Workbench, alone};
 
 /// Batches under way, per thread: enough that nobody waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
 
-/// A slot's life: FREE, (planning, planned, being applied), APPLIED, POSTING, POSTED, FREE. Batch b uses slot b mod n.
-const FREE: u32 = 0;
-const APPLIED: u32 = 1;
-const POSTING: u32 = 2;
-const POSTED: u32 = 3;
-
 /// The batches of a block, numbered from 0; `E` is what a scheme keeps with each that is in flight.
 pub(crate) struct Ring<E> {
-    pub costs: Costs,
     batch: usize,
-    slots: Vec<CachePadded<Slot<E>>>,
+    slots: Vec<CachePadded<RingSlot<E>>>,
     /// Next batch to be planned: claimed by compare-and-exchange.
     planned: CachePadded<AtomicUsize>,
-    /// Next batch to be delivered; written by who holds `delivering`.
-    delivered: CachePadded<AtomicUsize>,
-    delivering: CachePadded<AtomicBool>,
+    /// Batches that are post-processed leave in order.
+    posted: NonBlocking,
 }
 
-struct Slot<E> {
-    state: AtomicU32,
+struct RingSlot<E> {
+    /// It may be post-processed, by who takes this back. Set by who applied the batch.
+    applied: AtomicBool,
     /// The ticket of the batch that was planned last; written by who planned it.
     planned: AtomicU64,
-    /// Used by who moved `state` or `planned` last, or is the one allowed to move it next; between planned and APPLIED by
-    /// all who apply the batch, who only read it then.
+    /// Used by who has claimed the batch, plans it, applies it (all who do only read it), takes back `applied` and
+    /// post-processes it, and by who delivers it, one after the other.
     content: UnsafeCell<Content<E>>,
 }
 
 pub(crate) struct Content<E> {
     /// Of the block's batches, the one that is here.
     number: usize,
-    pub lane: Lane,
+    pub bench: Workbench,
     pub outcome: Outcome,
     pub extra: E,
     /// It was executed at once: its outputs are there already.
     executed: bool,
     prepared: Prepared,
-    started: u64,
+    pub started: u64,
 }
 
-// SAFETY: `content` is handed from thread to thread by `state` and `planned`: written with Release, taken with Acquire.
-unsafe impl<E: Send + Sync> Sync for Slot<E> {}
+// SAFETY: `content` is handed from thread to thread by `planned`, `applied` and `posted`: written with Release, taken with Acquire.
+unsafe impl<E: Send + Sync> Sync for RingSlot<E> {}
 // SAFETY: nothing in it refers to a thread.
-unsafe impl<E: Send> Send for Slot<E> {}
+unsafe impl<E: Send> Send for RingSlot<E> {}
 
 impl<E> Ring<E> {
     pub fn new(program: &Program, options: &Options, extra: impl Fn() -> E) -> Self {
-        let slots = if options.threads == 1 { 1 } else { options.threads * DEPTH };
+        let slots = if options.threads == 1 { 1 } else { (options.threads * DEPTH).next_power_of_two() };
         Self::of(slots, program.output_stride(), options.batch, extra)
     }
 
     fn of(slots: usize, stride: usize, batch: usize, extra: impl Fn() -> E) -> Self {
         let slot = || {
-            CachePadded::new(Slot {
-                state: AtomicU32::new(FREE),
+            CachePadded::new(RingSlot {
+                applied: AtomicBool::new(false),
                 planned: AtomicU64::new(u64::MAX),
                 content: UnsafeCell::new(Content {
                     number: 0,
-                    lane: Lane::new(stride),
+                    bench: Workbench::new(stride),
                     outcome: Outcome::new(batch),
                     extra: extra(),
                     executed: false,
@@ -86,21 +80,18 @@ impl<E> Ring<E> {
             })
         };
         Self {
-            costs: Costs::unknown(),
             batch,
             slots: (0..slots).map(|_| slot()).collect(),
             planned: CachePadded::default(),
-            delivered: CachePadded::default(),
-            delivering: CachePadded::default(),
+            posted: NonBlocking::new(slots),
         }
     }
 
     /// Before a block, when no thread is at one.
     pub fn rewind(&self) {
-        self.costs.forget();
         // ORDERING: Relaxed; starting the next block publishes it.
         self.planned.store(0, Ordering::Relaxed);
-        self.delivered.store(0, Ordering::Relaxed);
+        self.posted.restart();
     }
 
     /// What was counted with the batches. The caller sees to it that no thread is at a block.
@@ -108,7 +99,7 @@ impl<E> Ring<E> {
         let mut sum = Counters::default();
         for slot in &self.slots {
             // SAFETY: as the caller says.
-            sum += slot.content.with(|content| unsafe { (*content).lane.counters });
+            sum += slot.content.with(|content| unsafe { (*content).bench.counters });
         }
         sum
     }
@@ -122,7 +113,7 @@ impl<E> Ring<E> {
                 // SAFETY: the only thread there is.
                 unsafe {
                     let content = &mut *content;
-                    alone(&mut content.lane, 0, run, &batch, run.first_ticket + number as u64)
+                    alone(&mut content.bench, 0, run, &batch, run.first_ticket + number as u64)
                 }
             })?;
         }
@@ -144,13 +135,13 @@ impl<E> Ring<E> {
         Batch { block: run.block, begin, end: run.events.end.min(begin + self.batch) }
     }
 
-    fn slot(&self, number: usize) -> &Slot<E> {
+    fn slot(&self, number: usize) -> &RingSlot<E> {
         &self.slots[number % self.slots.len()]
     }
 
     pub fn is_done(&self, run: &Run) -> bool {
-        // ORDERING: Acquire; whoever sees the last delivery may return to the caller.
-        self.delivered.load(Ordering::Acquire) == self.count(run)
+        // Whoever sees the last delivery may return to the caller.
+        self.delivered() == self.count(run)
     }
 
     /// Whether batch `number` is planned, or was; its slot may have gone on since.
@@ -163,10 +154,10 @@ impl<E> Ring<E> {
     /// Whether a thread that found nothing to plan or post should look again; `applied` as for `post`.
     pub fn has_news(&self, run: &Run, applied: usize) -> bool {
         // ORDERING: Acquire, as in the steps this foretells.
-        let (delivered, planned) = (self.delivered.load(Ordering::Acquire), self.planned.load(Ordering::Acquire));
+        let (delivered, planned) = (self.delivered(), self.planned.load(Ordering::Acquire));
         run.stopped.load(Ordering::Acquire)
             || delivered == self.count(run)
-            || (delivered..applied).any(|number| self.slot(number).state.load(Ordering::Acquire) == APPLIED)
+            || (delivered..applied).any(|number| self.slot(number).applied.load(Ordering::Acquire))
             || (planned < self.count(run) && planned < delivered + self.slots.len())
     }
 
@@ -198,8 +189,7 @@ impl<E> Ring<E> {
             content.number = number;
             content.executed = false;
             content.started = run.clock.now();
-            content.lane.plan(run, &batch, 0..batch.len(), &content.outcome)?;
-            self.costs.plan.note(batch.len(), run.clock.now() - content.started);
+            content.bench.plan(run, &batch, 0..batch.len(), &content.outcome)?;
             finish(&batch, content);
             Ok::<_, RunError>(())
         })?;
@@ -218,8 +208,7 @@ impl<E> Ring<E> {
     /// Whether batch `number`, which is not planned, has a slot.
     #[inline]
     pub fn has_room(&self, number: usize) -> bool {
-        // ORDERING: Acquire takes over the slots that were freed before `delivered` moved.
-        number < self.delivered.load(Ordering::Acquire) + self.slots.len()
+        number < self.delivered() + self.slots.len()
     }
 
     /// Whether the caller is the one to plan or execute batch `number`, which has a slot.
@@ -228,12 +217,18 @@ impl<E> Ring<E> {
         self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes batch `number` from plan to outputs at once, unless somebody plans it.
+    /// Takes batch `number` from plan to outputs at once, unless somebody plans it; `done` is told when that began.
     ///
     /// # Safety
     /// The block has the batch, and it has a slot. All batches before it are applied, and nobody else applies one
     /// meanwhile.
-    pub unsafe fn execute(&self, run: &Run, thread: usize, number: usize) -> Result<bool, RunError> {
+    pub unsafe fn execute(
+        &self,
+        run: &Run,
+        thread: usize,
+        number: usize,
+        done: impl FnOnce(&Batch, u64),
+    ) -> Result<bool, RunError> {
         if !self.claim(number) {
             return Ok(false);
         }
@@ -246,8 +241,8 @@ impl<E> Ring<E> {
             content.executed = true;
             content.started = run.clock.now();
             // SAFETY: as the caller says.
-            unsafe { content.lane.execute(run, &batch, thread)? };
-            self.costs.execute.note(batch.len(), run.clock.now() - content.started);
+            unsafe { content.bench.execute(run, &batch, thread)? };
+            done(&batch, content.started);
             Ok::<_, RunError>(())
         })?;
         self.set_applied(number);
@@ -266,92 +261,64 @@ impl<E> Ring<E> {
     /// The batch may be post-processed.
     pub fn set_applied(&self, number: usize) {
         // ORDERING: Release hands the content to who post-processes it.
-        self.slot(number).state.store(APPLIED, Ordering::Release);
+        self.slot(number).applied.store(true, Ordering::Release);
     }
 
     /// Post-processes one batch below number `applied` (where those that are not applied yet are passed over), and
-    /// delivers what can be.
-    pub fn post(&self, run: &Run, applied: usize) -> Result<bool, RunError> {
-        // ORDERING: Acquire; whose slot was freed is not looked at.
-        let delivered = self.delivered.load(Ordering::Acquire);
-        for number in delivered..applied {
+    /// delivers what can be; `done` is told whether the batch had been executed at once, and when post-processing began.
+    pub fn post(&self, run: &Run, applied: usize, done: impl FnOnce(&Batch, bool, u64)) -> Result<bool, RunError> {
+        for number in self.delivered()..applied {
             let slot = self.slot(number);
             // ORDERING: Relaxed; a look that saves the exchange.
-            if slot.state.load(Ordering::Relaxed) != APPLIED {
+            if !slot.applied.load(Ordering::Relaxed) {
                 continue;
             }
             // ORDERING: Acquire takes over the content from who applied it.
-            let claimed = slot.state.compare_exchange(APPLIED, POSTING, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            if !claimed {
+            if !slot.applied.swap(false, Ordering::Acquire) {
                 continue;
             }
-            slot.content.with_mut(|content| {
+            let number = slot.content.with_mut(|content| {
                 // SAFETY: claimed above.
                 let content = unsafe { &mut *content };
                 // Meanwhile it may be a later batch than we looked for.
                 let batch = self.events(run, content.number);
                 let since = run.clock.now();
-                let (prepared, cost) = if content.executed {
-                    (run.delivery.preparer.prepare(&content.lane.outputs, run.block.text), &self.costs.prepare)
-                } else {
-                    (content.lane.post(run, &batch, 0..batch.len(), &content.outcome), &self.costs.post)
+                content.prepared = match content.executed {
+                    true => run.prepare(&content.bench.outputs)?,
+                    false => content.bench.post(run, &batch, 0..batch.len(), &content.outcome)?,
                 };
-                content.prepared = prepared?;
-                cost.note(batch.len(), run.clock.now() - since);
-                Ok::<_, RunError>(())
+                done(&batch, content.executed, since);
+                Ok::<_, RunError>(content.number)
             })?;
-            // ORDERING: Release hands the content to who delivers it.
-            slot.state.store(POSTED, Ordering::Release);
-            self.deliver(run)?;
+            self.deliver(run, number)?;
             return Ok(true);
         }
         Ok(false)
     }
 
-    /// Delivers what is posted, in order. Whoever cannot get in leaves its batch to who is in.
-    fn deliver(&self, run: &Run) -> Result<(), RunError> {
-        loop {
-            // ORDERING: AcqRel; who finds somebody in hands over the batch it has posted: either the swap below comes
-            // later and takes it over, or this one finds the lock free.
-            if self.delivering.swap(true, Ordering::AcqRel) {
-                return Ok(());
+    /// Delivers batch `number`, which is post-processed, and what waited for it, unless an earlier one is missing or somebody
+    /// is delivering, who goes on with it then.
+    fn deliver(&self, run: &Run, number: usize) -> Result<(), RunError> {
+        let mut outcome = Ok(());
+        self.posted.complete_and_release(number as u64, &mut |number| {
+            // Behind a failure nothing is delivered.
+            if outcome.is_ok() {
+                let batch = self.events(run, number as usize);
+                outcome = self.slot(number as usize).content.with(|content| {
+                    // SAFETY: post-processed, and nobody plans a batch here before this one has left.
+                    let content = unsafe { &*content };
+                    let timing = Timing { started: content.started, arrival: run.arrival(&batch) };
+                    run.deliver(run.first_ticket + number, &content.bench.outputs, &content.prepared, Some(timing))
+                });
             }
-            let outcome = self.deliver_ready(run);
-            // ORDERING: AcqRel; Release hands the sink on. A swap and not a store, to take over from those who found the
-            // lock taken.
-            self.delivering.swap(false, Ordering::AcqRel);
-            run.idle.notify();
-            outcome?;
-            // ORDERING: Acquire; as late as those who left their batches.
-            let next = self.delivered.load(Ordering::Acquire);
-            if next >= self.count(run) || self.slot(next).state.load(Ordering::Acquire) != POSTED {
-                return Ok(());
-            }
-        }
+        });
+        run.idle.notify();
+        outcome
     }
 
-    fn deliver_ready(&self, run: &Run) -> Result<(), RunError> {
-        loop {
-            // ORDERING: Relaxed; written under this lock only.
-            let number = self.delivered.load(Ordering::Relaxed);
-            let slot = self.slot(number);
-            // ORDERING: Acquire takes over the content from who post-processed it.
-            if number >= self.count(run) || slot.state.load(Ordering::Acquire) != POSTED {
-                return Ok(());
-            }
-            let batch = self.events(run, number);
-            slot.content.with(|content| {
-                // SAFETY: posted, and the holder of `delivering` is the one to move it on.
-                let content = unsafe { &*content };
-                let timing = Timing { started: content.started, arrival: run.arrival(&batch) };
-                let ticket = run.first_ticket + number as u64;
-                run.delivery.deliver(ticket, &content.lane.outputs, &content.prepared, Some(timing), run)
-            })?;
-            // ORDERING: Relaxed; published by the next store.
-            slot.state.store(FREE, Ordering::Relaxed);
-            // ORDERING: Release hands the slot to who plans its next batch.
-            self.delivered.store(number + 1, Ordering::Release);
-        }
+    /// How many batches were delivered; their slots are free.
+    fn delivered(&self) -> usize {
+        self.posted.released() as usize
     }
 }
 
@@ -389,7 +356,7 @@ mod loom_tests {
             };
             world.run(|run| first(ring, run));
             other.join().unwrap();
-            world.check();
+            world.check(2);
         });
     }
 
@@ -405,7 +372,7 @@ mod loom_tests {
         };
         let finish = |ring: &Ring<()>, run: &Run| {
             while !ring.is_done(run) {
-                if !ring.post(run, 2).unwrap() {
+                if !ring.post(run, 2, |_, _, _| ()).unwrap() {
                     thread::yield_now();
                 }
             }
@@ -422,7 +389,7 @@ mod loom_tests {
                 apply_next(ring, run, number);
             }
         };
-        let post = |ring: &Ring<()>, run: &Run| while ring.post(run, 2).unwrap() {};
+        let post = |ring: &Ring<()>, run: &Run| while ring.post(run, 2, |_, _, _| ()).unwrap() {};
         explore(2, apply, post, post);
     }
 
@@ -431,14 +398,14 @@ mod loom_tests {
         let write = |ring: &Ring<()>, run: &Run| {
             for number in 0..2 {
                 // SAFETY: the only writer, in the order of batches, with a slot for each.
-                if !unsafe { ring.execute(run, 0, number).unwrap() } {
+                if !unsafe { ring.execute(run, 0, number, |_, _| ()).unwrap() } {
                     while !ring.is_planned(run, number) {
                         thread::yield_now();
                     }
                     apply_next(ring, run, number);
                 }
             }
-            while ring.post(run, 2).unwrap() {}
+            while ring.post(run, 2, |_, _, _| ()).unwrap() {}
         };
         let plan = |ring: &Ring<()>, run: &Run| while plan_next(ring, run) {};
         explore(2, |_, _| (), write, plan);

@@ -1,4 +1,4 @@
-//! A block and everything a scheme runs it with.
+//! A block with everything a scheme runs it with, and what a scheme is.
 
 use std::ops::Range;
 
@@ -6,12 +6,15 @@ use crate::error::RunError;
 use crate::memory::placement::Placement;
 use crate::output::clock::{Arrivals, Running};
 use crate::output::counters::Counters;
+use crate::output::sink::Prepared;
 use crate::rows::block::Block;
+use crate::rows::buffer::RowBuffer;
 use crate::state::table::Tables;
 use crate::threads::idle::Idle;
 use crate::threads::sync::{AtomicBool, Ordering};
-use crate::transactions::delivery::Delivery;
-use crate::transactions::transaction::{Batch, Transaction};
+use crate::transactions::batch::Batch;
+use crate::transactions::delivery::{Delivery, Timing};
+use crate::transactions::transaction::Transaction;
 
 /// A block and everything a scheme runs it with.
 #[derive(Debug, Clone)]
@@ -47,6 +50,30 @@ impl Run<'_> {
         // ORDERING: Acquire; nothing but the flag is used.
         let stopped = || self.stopped.load(Ordering::Acquire);
         self.arrivals.wait(self.offset + end as u64 - 1, &self.clock, stopped);
+    }
+
+    /// Examines outputs before their turn to be delivered comes; any thread.
+    pub fn prepare(&self, rows: &RowBuffer) -> Result<Prepared, RunError> {
+        self.delivery.preparer.prepare(rows, self.block.text)
+    }
+
+    /// Delivers when it is this ticket's turn, waiting for that. With `timing` the delivery completes a batch.
+    pub fn deliver(
+        &self,
+        ticket: u64,
+        rows: &RowBuffer,
+        prepared: &Prepared,
+        timing: Option<Timing>,
+    ) -> Result<(), RunError> {
+        // ORDERING: Acquire; nothing but the flag is used.
+        let leaves = || self.stopped.load(Ordering::Acquire);
+        self.delivery.deliver(ticket, self.idle, leaves, |delivered| {
+            delivered.sink.deliver(rows, prepared, self.block.text)?;
+            if let Some(timing) = timing {
+                delivered.record(self.clock.now(), timing.started, timing.arrival);
+            }
+            Ok(())
+        })
     }
 
     /// When the batch's first event was meant to arrive; None at peak rate.

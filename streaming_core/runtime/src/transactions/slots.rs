@@ -6,13 +6,13 @@ use crate::program::kernel::ExecuteContext;
 
 /// Where READs of the event at hand go, when it is executed at once.
 #[derive(Debug)]
-pub struct Scratch {
-    pub(crate) inner: Box<ScratchInner>,
+pub struct Slots {
+    pub(crate) inner: Box<SlotsInner>,
 }
 
 #[repr(C)]
 #[derive(Debug)]
-pub(crate) struct ScratchInner {
+pub(crate) struct SlotsInner {
     /// First, so that a context's address is this struct's.
     pub(crate) context: ExecuteContext,
     /// A word for the number of reads, then their slots.
@@ -20,9 +20,9 @@ pub(crate) struct ScratchInner {
 }
 
 // SAFETY: it owns its memory; the context's other pointers are set for each call.
-unsafe impl Send for Scratch {}
+unsafe impl Send for Slots {}
 
-impl Scratch {
+impl Slots {
     pub fn new() -> Self {
         let context = ExecuteContext {
             rows: null_mut(),
@@ -42,13 +42,13 @@ impl Scratch {
             error_len: 0,
             selection: null_mut(),
         };
-        let mut inner = Box::new(ScratchInner { context, words: Vec::new() });
+        let mut inner = Box::new(SlotsInner { context, words: Vec::new() });
         more_results(&raw mut inner.context, 1024);
         Self { inner }
     }
 }
 
-impl Default for Scratch {
+impl Default for Slots {
     fn default() -> Self {
         Self::new()
     }
@@ -57,8 +57,8 @@ impl Default for Scratch {
 /// Makes room for `bytes` of results; what is there stays.
 pub(crate) extern "C" fn more_results(context: *mut ExecuteContext, bytes: i64) -> i64 {
     let Ok(bytes) = usize::try_from(bytes) else { return 1 };
-    // SAFETY: the context is the first field of a `ScratchInner` that this thread alone uses while the kernel runs.
-    let inner = unsafe { &mut *context.cast::<ScratchInner>() };
+    // SAFETY: the context is the first field of a `SlotsInner` that this thread alone uses while the kernel runs.
+    let inner = unsafe { &mut *context.cast::<SlotsInner>() };
     let wanted = bytes.div_ceil(8).next_power_of_two();
     if inner.words.try_reserve(wanted).is_err() {
         return 1;

@@ -8,38 +8,11 @@ use crate::program;
 use crate::program::kernel::{
     Access, ApplyContext, ExecuteContext, Kernel, PlaceContext, PlanContext, PostContext, Raised,
 };
-use crate::rows::block::Block;
 use crate::rows::buffer::RowBuffer;
+use crate::transactions::batch::Batch;
 use crate::transactions::outcome::{Outcome, address};
 use crate::transactions::planner::Planner;
-use crate::transactions::slots::Scratch;
-
-/// A run of events within a block; kernels number them from 0.
-#[derive(Debug, Clone, Copy)]
-pub struct Batch<'a> {
-    pub block: &'a Block,
-    pub begin: usize,
-    pub end: usize,
-}
-
-impl Batch<'_> {
-    pub fn len(&self) -> usize {
-        self.end - self.begin
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.begin == self.end
-    }
-
-    pub fn rows(&self) -> *const u8 {
-        self.block.row(self.begin)
-    }
-
-    /// The `index`-th of `count` contiguous, equally long slices, as event numbers of the batch.
-    pub fn slice(&self, index: usize, count: usize) -> std::ops::Range<usize> {
-        self.len() * index / count..self.len() * (index + 1) / count
-    }
-}
+use crate::transactions::slots::Slots;
 
 /// The kernels of a transaction.
 #[derive(Debug, Clone)]
@@ -50,13 +23,12 @@ pub struct Transaction {
     post: Kernel<PostContext>,
     execute: Kernel<ExecuteContext>,
     place: Kernel<PlaceContext>,
-    pub output_stride: usize,
 }
 
 impl Transaction {
     /// # Safety
     /// The program's addresses are kernels that follow README.md and outlive this.
-    pub unsafe fn new(transaction: &program::Transaction) -> Result<Self, RunError> {
+    pub unsafe fn new(transaction: &program::TransactionSpec) -> Result<Self, RunError> {
         // SAFETY: as the caller says.
         unsafe {
             Ok(Self {
@@ -66,7 +38,6 @@ impl Transaction {
                 post: Kernel::at(transaction.post)?,
                 execute: Kernel::at(transaction.execute)?,
                 place: Kernel::at(transaction.place)?,
-                output_stride: transaction.stride,
             })
         }
     }
@@ -175,11 +146,11 @@ impl Transaction {
         batch: &Batch,
         tables: *const *mut u8,
         arena: *mut ArenaHeader,
-        scratch: &mut Scratch,
+        slots: &mut Slots,
         selection: Option<&[u32]>,
         outputs: &mut RowBuffer,
     ) -> Result<(u64, u64), RunError> {
-        let context = &mut scratch.inner.context;
+        let context = &mut slots.inner.context;
         context.selection = selection.map_or(null_mut(), |events| events.as_ptr());
         context.rows = batch.rows();
         context.begin = 0;

@@ -9,24 +9,20 @@
 //! holds one lock at a time.
 
 use crate::dataflow::direct::{Direct, keyed};
-use crate::dataflow::flush::flush;
-use crate::dataflow::lane::{Lane, Lanes, Scratch, keyed_states, lane_of};
-use crate::dataflow::operator::Chain;
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
+use crate::dataflow::lane::{Lane, Scratch, lane_of};
 use crate::error::RunError;
-use crate::executor::{Executor, States};
-use crate::output::clock::{Arrivals, Clock, Running, Stopwatch};
+use crate::executor::Executor;
+use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
-use crate::output::delivered::Delivered;
-use crate::output::metrics::Metrics;
-use crate::output::sink::{Preparer, Sink};
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::rows::block::Block;
+use crate::program::registry::find;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
-use crate::threads::own::Lent;
-use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, UnsafeCell, lock};
-use crate::threads::team::{Signals, Team};
+use crate::threads::door::Door;
+use crate::threads::own::Own;
+use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// Partitions of an operator with keys, per worker, where there is no order: fewer, and workers wait for each other more
 /// often; more, and their rows are fewer.
@@ -37,15 +33,15 @@ const ORDERS: &[(&str, bool)] = &[("total", true), ("none", false)];
 
 /// One worker's part. Used by that worker, and between blocks by the executor.
 #[derive(Debug)]
-struct Worker {
+struct BatchWorker {
     direct: Direct,
-    part: Part,
+    part: PartitionRows,
     counters: Counters,
 }
 
 /// Room for one partition's rows of a batch, and the hashes of their keys.
 #[derive(Debug)]
-struct Part {
+struct PartitionRows {
     /// Per partition, where its rows are in the batch.
     positions: Vec<Vec<u32>>,
     rows: RowBuffer,
@@ -54,125 +50,81 @@ struct Part {
 
 /// What all workers share.
 #[derive(Debug)]
-struct Shared {
-    chain: Chain,
-    /// Per operator with state. In total order one lane, its holder's whose turn it is; else one per partition.
-    lanes: Vec<Lanes>,
-    /// Per operator with state, without order: who holds it uses the lane.
+struct Batches {
+    workers: Own<BatchWorker>,
+    /// Per operator with state, without order: who holds it uses the lane. In total order there is one lane, its holder's
+    /// whose turn it is.
     locks: Vec<Vec<Mutex<()>>>,
-    /// Per operator with state, and of the sink: the batch whose turn it is. Written by who had the turn before.
-    turns: Vec<CachePadded<AtomicU64>>,
+    /// Per operator with state, and of the sink: batches go through it one after the other.
+    turns: Vec<Door>,
     ordered: bool,
-    /// The next batch to take.
+    /// The next batch of the block to take.
     next: CachePadded<AtomicU64>,
-    /// The failure of the earliest event. Written by any worker.
-    failure: Mutex<Option<RunError>>,
-    /// Its batch: no later one goes on. Written with the failure.
+    /// The first batch of the block with a failure: no later one goes on. Written with the failure.
     failed_at: AtomicU64,
-    /// Without order: whoever holds it; else who has the last turn, and never waits for it.
-    delivered: Mutex<Delivered>,
-    preparer: Preparer,
-    signals: Arc<Signals>,
-    arrivals: Arrivals,
-    batch: usize,
-}
-
-// SAFETY: lanes are used by who has the turn or the lock; what a turn's holder wrote, its successor sees: turns are written
-// with Release and read with Acquire.
-unsafe impl Sync for Shared {}
-// SAFETY: nothing in it belongs to a thread.
-unsafe impl Send for Shared {}
-
-/// One block's worth of work.
-struct Job<'a> {
-    block: &'a Block,
-    /// Number of its first batch, and one past its last.
-    first: u64,
-    end: u64,
-    /// Events before this block.
-    before: u64,
-    clock: Running,
+    /// Without order: whoever holds it delivers; else who has the last turn.
+    delivering: Mutex<()>,
 }
 
 /// The executor; see the module.
-#[derive(Debug)]
-pub struct Morsel {
-    team: Team,
-    shared: Shared,
-    workers: Vec<CachePadded<UnsafeCell<Worker>>>,
-    clock: Clock,
-    events: u64,
-    batches: u64,
-}
-
-// SAFETY: rows and addresses refer to memory that the executor owns, or to a block that is in use.
-unsafe impl Send for Morsel {}
+type Morsel = Dataflow<Batches>;
 
 /// Makes the executor that `options` describe.
 ///
 /// # Errors
 /// `Invalid`: an order that does not exist, or none where the application does not say what agrees then.
-pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    Ok(Box::new(Morsel::new(&program, &options)?))
+pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    Ok(Box::new(morsel(&program, &options)?))
 }
 
-impl Morsel {
-    fn new(program: &Program, options: &Options) -> Result<Self, RunError> {
-        let named = options.order.as_deref().unwrap_or(ORDERS[0].0);
-        let Some(&(_, ordered)) = ORDERS.iter().find(|(name, _)| *name == named) else {
-            return Err(RunError::Invalid(format!("unknown order {named:?} of executor morsel; known: total, none")));
-        };
-        // SAFETY: whoever hands over a program answers for its addresses.
-        let chain = unsafe { Chain::bind(program) }?;
-        let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
-        let team = Team::new(options.threads, options.idle, options.pin)?;
-        let partitions = |index: usize| match chain.operators[index].key {
-            Some(_) if !ordered => PARTITIONS * options.threads,
-            _ => 1,
-        };
-        let counts: Vec<usize> = chain.stateful.iter().map(|&index| partitions(index)).collect();
-        let lanes = chain.stateful.iter().zip(&counts).map(|(&at, &count)| Lanes::new(&chain.operators[at], count));
-        let shared = Shared {
-            lanes: lanes.collect(),
-            locks: counts.iter().map(|&count| (0..count).map(|_| Mutex::new(())).collect()).collect(),
-            turns: (0..=counts.len()).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
-            ordered,
-            next: CachePadded::new(AtomicU64::new(0)),
-            failure: Mutex::new(None),
-            failed_at: AtomicU64::new(u64::MAX),
-            preparer: sink.preparer().clone(),
-            delivered: Mutex::new(Delivered::new(sink)),
-            signals: team.signals(),
-            arrivals: Arrivals::new(options.rate),
-            batch: options.batch,
-            chain,
-        };
-        let worker = || Worker {
-            direct: Direct::new(&shared.chain),
-            part: Part { positions: Vec::new(), rows: RowBuffer::new(8, false), hashes: Vec::new() },
+fn morsel(program: &Program, options: &Options) -> Result<Morsel, RunError> {
+    let ordered = find("order", " of executor morsel", options.order.as_deref(), ORDERS)?;
+    let partitions = |index: usize| match program.operators[index].key {
+        Some(_) if !ordered => PARTITIONS * options.threads,
+        _ => 1,
+    };
+    Dataflow::new(program, options, ordered, partitions, |frame| {
+        let worker = || BatchWorker {
+            direct: Direct::new(&frame.chain),
+            part: PartitionRows { positions: Vec::new(), rows: RowBuffer::new(8, false), hashes: Vec::new() },
             counters: Counters::default(),
         };
-        let workers = (0..options.threads).map(|_| CachePadded::new(UnsafeCell::new(worker()))).collect();
-        Ok(Self { team, shared, workers, clock: Clock::default(), events: 0, batches: 0 })
+        let locks = |&index: &usize| (0..partitions(index)).map(|_| Mutex::new(())).collect();
+        Batches {
+            workers: Own::new(options.threads, worker),
+            locks: frame.chain.stateful.iter().map(locks).collect(),
+            turns: (0..=frame.chain.stateful.len()).map(|_| Door::default()).collect(),
+            ordered,
+            next: CachePadded::default(),
+            failed_at: AtomicU64::new(u64::MAX),
+            delivering: Mutex::new(()),
+        }
+    })
+}
+
+impl Work for Batches {
+    fn begin(&mut self, _frame: &mut Frame, _n: usize) -> Result<(), RunError> {
+        // Batches are numbered anew in each block.
+        self.next = CachePadded::default();
+        self.turns.iter_mut().for_each(|turn| *turn = Door::default());
+        Ok(())
+    }
+
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
+        // SAFETY: each worker has its own.
+        unsafe { self.workers.with_mut(thread, |worker| self.go_round(worker, job)) }
+    }
+
+    fn counters(&self) -> Counters {
+        // SAFETY: no worker is at work.
+        unsafe { self.workers.sum(|worker| worker.counters) }
     }
 }
 
-impl Shared {
-    /// Keeps the failure of the earliest event.
-    fn note(&self, batch: u64, error: RunError) {
-        let mut first = lock(&self.failure);
-        if first.as_ref().is_none_or(|other| error.rank() < other.rank()) {
-            *first = Some(error);
-        }
-        // ORDERING: Release; those who stop because of it need nothing else from this thread.
-        self.failed_at.fetch_min(batch, Ordering::Release);
-        self.signals.idle.notify();
-    }
-
+impl Batches {
     /// Whether batch `number` need not be gone on with.
-    fn is_over(&self, number: u64) -> bool {
-        // ORDERING: Acquire; nothing but the flag is used.
-        self.signals.stopped.load(Ordering::Acquire) || self.has_failed_before(number)
+    fn is_over(&self, number: u64, job: &Job) -> bool {
+        job.frame.is_stopped() || self.has_failed_before(number)
     }
 
     fn has_failed_before(&self, number: u64) -> bool {
@@ -184,38 +136,37 @@ impl Shared {
     ///
     /// # Errors
     /// `Stopped`: the turn never comes.
-    fn in_turn<R>(&self, turn: usize, number: u64, wait: &mut Waited, work: impl FnOnce() -> R) -> Result<R, RunError> {
-        let turn = &self.turns[turn];
-        // ORDERING: Acquire; what the batch before did at this turn comes before.
-        let is_mine = || turn.load(Ordering::Acquire) == number;
-        if !is_mine() {
-            wait.during(|| self.signals.idle.wait(|| is_mine() || self.is_over(number)));
-            if !is_mine() {
-                return Err(RunError::Stopped);
-            }
+    fn in_turn<R>(
+        &self,
+        turn: usize,
+        number: u64,
+        job: &Job,
+        wait: &mut Waited,
+        work: impl FnOnce() -> R,
+    ) -> Result<R, RunError> {
+        let (turn, idle) = (&self.turns[turn], &job.frame.signals.idle);
+        if turn.next() != number {
+            wait.during(|| turn.enter(number, idle, || self.is_over(number, job)))?;
         }
         let made = work();
-        // ORDERING: Release; hands over what was done here.
-        turn.store(number + 1, Ordering::Release);
-        self.signals.idle.notify();
+        turn.leave(number, idle);
         Ok(made)
     }
 
     /// Everything that a worker does for a block.
-    fn work(&self, worker: &mut Worker, job: &Job<'_>) -> Result<(), RunError> {
-        let mut clock = Stopwatch::start();
+    fn go_round(&self, worker: &mut BatchWorker, job: &Job) -> Result<(), RunError> {
+        let (mut clock, size, n) = (Stopwatch::start(), job.frame.batch, job.block.n);
         loop {
             // ORDERING: Relaxed; the counter only hands out numbers.
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= job.end || self.is_over(number) {
+            let start = (number as usize).saturating_mul(size);
+            if start >= n || self.is_over(number, job) {
                 return Ok(());
             }
-            let start = (number - job.first) as usize * self.batch;
-            let end = job.block.n.min(start + self.batch);
-            self.arrivals.wait(job.before + end as u64 - 1, &job.clock, || self.is_over(number));
+            let end = n.min(start + size);
+            job.await_arrival(end, || self.is_over(number, job));
             clock.lap(&mut worker.counters.time.other);
             match self.batch(worker, number, start..end, job, &mut clock) {
-                Err(error @ RunError::Kernel { .. }) => self.note(number, error),
                 // A failure before this batch; the run ends with that.
                 Err(RunError::Stopped) if self.has_failed_before(number) => return Ok(()),
                 other => other?,
@@ -226,58 +177,64 @@ impl Shared {
     /// Takes a batch of events through the pipeline.
     fn batch(
         &self,
-        worker: &mut Worker,
+        worker: &mut BatchWorker,
         number: u64,
         range: std::ops::Range<usize>,
-        job: &Job<'_>,
+        job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<(), RunError> {
-        let Worker { direct, part, counters } = worker;
-        let (chain, block) = (&self.chain, job.block);
-        let all = Rows::new(block.row(0), block.n, block.stride, block.text);
-        let (events, started) = (all.slice(range.clone()), job.clock.now());
+        let BatchWorker { direct, part, counters } = worker;
+        let (frame, block) = (job.frame, job.block);
+        let (chain, idle) = (&frame.chain, &frame.signals.idle);
+        let (events, started) = (job.rows().slice(range.clone()), job.clock.now());
         let mut wait = Waited::default();
-        let mut failure: Option<RunError> = None;
+        let mut failed = false;
         for index in 0..chain.operators.len() {
             let process = |stage: usize, rows: Rows, scratch: &mut Scratch, out: &mut RowBuffer| {
                 if self.ordered {
                     // SAFETY: the rows are the operator's; whose turn it is has the lane.
-                    let work = || unsafe { keyed(chain, &self.lanes[stage], index, rows, scratch, out) };
-                    return self.in_turn(stage, number, &mut wait, work)?;
+                    let work = || unsafe { keyed(chain, &frame.lanes[stage], index, rows, scratch, out) };
+                    return self.in_turn(stage, number, job, &mut wait, work)?;
                 }
                 // SAFETY: the rows are the operator's.
-                unsafe { self.by_parts(stage, rows, scratch, &mut *part, &mut wait, out) }
+                unsafe { self.by_parts(frame, stage, rows, scratch, &mut *part, &mut wait, out) }
             };
             // SAFETY: the rows are the block's events, and what operators before have made of them.
             match unsafe { direct.operate_by(chain, index, events, counters, process) } {
                 Ok(()) => {}
                 // The outputs of earlier events go on: those may fail, too.
                 Err(error @ RunError::Kernel { .. }) => {
-                    if failure.as_ref().is_none_or(|other| error.rank() < other.rank()) {
-                        failure = Some(error);
-                    }
+                    frame.note(index, error);
+                    failed = true;
                 }
                 Err(other) => return Err(other),
             }
         }
-        if let Some(failure) = failure {
-            return Err(failure);
+        if failed {
+            // ORDERING: Release; those who stop because of it need nothing else from this thread.
+            self.failed_at.fetch_min(number, Ordering::Release);
+            idle.notify();
+            return Ok(());
         }
         // SAFETY: as above.
         let out = unsafe { direct.taken_by_sink(chain, events) }?;
-        let prepared = self.preparer.prepare(out, block.text)?;
+        let prepared = frame.preparer.prepare(out, block.text)?;
         let time = &mut counters.time;
         wait.lap(clock, &mut time.useful, &mut time.sync);
         let deliver = || {
-            let mut delivered = lock(&self.delivered);
-            delivered.sink.deliver(out, &prepared, block.text)?;
-            let arrival = self.arrivals.is_open_loop().then(|| self.arrivals.at(job.before + range.start as u64));
-            delivered.record(job.clock.now(), started, arrival);
-            Ok(())
+            // SAFETY: it is this batch's turn at the sink, or the lock is held.
+            unsafe {
+                frame.deliver(|delivered| {
+                    delivered.sink.deliver(out, &prepared, block.text)?;
+                    delivered.record(job.clock.now(), started, job.arrival(range.start));
+                    Ok(())
+                })
+            }
         };
         if self.ordered {
-            self.in_turn(self.lanes.len(), number, &mut wait, deliver)??
+            self.in_turn(self.turns.len() - 1, number, job, &mut wait, deliver)??
         } else {
+            let _held = lock(&self.delivering);
             deliver()?
         }
         wait.lap(clock, &mut time.other, &mut time.sync);
@@ -288,16 +245,18 @@ impl Shared {
     ///
     /// # Safety
     /// The rows are readable and the operator's.
+    #[expect(clippy::too_many_arguments, reason = "what a worker has, part by part")]
     unsafe fn by_parts(
         &self,
+        frame: &Frame,
         stage: usize,
         rows: Rows,
         scratch: &mut Scratch,
-        part: &mut Part,
+        part: &mut PartitionRows,
         wait: &mut Waited,
         out: &mut RowBuffer,
     ) -> Result<(), RunError> {
-        let (operator, locks) = (&self.chain.operators[self.chain.stateful[stage]], &self.locks[stage]);
+        let (operator, locks) = (&frame.chain.operators[frame.chain.stateful[stage]], &self.locks[stage]);
         let hashes = match operator.key {
             None => Vec::new(),
             Some(key) => {
@@ -331,7 +290,7 @@ impl Shared {
             // SAFETY: the rows are of this lane, and whoever holds the lock has it.
             let process = |held: &mut Lane| unsafe { held.process(operator, rows, part_hashes, scratch, out) };
             // SAFETY: as above.
-            let this = unsafe { self.lanes[stage].with(lane, process) };
+            let this = unsafe { frame.lanes[stage].with(lane, process) };
             drop(held);
             match this {
                 // The other partitions may fail with an earlier event.
@@ -368,68 +327,6 @@ impl Waited {
         let waited = std::mem::take(&mut self.nanoseconds);
         *time = time.saturating_sub(waited);
         *sync += waited;
-    }
-}
-
-impl Executor for Morsel {
-    fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        if block.n == 0 {
-            return Ok(());
-        }
-        let clock = self.clock.start();
-        let Self { team, shared, workers, .. } = self;
-        let (first, end) = (self.batches, self.batches + block.n.div_ceil(shared.batch) as u64);
-        // ORDERING: Relaxed; workers are started behind it.
-        shared.next.store(first, Ordering::Relaxed);
-        self.batches = end;
-        let job = Job { block, first, end, before: self.events, clock };
-        let (shared, lent) = (&*shared, Lent(workers));
-        let outcome = team.run(&|index| {
-            // SAFETY: each worker has its own.
-            unsafe { lent.with(index, |worker| shared.work(worker, &job)) }
-        });
-        self.clock.stop(clock);
-        self.events += block.n as u64;
-        outcome?;
-        lock(&self.shared.failure).take().map_or(Ok(()), Err)
-    }
-
-    fn finish(&mut self, seq: i64) -> Result<(), RunError> {
-        let clock = self.clock.start();
-        let Self { shared, workers, .. } = self;
-        let outcome = workers[0].with_mut(|worker| {
-            // SAFETY: no worker is at work.
-            let Worker { direct, counters, .. } = unsafe { &mut *worker };
-            let mut delivered = lock(&shared.delivered);
-            // SAFETY: the lanes are the chain's; no worker is at work.
-            unsafe { flush(&shared.chain, &shared.lanes, direct, seq, &mut delivered.sink, counters) }
-        });
-        self.clock.stop(clock);
-        outcome
-    }
-
-    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        lock(&self.shared.delivered).sink.take()
-    }
-
-    fn metrics(&self) -> Metrics {
-        let mut counters = self.team.counters();
-        for worker in &self.workers {
-            // SAFETY: no worker is at work.
-            counters += worker.with(|worker| unsafe { (*worker).counters });
-        }
-        Metrics {
-            events: self.events,
-            counters,
-            seconds: self.clock.seconds(),
-            binding: self.team.binding(),
-            ..lock(&self.shared.delivered).metrics()
-        }
-    }
-
-    fn states(&mut self, operator: usize) -> Result<States, RunError> {
-        // SAFETY: no worker is at work.
-        unsafe { keyed_states(&self.shared.chain, &self.shared.lanes, operator) }
     }
 }
 

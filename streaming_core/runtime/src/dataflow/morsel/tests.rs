@@ -19,7 +19,7 @@ fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
     for threads in [1, 2, 3, 8] {
         for batch in [1, 7, 256] {
             let options = options(threads, batch, "total");
-            let mut executor = Morsel::new(&pipeline.program(), &options).unwrap();
+            let mut executor = morsel(&pipeline.program(), &options).unwrap();
             check(pipeline, blocks, &mut executor, &options);
         }
     }
@@ -51,8 +51,7 @@ fn without_order_every_row_comes_once_and_states_are_the_same() {
     let pipeline = Pipeline::new(ops, &[0, -1], false);
     let blocks = integers(1500, 40);
     let run = |options: &Options| {
-        let (mut executor, pairs) =
-            unordered::run(&pipeline, &blocks, |program| Morsel::new(program, options).unwrap());
+        let (mut executor, pairs) = unordered::run(&pipeline, &blocks, |program| morsel(program, options).unwrap());
         let mut single = executor.states(2).unwrap();
         single.states.truncate(16); // Behind them is the key that came last.
         (pairs, executor.metrics().digest, executor.states(1).unwrap(), single)
@@ -87,7 +86,7 @@ fn every_idle_strategy_and_the_open_loop() {
     for waiting in [idle::Strategy::Spin, idle::Strategy::Yield, idle::Strategy::Park] {
         for rate in [0.0, 1e6] {
             let options = Options { idle: waiting, rate, ..options(3, 32, "total") };
-            let mut executor = Morsel::new(&pipeline.program(), &options).unwrap();
+            let mut executor = morsel(&pipeline.program(), &options).unwrap();
             check(&pipeline, &integers(3000, 100), &mut executor, &options);
         }
     }
@@ -118,7 +117,7 @@ proptest! {
         threads in 1_usize..5, batch in 1_usize..40,
     ) {
         let options = options(threads, batch, "total");
-        let mut executor = Morsel::new(&pipeline.program(), &options).unwrap();
+        let mut executor = morsel(&pipeline.program(), &options).unwrap();
         check(&pipeline, &blocks, &mut executor, &options);
     }
 }
@@ -133,7 +132,7 @@ fn shuttle_every_schedule_equals_the_loop() {
                 let ops = vec![partitioned(4, true).of(&[-1]), stateless(2).of(&[-1]), stateful(5, true).of(&[1, 0])];
                 let pipeline = Pipeline::new(ops, &[2, 1], false);
                 let options = Options { idle: waiting, ..options(threads, 2, "total") };
-                let mut executor = Morsel::new(&pipeline.program(), &options).unwrap();
+                let mut executor = morsel(&pipeline.program(), &options).unwrap();
                 check(&pipeline, &events(round), &mut executor, &options);
             });
         }

@@ -21,26 +21,21 @@ mod task;
 
 use crate::dataflow::channel::gate::{Gate, Source, Taken};
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
-use crate::dataflow::direct::Direct;
-use crate::dataflow::flush::flush;
-use crate::dataflow::lane::{Lanes, Scratch, keyed_states};
-use crate::dataflow::operator::Chain;
+use crate::dataflow::frame::{Dataflow, Job, Work};
+use crate::dataflow::lane::Scratch;
 use crate::error::RunError;
-use crate::executor::{Executor, States};
-use crate::output::clock::{Arrivals, Clock, Running, Stopwatch};
+use crate::executor::Executor;
+use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
-use crate::output::delivered::Delivered;
-use crate::output::metrics::Metrics;
-use crate::output::sink::Sink;
+use crate::output::sink::Preparer;
 use crate::program::options::Options;
-use crate::program::{OperatorKind, Origin, Program};
-use crate::rows::block::Block;
-use crate::threads::own::Lent;
-use crate::threads::sync::{Arc, AtomicI64, CachePadded, Mutex, Ordering, UnsafeCell, lock};
-use crate::threads::team::{Signals, Team};
+use crate::program::registry::find;
+use crate::program::{Key, OperatorKind, Origin, Program};
+use crate::threads::own::Own;
+use crate::threads::sync::AtomicI64;
 
 use plan::Plan;
-use task::{Edge, Role, Route, Task};
+use task::{Edge, Network, Role, Route, Task};
 
 /// Jumbo tuples that an outlet holds.
 const SLOTS: usize = 8;
@@ -58,126 +53,33 @@ enum Channel {
 const CHANNELS: &[(&str, Channel)] =
     &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
 
-/// What all threads share.
-#[derive(Debug)]
-struct Shared {
-    chain: Chain,
-    /// Per stateful operator: a lane per replica, used by that replica only.
-    lanes: Vec<Lanes>,
-    outlets: Vec<Outlet>,
-    signals: Arc<Signals>,
-    /// The failure of the earliest event, and of those of one event the one of the first operator; written by any thread.
-    failure: Mutex<Option<(i64, usize, RunError)>>,
-    /// Its event: sources deal no later ones. Written with the failure.
-    failed_at: AtomicI64,
-    arrivals: Arrivals,
-    batch: usize,
-}
-
-/// One block's worth of work.
-struct Job<'a> {
-    block: &'a Block,
-    /// The seq of its last event.
-    end: i64,
-    /// Events before this block.
-    before: u64,
-    clock: Running,
-}
-
-impl Job<'_> {
-    /// Whether the first `upto` events of the block have arrived.
-    fn has_arrived(&self, shared: &Shared, upto: usize) -> bool {
-        self.arrival(shared, upto - 1).is_none_or(|arrival| self.clock.now() >= arrival)
-    }
-
-    /// When event `index` of the block arrives, if the loop is open.
-    fn arrival(&self, shared: &Shared, index: usize) -> Option<u64> {
-        shared.arrivals.is_open_loop().then(|| shared.arrivals.at(self.before + index as u64))
-    }
-}
-
-/// One thread's tasks, upstream first. Used by that thread, and between blocks by the executor.
-type Tasks = CachePadded<UnsafeCell<Vec<Task>>>;
-
 /// The executor; see the module.
-#[derive(Debug)]
-pub struct Pinned {
-    team: Team,
-    shared: Shared,
-    /// Per thread.
-    tasks: Vec<Tasks>,
-    /// The thread of the sink, whose last task it is.
-    sink: usize,
-    /// The way of flushed rows.
-    direct: Direct,
-    /// What flushing counted.
-    flushed: Counters,
-    clock: Clock,
-    events: u64,
-}
+type Pinned = Dataflow<Tasks>;
 
-// SAFETY: rows and addresses refer to memory that the executor owns, or to a block that is in use.
-unsafe impl Send for Pinned {}
+/// All tasks.
+#[derive(Debug)]
+struct Tasks {
+    /// Per thread its tasks, upstream first.
+    tasks: Own<Vec<Task>>,
+    network: Network,
+}
 
 /// Makes the executor that `options` describe.
 ///
 /// # Errors
 /// `Invalid`: an option names a strategy that does not exist, or the plan does not fit the program.
-pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    Ok(Box::new(Pinned::new(&program, &options)?))
+pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    Ok(Box::new(pinned(&program, &options)?))
 }
 
-impl Pinned {
-    fn new(program: &Program, options: &Options) -> Result<Self, RunError> {
-        let named = options.channel.as_deref().unwrap_or(CHANNELS[0].0);
-        let Some((_, channel)) = CHANNELS.iter().find(|(name, _)| *name == named) else {
-            let known: Vec<&str> = CHANNELS.iter().map(|(name, _)| *name).collect();
-            let message = format!("unknown channel {named:?} of executor pinned; known: {}", known.join(", "));
-            return Err(RunError::Invalid(message));
-        };
-        let plan = Plan::new(program, &options.plan, options.threads)?;
-        // SAFETY: whoever hands over a program answers for its addresses.
-        let chain = unsafe { Chain::bind(program) }?;
-        let hasher = match channel {
-            Channel::Spsc => program.unordered_hasher()?,
-            _ => program.hasher()?,
-        };
-        let sink = Sink::new(options.sink, hasher);
-        let team = Team::new(options.threads, options.idle, options.pin)?;
-        let (outlets, tasks) = wire(program, &plan, *channel, options.threads, Delivered::new(sink));
-        let lanes = chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], plan.operators[at].len()));
-        let shared = Shared {
-            lanes: lanes.collect(),
-            outlets,
-            signals: team.signals(),
-            failure: Mutex::new(None),
-            failed_at: AtomicI64::new(i64::MAX),
-            arrivals: Arrivals::new(options.rate),
-            batch: options.batch,
-            chain,
-        };
-        let direct = Direct::new(&shared.chain);
-        let tasks = tasks.into_iter().map(|tasks| CachePadded::new(UnsafeCell::new(tasks))).collect();
-        Ok(Self {
-            team,
-            shared,
-            tasks,
-            sink: plan.sink,
-            direct,
-            flushed: Counters::default(),
-            clock: Clock::default(),
-            events: 0,
-        })
-    }
-}
-
-/// Hands out what the sink has delivered, between blocks; `sink` is its thread.
-fn delivered<R>(tasks: &[Tasks], sink: usize, work: impl FnOnce(&mut Delivered) -> R) -> R {
-    tasks[sink].with_mut(|tasks| {
-        // SAFETY: no thread is at work.
-        let task = unsafe { &mut *tasks }.last_mut().expect("the sink is its thread's last task");
-        let Role::Sink(delivered) = &mut task.role else { unreachable!("the sink is its thread's last task") };
-        work(delivered)
+fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
+    let channel = find("channel", " of executor pinned", options.channel.as_deref(), CHANNELS)?;
+    let plan = Plan::new(program, &options.plan, options.threads)?;
+    let replicas = |operator: usize| plan.operators[operator].len();
+    Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
+        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer);
+        let failed_at = AtomicI64::new(i64::MAX);
+        Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
     })
 }
 
@@ -187,7 +89,7 @@ fn wire(
     plan: &Plan,
     channel: Channel,
     threads: usize,
-    delivered: Delivered,
+    preparer: &Preparer,
 ) -> (Vec<Outlet>, Vec<Vec<Task>>) {
     let operators = &program.operators;
     let origin_number = |origin: Origin| match origin {
@@ -195,7 +97,7 @@ fn wire(
         Origin::Operator(index) => index + 1,
     };
     // Who takes what: operators, then the sink.
-    let takers: Vec<(&[Origin], usize, Option<crate::program::Key>)> = (operators.iter().zip(&plan.operators))
+    let takers: Vec<(&[Origin], usize, Option<Key>)> = (operators.iter().zip(&plan.operators))
         .map(|(operator, places)| (&operator.inputs[..], places.len(), operator.key))
         .chain([(&program.outputs[..], 1, None)])
         .collect();
@@ -239,7 +141,7 @@ fn wire(
     }
     // Whose rows the sink takes, if it is one operator, and what examines them.
     let (taken_by_sink, examined) = match program.outputs[..] {
-        [Origin::Operator(index)] => (Some(index), Some(delivered.sink.preparer().clone())),
+        [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
         _ => (None, None),
     };
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
@@ -263,7 +165,6 @@ fn wire(
         let gate = Gate::new(Vec::new(), true, false, false);
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
-    let mut delivered = Some(delivered);
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
@@ -293,8 +194,7 @@ fn wire(
             }
             let gate = Gate::new(sources, ordered, asks, is_sink && ordered && examined.is_some());
             let new = if is_sink {
-                let delivered = Box::new(delivered.take().expect("there is one sink"));
-                task(Role::Sink(delivered), gate, None, Vec::new(), false, stride)
+                task(Role::Sink, gate, None, Vec::new(), false, stride)
             } else {
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
@@ -310,112 +210,58 @@ fn wire(
     (outlets, tasks)
 }
 
-impl Shared {
-    /// Keeps the failure of the earliest event.
-    fn note(&self, operator: usize, error: RunError) {
-        let seq = error.rank().1;
-        let mut first = lock(&self.failure);
-        if first.as_ref().is_none_or(|(other, before, _)| (seq, operator) < (*other, *before)) {
-            // ORDERING: Relaxed; a source that sees it late deals events for nothing.
-            self.failed_at.store(seq, Ordering::Relaxed);
-            *first = Some((seq, operator, error));
-        }
+impl Work for Tasks {
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
+        // SAFETY: each thread has its own.
+        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job)) }
     }
 
-    /// Everything that a thread does for a block.
-    fn work(&self, tasks: &mut [Task], job: &Job<'_>) -> Result<(), RunError> {
-        let signals = &*self.signals;
-        tasks.iter_mut().for_each(Task::begin);
-        let mut clock = Stopwatch::start();
-        loop {
-            // ORDERING: Acquire; nothing but the flag is used.
-            if signals.stopped.load(Ordering::Acquire) {
-                return Err(RunError::Stopped);
-            }
-            let (mut worked, mut done) = (false, true);
-            for task in &mut *tasks {
-                worked |= task.step(self, job, &mut clock)?;
-                done &= task.done;
-            }
-            if done {
-                return Ok(()); // at once, if the plan gives this thread nothing to do
-            }
-            if worked {
-                continue;
-            }
-            let leaves = || signals.stopped.load(Ordering::Acquire);
-            let due = tasks.iter().filter(|task| task.awaits_arrival(self)).map(|task| task.next).min();
-            let time = &mut tasks[0].counters.time;
-            clock.lap(&mut time.other);
-            match due {
-                // Events come whether anybody rings or not.
-                Some(next) => {
-                    let index = job.before + job.block.n.min(next + self.batch) as u64 - 1;
-                    let may_work = |tasks: &[Task]| tasks.iter().any(|task| task.may_work(self));
-                    self.arrivals.wait(index, &job.clock, || leaves() || may_work(tasks));
-                    clock.lap(&mut tasks[0].counters.time.other);
-                }
-                None => {
-                    signals.idle.wait(|| leaves() || tasks.iter().any(|task| task.may_work(self)));
-                    clock.lap(&mut tasks[0].counters.time.sync);
-                }
-            }
-        }
+    fn counters(&self) -> Counters {
+        let all = |tasks: &Vec<Task>| {
+            tasks.iter().fold(Counters::default(), |mut sum, task| {
+                sum += task.counters;
+                sum
+            })
+        };
+        // SAFETY: no thread is at work.
+        unsafe { self.tasks.sum(all) }
     }
 }
 
-impl Executor for Pinned {
-    fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        if block.n == 0 {
-            return Ok(());
+/// Everything that a thread does for a block.
+fn go_round(tasks: &mut [Task], network: &Network, job: &Job) -> Result<(), RunError> {
+    let frame = job.frame;
+    tasks.iter_mut().for_each(Task::begin);
+    let mut clock = Stopwatch::start();
+    loop {
+        if frame.is_stopped() {
+            return Err(RunError::Stopped);
         }
-        let clock = self.clock.start();
-        let job = Job { block, end: block.seq(block.n - 1), before: self.events, clock };
-        let (shared, lent) = (&self.shared, Lent(&self.tasks));
-        let outcome = self.team.run(&|index| {
-            // SAFETY: each thread has its own.
-            unsafe { lent.with(index, |tasks| shared.work(tasks, &job)) }
-        });
-        self.clock.stop(clock);
-        self.events += block.n as u64;
-        outcome?;
-        lock(&self.shared.failure).take().map_or(Ok(()), |(_, _, error)| Err(error))
-    }
-
-    fn finish(&mut self, seq: i64) -> Result<(), RunError> {
-        let clock = self.clock.start();
-        let Self { shared, direct, flushed, .. } = self;
-        let outcome = delivered(&self.tasks, self.sink, |delivered| {
-            // SAFETY: the lanes are the chain's; no thread is at work.
-            unsafe { flush(&shared.chain, &shared.lanes, direct, seq, &mut delivered.sink, flushed) }
-        });
-        self.clock.stop(clock);
-        outcome
-    }
-
-    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        delivered(&self.tasks, self.sink, |delivered| delivered.sink.take())
-    }
-
-    fn metrics(&self) -> Metrics {
-        let mut counters = self.team.counters();
-        counters += self.flushed;
-        for tasks in &self.tasks {
-            // SAFETY: no thread is at work.
-            tasks.with(|tasks| unsafe { &*tasks }.iter().for_each(|task| counters += task.counters));
+        let (mut worked, mut done) = (false, true);
+        for task in &mut *tasks {
+            worked |= task.step(network, job, &mut clock)?;
+            done &= task.done;
         }
-        delivered(&self.tasks, self.sink, |delivered| Metrics {
-            events: self.events,
-            counters,
-            seconds: self.clock.seconds(),
-            binding: self.team.binding(),
-            ..delivered.metrics()
-        })
-    }
-
-    fn states(&mut self, operator: usize) -> Result<States, RunError> {
-        // SAFETY: no thread is at work.
-        unsafe { keyed_states(&self.shared.chain, &self.shared.lanes, operator) }
+        if done {
+            return Ok(()); // at once, if the plan gives this thread nothing to do
+        }
+        if worked {
+            continue;
+        }
+        let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
+        clock.lap(&mut tasks[0].counters.time.other);
+        let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network));
+        match due {
+            // Events come whether anybody rings or not.
+            Some(next) => {
+                job.await_arrival(job.block.n.min(next + frame.batch), leaves);
+                clock.lap(&mut tasks[0].counters.time.other);
+            }
+            None => {
+                frame.signals.idle.wait(leaves);
+                clock.lap(&mut tasks[0].counters.time.sync);
+            }
+        }
     }
 }
 

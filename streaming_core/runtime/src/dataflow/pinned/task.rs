@@ -1,8 +1,9 @@
 //! Tasks: replicas of operators, the sources, the sink, and the mergers of `merge_sort`. A task belongs to one thread.
 
 use crate::dataflow::channel::gate::{Gate, Taken, path_too_long};
-use crate::dataflow::channel::outlet::Jumbo;
+use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Scratch, lane_of};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
@@ -11,9 +12,15 @@ use crate::output::delivered::Delivered;
 use crate::output::sink::Preparer;
 use crate::program::Key;
 use crate::rows::view::Rows;
-use crate::threads::sync::Ordering;
+use crate::threads::sync::{AtomicI64, Ordering};
 
-use crate::dataflow::pinned::{Job, Shared};
+/// What the tasks of all threads share.
+#[derive(Debug)]
+pub(super) struct Network {
+    pub outlets: Vec<Outlet>,
+    /// The event of the earliest failure: sources deal no later ones. Written by who has noted one.
+    pub failed_at: AtomicI64,
+}
 
 /// Where the rows that a task puts out go: to one operator's replicas, or the sink.
 #[derive(Debug, Clone)]
@@ -48,7 +55,7 @@ pub(super) enum Role {
     },
     /// Puts streams into one order for the replica behind it (the extra operators that Viper does without).
     Merge,
-    Sink(Box<Delivered>),
+    Sink,
 }
 
 #[derive(Debug)]
@@ -87,52 +94,53 @@ impl Task {
     }
 
     /// Whether a step might do something now, for a task whose last one did nothing.
-    pub fn may_work(&self, shared: &Shared) -> bool {
+    pub fn may_work(&self, network: &Network) -> bool {
         if self.done {
             return false;
         }
         if self.blocked {
-            return self.outlet.is_some_and(|outlet| shared.outlets[outlet].has_room());
+            return self.outlet.is_some_and(|outlet| network.outlets[outlet].has_room());
         }
-        self.gate.has_news(&shared.outlets)
+        self.gate.has_news(&network.outlets)
     }
 
     /// Whether it is a source that waits for events to arrive, after a step that did nothing.
-    pub fn awaits_arrival(&self, shared: &Shared) -> bool {
-        shared.arrivals.is_open_loop() && matches!(self.role, Role::Source { .. }) && !self.done && !self.blocked
+    pub fn awaits_arrival(&self, job: &Job) -> bool {
+        job.frame.arrivals.is_open_loop() && matches!(self.role, Role::Source { .. }) && !self.done && !self.blocked
     }
 
     /// Goes on by one batch, if there is one and room for what it becomes; false: there was not.
     ///
     /// # Errors
-    /// Kernels' failures are noted in `shared`; anything else ends the run.
-    pub fn step(&mut self, shared: &Shared, job: &Job<'_>, clock: &mut Stopwatch) -> Result<bool, RunError> {
+    /// Kernels' failures are noted in the frame; anything else ends the run.
+    pub fn step(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
         self.blocked = match self.outlet {
-            Some(outlet) if !self.ended => !shared.outlets[outlet].has_room(),
+            Some(outlet) if !self.ended => !network.outlets[outlet].has_room(),
             _ => false,
         };
         if self.done || self.blocked {
             return Ok(false);
         }
         if let Role::Source { index, of } = self.role {
-            return self.deal(index, of, shared, job, clock);
+            return self.deal(index, of, network, job, clock);
         }
         let known = self.taken.upto;
         // SAFETY: this task alone reads as these readers; what was taken before has been used.
-        let new = unsafe { self.gate.take(&shared.outlets, job.block.text, &mut self.taken) }?;
+        let new = unsafe { self.gate.take(&network.outlets, job.block.text, &mut self.taken) }?;
         clock.lap(&mut self.counters.time.other);
         if !new {
             return Ok(false);
         }
         self.done = self.taken.last;
-        if let Role::Sink(delivered) = &mut self.role {
-            deliver(delivered, &self.taken, known, shared, job)?;
+        if let Role::Sink = self.role {
+            // SAFETY: there is one sink, and it is this thread's.
+            unsafe { job.frame.deliver(|delivered| deliver(delivered, &self.taken, known, job)) }?;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
-            self.operate(shared, job, clock)?;
+            self.operate(network, job, clock)?;
         }
-        self.gate.release(&shared.outlets);
-        shared.signals.idle.notify();
+        self.gate.release(&network.outlets);
+        job.frame.signals.idle.notify();
         Ok(true)
     }
 
@@ -141,16 +149,16 @@ impl Task {
         &mut self,
         index: usize,
         of: usize,
-        shared: &Shared,
-        job: &Job<'_>,
+        network: &Network,
+        job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
         let block = job.block;
-        let end = block.n.min(self.next + shared.batch * of);
-        let outlet = &shared.outlets[self.outlet.expect("a source has one")];
+        let end = block.n.min(self.next + job.frame.batch * of);
+        let outlet = &network.outlets[self.outlet.expect("a source has one")];
         // ORDERING: Relaxed; only when to stop early hangs on it.
-        let failed = self.next < end && block.seq(self.next) > shared.failed_at.load(Ordering::Relaxed);
-        if end > self.next && !failed && !job.has_arrived(shared, end) {
+        let failed = self.next < end && block.seq(self.next) > network.failed_at.load(Ordering::Relaxed);
+        if end > self.next && !failed && !job.has_arrived(end) {
             return Ok(false);
         }
         let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
@@ -163,7 +171,7 @@ impl Task {
             jumbo.rows.start = rows.start.wrapping_add(first * rows.stride);
             jumbo.started = job.clock.now();
             jumbo.last = start + n == block.n;
-            jumbo.upto = if jumbo.last { job.end } else { block.seq(end - 1) };
+            jumbo.upto = if jumbo.last { block.seq(block.n - 1) } else { block.seq(end - 1) };
             route(&self.edges, outlet.serial(), &mut self.scratch, jumbo)
         };
         // SAFETY: this task alone writes its outlet, and has seen room.
@@ -172,13 +180,13 @@ impl Task {
         self.next = end;
         self.done = start + n == block.n;
         clock.lap(&mut self.counters.time.other);
-        shared.signals.idle.notify();
+        job.frame.signals.idle.notify();
         Ok(true)
     }
 
     /// Runs the operator on what was taken, and puts out what it becomes.
-    fn operate(&mut self, shared: &Shared, job: &Job<'_>, clock: &mut Stopwatch) -> Result<(), RunError> {
-        let outlet = &shared.outlets[self.outlet.expect("who is no sink has one")];
+    fn operate(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
+        let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
         let Self { role, edges, ranked, preparer, taken, scratch, counters, ended, .. } = self;
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
@@ -196,23 +204,26 @@ impl Task {
                 jumbo.shares[0].whole = true;
                 return prepare(preparer.as_ref(), jumbo);
             };
-            let about = &shared.chain.operators[operator];
-            let outcome = match shared.chain.stateful.binary_search(&operator) {
+            let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
+            let about = &chain.operators[operator];
+            let outcome = match chain.stateful.binary_search(&operator) {
                 // SAFETY: the rows are what the operator takes; the buffer is this task's.
                 Err(_) => unsafe { about.map(taken.rows, made) },
                 // SAFETY: as above; this task alone uses the lane.
                 Ok(stage) => unsafe {
-                    shared.lanes[stage].with(lane, |lane| lane.process(about, taken.rows, &taken.hashes, scratch, made))
+                    lanes[stage].with(lane, |lane| lane.process(about, taken.rows, &taken.hashes, scratch, made))
                 },
             };
             counters.dropped += made.take_dropped();
             clock.lap(&mut counters.time.useful);
             match outcome {
                 Ok(()) => {}
-                Err(RunError::Kernel { operator: name, seq, exception }) => {
+                Err(error @ RunError::Kernel { .. }) => {
                     // The outputs of earlier events go on; nothing else comes from here.
-                    shared.note(operator, RunError::Kernel { operator: name, seq, exception });
-                    (jumbo.upto, jumbo.last, *ended) = (job.end, true, true);
+                    // ORDERING: Relaxed; a source that sees it late deals events for nothing.
+                    network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
+                    job.frame.note(operator, error);
+                    (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
                 }
                 Err(other) => return Err(other),
             }
@@ -235,13 +246,7 @@ impl Task {
 }
 
 /// Delivers what the sink has taken; events up to `known` had been delivered before.
-fn deliver(
-    delivered: &mut Delivered,
-    taken: &Taken,
-    known: i64,
-    shared: &Shared,
-    job: &Job<'_>,
-) -> Result<(), RunError> {
+fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> Result<(), RunError> {
     let rows = taken.rows;
     let mut first = job.block.seq(0).max(known.saturating_add(1));
     if rows.n > 0 {
@@ -253,7 +258,7 @@ fn deliver(
     if taken.started < u64::MAX {
         // Events are numbered from the block's first one on.
         let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
-        delivered.record(job.clock.now(), taken.started, job.arrival(shared, index));
+        delivered.record(job.clock.now(), taken.started, job.arrival(index));
     }
     Ok(())
 }

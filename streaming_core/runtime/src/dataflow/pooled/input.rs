@@ -14,7 +14,8 @@ use crate::rows::buffer::{RowBuffer, copy_row};
 use crate::rows::view::Rows;
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
-use crate::dataflow::pooled::grouping::MOST_LANES;
+/// Lanes of a stage at most.
+pub const MOST_LANES: usize = 256;
 
 /// A batch on its way into a stage.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ impl Sorted {
 
 /// A lane's outputs while they are merged.
 #[derive(Clone, Copy)]
-struct Cursor {
+struct LaneCursor {
     row: *const u8,
     /// Origins of this row and of those behind it.
     origin: *const u32,
@@ -154,7 +155,7 @@ pub unsafe fn merge(
     out: &mut RowBuffer,
 ) -> Result<(), RunError> {
     let lanes = &batch.lanes[..batch.n];
-    let mut cursors = [Cursor { row: null(), origin: null(), end: null(), input: 0 }; MOST_LANES];
+    let mut cursors = [LaneCursor { row: null(), origin: null(), end: null(), input: 0 }; MOST_LANES];
     let (mut total, mut one_each) = (0, true);
     for (lane, (cursor, output)) in cursors.iter_mut().zip(outputs).enumerate() {
         if batch.starts[lane] == batch.starts[lane + 1] {
@@ -167,7 +168,7 @@ pub unsafe fn merge(
             total += output.rows.len();
             one_each &= output.one_each;
             let origins = output.rows.origins().as_ptr_range();
-            *cursor = Cursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 };
+            *cursor = LaneCursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 };
         });
     }
     out.reserve(total)?;

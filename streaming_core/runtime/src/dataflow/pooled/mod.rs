@@ -13,198 +13,157 @@
 //! order. A pipeline that branches (the paper leaves those out) takes the same way, one operator with state after the
 //! other: a batch keeps the rows of an operator until the last one that takes them, and unites the streams that meet.
 //! Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
-//! "reorder" is the `reorder` buffer's. Channels are in `channel/`; its README says why nothing overflows and who waits for
-//! whom. With one thread there is nothing to order: batches pass straight through (`direct`).
+//! "reorder" is the `reorder` buffer's. README.md says why nothing overflows and who waits for whom. With one thread there is nothing to order: batches pass straight through (`direct`).
 
-mod delivery;
 mod estimates;
 mod grouping;
 mod heuristic;
 mod in_order;
 mod input;
+mod lanes;
 mod place;
 mod pool;
+mod regroup;
 mod slot;
 mod stage;
 mod step;
 mod strategies;
 mod worklist;
 
-use crate::dataflow::direct::Direct;
-use crate::dataflow::flush::flush;
-use crate::dataflow::lane::keyed_states;
-use crate::dataflow::operator::Chain;
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::error::RunError;
-use crate::executor::{Executor, States};
-use crate::output::clock::{Clock, Stopwatch};
-use crate::output::metrics::Metrics;
-use crate::output::sink::Sink;
+use crate::executor::Executor;
+use crate::output::clock::Stopwatch;
+use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::rows::block::Block;
-use crate::rows::view::Rows;
-use crate::threads::sync::{Mutex, Ordering, lock};
-use crate::threads::team::Team;
+use crate::threads::sync::Ordering;
 
 use grouping::Grouping;
-use pool::{Job, Pool};
+use pool::{NOWHERE, Pool, Worker};
 use strategies::Strategies;
+use worklist::list::Reach;
 
 /// Batches after which the shares are looked at for the first time, and then whenever their number has doubled.
 const TRIAL: usize = 64;
 
 /// The executor; see the module.
-#[derive(Debug)]
-pub struct Pooled {
-    team: Team,
-    pool: Pool,
-    /// One thread: the way through the chain; several: for flushing.
-    direct: Direct,
-    grouping: Grouping,
-    clock: Clock,
-    events: u64,
-}
-
-// SAFETY: pointers in batches refer to memory that the executor owns, or to a block that is in use.
-unsafe impl Send for Pooled {}
+type Pooled = Dataflow<Pool>;
 
 /// Makes the executor that `options` describe.
 ///
 /// # Errors
 /// `Invalid`: an option names a strategy that does not exist.
-pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     let strategies = Strategies::named(&options)?;
-    Ok(Box::new(Pooled::new(program, options, strategies, Grouping::Queue(strategies.queue.partitions))?))
+    Ok(Box::new(pooled(&program, &options, strategies, Grouping::Queue(strategies.queue.partitions))?))
 }
 
-impl Pooled {
-    fn new(program: Program, options: Options, strategies: Strategies, grouping: Grouping) -> Result<Self, RunError> {
-        // SAFETY: whoever hands over a program answers for its addresses.
-        let chain = unsafe { Chain::bind(&program) }?;
-        let sink = Sink::new(options.sink, program.hasher()?);
-        let team = Team::new(options.threads, options.idle, options.pin)?;
-        let direct = Direct::new(&chain);
-        let pool = Pool::new(chain, sink, strategies, &options);
-        Ok(Self { team, pool, direct, grouping, clock: Clock::default(), events: 0 })
+fn pooled(
+    program: &Program,
+    options: &Options,
+    strategies: Strategies,
+    grouping: Grouping,
+) -> Result<Pooled, RunError> {
+    Dataflow::new(program, options, true, |_| 1, |frame| Pool::new(&frame.chain, strategies, grouping, options))
+}
+
+impl Work for Pool {
+    fn section(&self, frame: &Frame, processed: u64) -> usize {
+        // What was processed so far tells how to go on.
+        if self.workers.len() == 1 { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
+    }
+
+    fn begin(&mut self, frame: &mut Frame, n: usize) -> Result<(), RunError> {
+        self.regroup(frame)?;
+        // ORDERING: Relaxed; no worker is at work.
+        self.first = self.source.load(Ordering::Relaxed);
+        self.end = self.first + n.div_ceil(frame.batch) as u64;
+        Ok(())
+    }
+
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
+        // SAFETY: each worker has its own.
+        unsafe {
+            self.workers.with_mut(thread, |worker| match self.workers.len() {
+                1 => alone(worker, job),
+                _ => self.go_round(thread, worker, job),
+            })
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        // SAFETY: no worker is at work.
+        unsafe { self.workers.sum(|worker| worker.counters) }
     }
 }
 
 /// With one thread: batch after batch straight through the chain.
-fn alone(pool: &Pool, direct: &mut Direct, job: &Job<'_>) -> Result<(), RunError> {
-    pool.workers[0].with_mut(|worker| {
-        pool.delivered.with_mut(|delivered| {
-            // SAFETY: there is no other thread.
-            let (worker, delivered) = unsafe { (&mut *worker, &mut *delivered) };
-            let block = job.block;
-            let rows = Rows::new(block.row(0), block.n, block.stride, block.text);
-            let mut start = 0;
-            while start < block.n {
-                let end = block.n.min(start + pool.batch);
-                if pool.arrivals.is_open_loop() {
-                    let mut clock = Stopwatch::start();
-                    pool.arrivals.wait(job.before + end as u64 - 1, &job.clock, || false);
-                    clock.lap(&mut worker.counters.time.other);
-                }
-                let started = job.clock.now();
-                let batch = rows.slice(start..end);
-                let sink = &mut delivered.sink;
-                // SAFETY: the rows are the block's events; there is no other thread.
-                unsafe { direct.events(&pool.chain, &pool.lanes, batch, sink, &mut worker.counters) }?;
-                delivered.record(job.clock.now(), started, pool.arrival(job, start));
-                start = end;
-            }
-            Ok(())
-        })
-    })
-}
-
-impl Pooled {
-    /// Processes a block or a part of one.
-    fn part(&mut self, block: &Block) -> Result<(), RunError> {
-        let clock = self.clock.start();
-        self.pool.regroup(&mut self.grouping)?;
-        let pool = &self.pool;
-        // ORDERING: Relaxed; no worker is at work.
-        let first = pool.source.load(Ordering::Relaxed);
-        let end = first + block.n.div_ceil(pool.batch) as u64;
-        let job = Job { block, first, end, before: self.events, clock };
-        let outcome = if self.team.threads() == 1 {
-            let direct = Mutex::new(&mut self.direct);
-            self.team.run(&|_| alone(pool, &mut lock(&direct), &job))
-        } else {
-            self.team.run(&|index| pool.work(index, &job))
-        };
-        self.clock.stop(clock);
-        self.events += block.n as u64;
-        outcome?;
-        lock(&pool.failure).take().map_or(Ok(()), Err)
-    }
-}
-
-impl Executor for Pooled {
-    fn process(&mut self, block: &Block) -> Result<(), RunError> {
-        let mut start = 0;
-        while start < block.n {
-            // What was processed so far tells how to go on.
-            let section = (TRIAL * self.pool.batch).max(self.events as usize);
-            let n = if self.team.threads() > 1 { section.min(block.n - start) } else { block.n };
-            // SAFETY: a part of the block.
-            let part = unsafe { Block::new(block.row(start), n, block.stride, block.text) };
-            self.part(&part)?;
-            start += n;
+fn alone(worker: &mut Worker, job: &Job) -> Result<(), RunError> {
+    let (frame, rows) = (job.frame, job.rows());
+    for start in (0..rows.n).step_by(frame.batch) {
+        let end = rows.n.min(start + frame.batch);
+        if frame.arrivals.is_open_loop() {
+            let mut clock = Stopwatch::start();
+            job.await_arrival(end, || false);
+            clock.lap(&mut worker.counters.time.other);
         }
-        Ok(())
+        let started = job.clock.now();
+        // SAFETY: the rows are the block's events; there is no other thread.
+        unsafe {
+            frame.deliver(|delivered| {
+                let (batch, sink) = (rows.slice(start..end), &mut delivered.sink);
+                worker.direct.events(&frame.chain, &frame.lanes, batch, sink, &mut worker.counters)?;
+                delivered.record(job.clock.now(), started, job.arrival(start));
+                Ok::<_, RunError>(())
+            })
+        }?;
     }
+    Ok(())
+}
 
-    fn finish(&mut self, seq: i64) -> Result<(), RunError> {
-        let pool = &self.pool;
-        let clock = self.clock.start();
-        let direct = Mutex::new(&mut self.direct);
-        let outcome = self.team.run(&|index| {
-            if index > 0 {
+impl Pool {
+    /// Everything that worker `me` does for a block.
+    fn go_round(&self, me: usize, worker: &mut Worker, job: &Job) -> Result<(), RunError> {
+        let mut clock = Stopwatch::start();
+        loop {
+            if job.frame.is_stopped() {
+                return Err(RunError::Stopped);
+            }
+            if self.is_over() {
                 return Ok(());
             }
-            pool.workers[0].with_mut(|worker| {
-                pool.delivered.with_mut(|delivered| {
-                    // SAFETY: the other threads do nothing.
-                    let (counters, sink) = unsafe { (&mut (*worker).counters, &mut (*delivered).sink) };
-                    let mut direct = lock(&direct);
-                    // SAFETY: the lanes are the chain's; the other threads do nothing.
-                    unsafe { flush(&pool.chain, &pool.lanes, &mut direct, seq, sink, counters) }
-                })
-            })
-        });
-        self.clock.stop(clock);
-        outcome
-    }
-
-    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
-        // SAFETY: no worker is at work.
-        self.pool.delivered.with_mut(|delivered| unsafe { (*delivered).sink.take() })
-    }
-
-    fn metrics(&self) -> Metrics {
-        let mut counters = self.team.counters();
-        for worker in &self.pool.workers {
-            // SAFETY: no worker is at work.
-            counters += worker.with(|worker| unsafe { (*worker).counters });
-        }
-        self.pool.delivered.with(|delivered| {
-            // SAFETY: no worker is at work.
-            let delivered = unsafe { &*delivered };
-            Metrics {
-                events: self.events,
-                counters,
-                seconds: self.clock.seconds(),
-                binding: self.team.binding(),
-                ..delivered.metrics()
+            if !self.go_on(me, worker, job, &mut clock)? && !self.help(me, worker, job, &mut clock)? {
+                self.move_to(me, NOWHERE);
+                clock.lap(&mut worker.counters.time.other);
+                self.rest(me, job);
+                clock.lap(&mut worker.counters.time.sync);
             }
-        })
+        }
     }
 
-    fn states(&mut self, operator: usize) -> Result<States, RunError> {
-        // SAFETY: no worker is at work.
-        unsafe { keyed_states(&self.pool.chain, &self.pool.lanes, operator) }
+    /// Waits until there may be something to do.
+    fn rest(&self, me: usize, job: &Job) {
+        let idle = &job.frame.signals.idle;
+        let something = || {
+            job.frame.is_stopped()
+                || self.is_over()
+                || self.source_is_open(job)
+                || self.stages.iter().any(|stage| {
+                    stage.done.is_waiting() || [Reach::Own, Reach::Others].iter().any(|&r| stage.is_waiting(me, r))
+                })
+        };
+        if job.frame.arrivals.is_open_loop() {
+            // Nobody rings a bell when an event arrives: sleepers look again soon.
+            let mut patience = idle.patience();
+            while !something() {
+                if !patience.pass() {
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                }
+            }
+        } else {
+            idle.wait(something);
+        }
     }
 }
 

@@ -3,9 +3,10 @@
 //! Step `k` is place `2k`, stage `k` place `2k + 1`: topological order from the source to the sink. A worker stays at a
 //! place for a slice of work, or until there is none, and then chooses anew.
 
-use crate::dataflow::pooled::heuristic::Places;
-use crate::dataflow::pooled::pool::{Job, Pool, Worker};
-use crate::dataflow::pooled::worklist::Reach;
+use crate::dataflow::frame::Job;
+use crate::dataflow::pooled::heuristic::places::Places;
+use crate::dataflow::pooled::pool::{Pool, Worker};
+use crate::dataflow::pooled::worklist::list::Reach;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::threads::sync::Ordering;
@@ -13,8 +14,6 @@ use crate::threads::sync::Ordering;
 /// Nanoseconds of work after which a worker chooses anew: long against choosing, short against the time that what is in
 /// flight takes.
 const SLICE: u64 = 5_000;
-/// Worker `i` has nothing to do right now.
-pub const NOWHERE: usize = usize::MAX;
 
 /// The places of a chain, as worker `me` sees them.
 struct View<'a> {
@@ -57,13 +56,7 @@ impl Places for View<'_> {
 
 impl Pool {
     /// Does a slice of work where the heuristic says; false: there was none after all.
-    pub fn go_on(
-        &self,
-        me: usize,
-        worker: &mut Worker,
-        job: &Job<'_>,
-        clock: &mut Stopwatch,
-    ) -> Result<bool, RunError> {
+    pub fn go_on(&self, me: usize, worker: &mut Worker, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
         let Some(place) = self.heuristic.choose(&View { pool: self, job, me }) else { return Ok(false) };
         let began = worker.spent();
         let mut did = false;
@@ -77,9 +70,9 @@ impl Pool {
     }
 
     /// What others look after, from the end of the chain: the last resort.
-    pub fn help(&self, me: usize, worker: &mut Worker, clock: &mut Stopwatch) -> Result<bool, RunError> {
+    pub fn help(&self, me: usize, worker: &mut Worker, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
         for stage in (0..self.stages.len()).rev() {
-            if self.run_lanes(stage, Reach::Others, me, worker, clock)? {
+            if self.run_lanes(stage, Reach::Others, me, worker, job, clock)? {
                 return Ok(true);
             }
         }
@@ -92,11 +85,11 @@ impl Pool {
         place: usize,
         me: usize,
         worker: &mut Worker,
-        job: &Job<'_>,
+        job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<bool, RunError> {
         if place % 2 == 1 {
-            return self.run_lanes(place / 2, Reach::Own, me, worker, clock);
+            return self.run_lanes(place / 2, Reach::Own, me, worker, job, clock);
         }
         let serial = if place == 0 { self.start(job) } else { self.stages[place / 2 - 1].done.take() };
         let Some(serial) = serial else { return Ok(false) };
@@ -105,12 +98,5 @@ impl Pool {
         let (rows_in, rows_out) = self.run_step(place / 2, serial, worker, job, clock)?;
         self.estimates.record(me, place, worker.spent() - before, rows_in, rows_out);
         Ok(true)
-    }
-
-    pub fn move_to(&self, me: usize, place: usize) {
-        // ORDERING: Relaxed: a hint, written by this worker only.
-        if self.at[me].load(Ordering::Relaxed) != place {
-            self.at[me].store(place, Ordering::Relaxed);
-        }
     }
 }

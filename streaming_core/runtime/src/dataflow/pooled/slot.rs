@@ -9,13 +9,13 @@ use crate::threads::sync::{CachePadded, UnsafeCell};
 #[derive(Debug)]
 pub struct Slot {
     /// Written by whoever runs a step on the batch, read by whoever delivers it.
-    pub head: CachePadded<UnsafeCell<Head>>,
+    pub head: CachePadded<UnsafeCell<BatchHead>>,
     /// Per stage.
     pub inputs: Vec<Input>,
 }
 
 #[derive(Debug)]
-pub struct Head {
+pub struct BatchHead {
     /// Events of the block.
     pub start: usize,
     pub end: usize,

@@ -1,20 +1,20 @@
 //! Steps: fused stateless operators, any worker on any batch.
 
+use crate::dataflow::frame::Job;
 use crate::dataflow::lane::Lanes;
+use crate::dataflow::operator::taken;
 use crate::dataflow::pooled::input::merge;
-use crate::dataflow::pooled::pool::{Job, Pool, Worker};
-use crate::dataflow::pooled::slot::Slot;
+use crate::dataflow::pooled::pool::{Pool, Worker};
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::program::Origin;
 use crate::rows::buffer::RowBuffer;
-use crate::rows::union::{taken, union};
+use crate::rows::union::union;
 use crate::rows::view::Rows;
-use crate::threads::sync::Ordering;
 
 /// Where the rows that are taken behind a step have to stay.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Destination {
     /// With the batch, until it is delivered.
     Sink,
     /// With the batch, for the only lane of the stage behind.
@@ -24,46 +24,6 @@ enum Place {
 }
 
 impl Pool {
-    pub fn source_is_open(&self, job: &Job<'_>) -> bool {
-        // ORDERING: Relaxed: a hint; the exchange in `start` decides.
-        let next = self.source.load(Ordering::Relaxed);
-        next < job.end.min(self.back.released() + self.window) && !self.has_failed() && self.has_arrived(next, job)
-    }
-
-    /// Whether the last event of batch `serial` is there.
-    pub fn has_arrived(&self, serial: u64, job: &Job<'_>) -> bool {
-        if !self.arrivals.is_open_loop() {
-            return true;
-        }
-        let last = ((serial - job.first + 1) * self.batch as u64).min(job.block.n as u64) - 1;
-        job.clock.now() >= self.arrivals.at(job.before + last)
-    }
-
-    /// Batches that could be started now: a hint.
-    pub fn startable(&self, job: &Job<'_>) -> u64 {
-        // ORDERING: Relaxed: a hint.
-        let next = self.source.load(Ordering::Relaxed);
-        let room = job.end.min(self.back.released() + self.window).saturating_sub(next);
-        // What has not arrived yet waits for nobody.
-        if self.arrivals.is_open_loop() { room.min(u64::from(self.source_is_open(job))) } else { room }
-    }
-
-    /// The next batch of the block, for this worker to start.
-    pub fn start(&self, job: &Job<'_>) -> Option<u64> {
-        // ORDERING: Relaxed: the counter only hands out numbers; what the slot held is seen through `back`.
-        let next = self.source.load(Ordering::Relaxed);
-        if next >= job.end.min(self.back.released() + self.window) || self.has_failed() || !self.has_arrived(next, job)
-        {
-            return None;
-        }
-        // ORDERING: as above. The slot is free: `released`, read with Acquire, is beyond the batch it held.
-        self.source.compare_exchange(next, next + 1, Ordering::Relaxed, Ordering::Relaxed).ok()
-    }
-
-    pub fn slot(&self, serial: u64) -> &Slot {
-        &self.slots[(serial & (self.window - 1)) as usize]
-    }
-
     /// Takes batch `serial` through step `k`: merges what the lanes in front emitted, runs the stateless operators,
     /// and hands the result to the stage behind, or to the sink; how many rows came in and went out.
     pub fn run_step(
@@ -71,45 +31,44 @@ impl Pool {
         k: usize,
         serial: u64,
         worker: &mut Worker,
-        job: &Job<'_>,
+        job: &Job,
         clock: &mut Stopwatch,
     ) -> Result<(usize, usize), RunError> {
         let slot = self.slot(serial);
         clock.lap(&mut worker.counters.time.other);
         let Worker { buffers, unions, scratch, counters, .. } = worker;
-        let (block, text) = (job.block, job.block.text);
-        let operators = &self.chain.operators;
+        let (frame, text) = (job.frame, job.block.text);
+        let (chain, operators) = (&frame.chain, &frame.chain.operators);
         let counts = slot.head.with_mut(|head| {
             // SAFETY: the worker that took the batch for this step owns its head until it hands the batch on.
             let head = unsafe { &mut *head };
             head.out.clear();
             if k == 0 {
-                head.start = (serial - job.first) as usize * self.batch;
-                head.end = block.n.min(head.start + self.batch);
+                head.start = (serial - self.first) as usize * frame.batch;
+                head.end = job.block.n.min(head.start + frame.batch);
                 head.started = job.clock.now();
             }
-            let events = Rows::new(block.row(0), block.n, block.stride, text);
-            let events = events.slice(head.start..head.end);
-            let place = match self.lanes.get(k).map(Lanes::count) {
-                None => Place::Sink,
-                Some(1) => Place::Lane,
-                Some(_) => Place::Lanes,
+            let events = job.rows().slice(head.start..head.end);
+            let place = match frame.lanes.get(k).map(Lanes::count) {
+                None => Destination::Sink,
+                Some(1) => Destination::Lane,
+                Some(_) => Destination::Lanes,
             };
             let takes = match self.stages.get(k) {
                 Some(stage) => &operators[stage.operator].inputs,
-                None => &self.chain.outputs,
+                None => &chain.outputs,
             };
             // Whoever makes all that is taken behind this step writes it where it is to stay.
             let last = match takes[..] {
-                [Origin::Operator(index)] if !self.chain.kept[index] && place != Place::Lanes => Some(index),
+                [Origin::Operator(index)] if !chain.kept[index] && place != Destination::Lanes => Some(index),
                 _ => None,
             };
             let mut room = |index: usize, kept: &mut [RowBuffer], out: &mut RowBuffer| -> *mut RowBuffer {
-                if self.chain.kept[index] {
+                if chain.kept[index] {
                     &raw mut kept[index]
                 } else if last != Some(index) {
                     &raw mut buffers[index]
-                } else if place == Place::Sink {
+                } else if place == Destination::Sink {
                     &raw mut *out
                 } else {
                     // SAFETY: the batch is this worker's until it is released.
@@ -155,7 +114,7 @@ impl Pool {
                 Origin::Operator(index) => Rows::of(unsafe { &*rows[index] }, text),
             };
             // The stateless operators.
-            for index in self.chain.step(k) {
+            for index in chain.step(k) {
                 let operator = &operators[index];
                 // SAFETY: the rows are readable; the room for a union is this worker's.
                 let rows = unsafe { taken(&operator.inputs, |origin| stream(origin, &head.rows), &mut unions[index]) }?;
@@ -167,9 +126,9 @@ impl Pool {
                 let outcome = unsafe { operator.map(rows, made) };
                 counters.dropped += made.take_dropped();
                 head.rows[index] = out;
-                self.note(outcome)?;
+                self.note(index, outcome, frame)?;
             }
-            if place == Place::Sink {
+            if place == Destination::Sink {
                 head.outputs = match takes[..] {
                     [Origin::Operator(index)] => head.rows[index],
                     _ => {
@@ -181,13 +140,13 @@ impl Pool {
                 };
                 // SAFETY: the outputs are there, and stay until the batch is delivered.
                 let outputs = unsafe { &*head.outputs };
-                head.prepared = self.preparer.prepare(outputs, text)?;
+                head.prepared = frame.preparer.prepare(outputs, text)?;
                 clock.lap(&mut counters.time.useful);
                 return Ok((rows_in, outputs.len()));
             }
             clock.lap(&mut counters.time.useful);
             let union = match place {
-                Place::Lanes => &raw mut unions[self.stages[k].operator],
+                Destination::Lanes => &raw mut unions[self.stages[k].operator],
                 // SAFETY: the batch is this worker's until it is released.
                 _ => unsafe { slot.inputs[k].with_buffer(|buffer| &raw mut *buffer) },
             };
@@ -200,7 +159,7 @@ impl Pool {
                     // SAFETY: the rows have the layout of the key's operator's inputs.
                     Some(key) => unsafe {
                         scratch.hash(rows, key)?;
-                        if place == Place::Lane {
+                        if place == Destination::Lane {
                             batch.whole(rows, &mut scratch.hashes);
                         } else {
                             batch.sort(rows, &scratch.hashes)?;
@@ -222,8 +181,29 @@ impl Pool {
                 }
             });
         }
-        self.idle.notify();
+        frame.signals.idle.notify();
         clock.lap(&mut worker.counters.time.other);
         Ok(counts)
+    }
+
+    /// Lets batch `serial` leave, and whatever waited for it.
+    fn deliver(&self, serial: u64, job: &Job) -> Result<(), RunError> {
+        let mut failure = None;
+        self.back.complete_and_release(serial, &mut |serial| {
+            let outcome = self.slot(serial).head.with(|head| {
+                // SAFETY: the reorder buffer lets one worker at a time deliver, after the batch was completed; the outputs
+                // stay until the slot is reused.
+                unsafe {
+                    let head = &*head;
+                    job.frame.deliver(|delivered| {
+                        delivered.sink.deliver(&*head.outputs, &head.prepared, job.block.text)?;
+                        delivered.record(job.clock.now(), head.started, job.arrival(head.start));
+                        Ok(())
+                    })
+                }
+            });
+            failure = failure.take().or(outcome.err());
+        });
+        failure.map_or(Ok(()), Err)
     }
 }

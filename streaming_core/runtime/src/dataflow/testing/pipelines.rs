@@ -24,63 +24,63 @@ pub type State = [i64; 3];
 pub const STRIDE: usize = 24;
 
 /// What an operator does with one row. The state holds: times seen, sum, last key.
-pub type Body = fn(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome;
+pub type Body = fn(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending;
 
 #[derive(PartialEq)]
-pub enum Outcome {
+pub enum Ending {
     Done,
     Invalid,
     Raises,
 }
 
-fn pass(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn pass(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     emit(row[1], row[2].wrapping_mul(3) + 1);
-    Outcome::Done
+    Ending::Done
 }
 
 /// Selectivity 0 to 50.
-fn fan(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn fan(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     let n = row[2].unsigned_abs() % 60;
     (0..if n > 50 { 0 } else { n as i64 }).for_each(|i| emit(row[1], row[2] + i));
-    Outcome::Done
+    Ending::Done
 }
 
-fn few(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn few(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     if row[2] % 7 == 3 {
-        return Outcome::Invalid;
+        return Ending::Invalid;
     }
     if row[2] % 3 == 0 {
         emit(row[1], row[2] / 3);
     }
-    Outcome::Done
+    Ending::Done
 }
 
 /// Only for integer keys.
-fn rekey(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn rekey(row: Row, _: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     emit(row[1].wrapping_add(row[2]) % 5, row[2]);
-    Outcome::Done
+    Ending::Done
 }
 
-fn count(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn count(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     *state = [state[0] + 1, state[1].wrapping_add(row[2]), row[1]];
     emit(row[1], state[0]);
-    Outcome::Done
+    Ending::Done
 }
 
-fn burst(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn burst(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     *state = [state[0] + 1, state[1].wrapping_mul(31).wrapping_add(row[2]), row[1]];
     (0..state[0] % 4).for_each(|i| emit(row[1], state[1] ^ i));
-    Outcome::Done
+    Ending::Done
 }
 
-fn fragile(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Outcome {
+fn fragile(row: Row, state: &mut State, emit: &mut dyn FnMut(i64, i64)) -> Ending {
     state[0] += 1;
     emit(row[1], row[2]);
-    if row[2] == 4242 { Outcome::Raises } else { Outcome::Done }
+    if row[2] == 4242 { Ending::Raises } else { Ending::Done }
 }
 
-fn brittle(row: Row, _: &mut State, _: &mut dyn FnMut(i64, i64)) -> Outcome {
-    if row[2] == 4242 { Outcome::Raises } else { Outcome::Done }
+fn brittle(row: Row, _: &mut State, _: &mut dyn FnMut(i64, i64)) -> Ending {
+    if row[2] == 4242 { Ending::Raises } else { Ending::Done }
 }
 
 pub const BODIES: [Body; 8] = [pass, fan, few, rekey, count, burst, fragile, brittle];
@@ -126,9 +126,9 @@ extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
                 if context.states.is_null() { &mut nothing } else { &mut *(*context.states.add(i)).cast::<State>() };
             let emitter = context.emitter;
             match BODIES[BODY](row, state, &mut |key, value| emit(emitter, [row[0], key, value], i as u32)) {
-                Outcome::Done => {}
-                Outcome::Invalid => (*emitter).dropped += 1,
-                Outcome::Raises => {
+                Ending::Done => {}
+                Ending::Invalid => (*emitter).dropped += 1,
+                Ending::Raises => {
                     context.error_at = i as i64;
                     context.error = b"why".as_ptr();
                     context.error_len = 3;
@@ -239,7 +239,8 @@ impl Pipeline {
             "kind": "dataflow", "event": {"stride": STRIDE}, "operators": operators, "outputs": self.outputs,
             "columns": [{"kind": key, "offset": 8}, {"kind": "i64", "offset": 16}],
         });
-        let program = Program::parse(&program.to_string()).unwrap();
+        // SAFETY: the kernels are functions of this file, for its rows and states.
+        let program = unsafe { Program::parse(&program.to_string()) }.unwrap();
         assert_eq!(program.kind, ProgramKind::Dataflow);
         program
     }
@@ -327,9 +328,9 @@ impl<'a> Model<'a> {
         };
         let mut emitted = Vec::new();
         match BODIES[op.body](row, state, &mut |key, value| emitted.push([row[0], key, value])) {
-            Outcome::Done => {}
-            Outcome::Invalid => self.outcomes.dropped += 1,
-            Outcome::Raises => return None,
+            Ending::Done => {}
+            Ending::Invalid => self.outcomes.dropped += 1,
+            Ending::Raises => return None,
         }
         Some(emitted)
     }

@@ -11,8 +11,6 @@
 
 use crate::memory::arena::Arena;
 
-use crate::state::keyed::prefetch;
-
 /// Places of a new table's only segment, and of one that splits instead of growing; their logarithms.
 const FIRST: u32 = 8;
 const SEGMENT: u32 = 12;
@@ -240,6 +238,17 @@ impl Index {
 #[inline(always)]
 fn tag(hash: u64) -> u64 {
     hash >> 32 & 0xFFFF
+}
+
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; any address will do.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -34,7 +34,6 @@ pub struct KeyedState {
     key: Key,
     /// Bytes of a key and its state.
     entry: usize,
-    state_size: usize,
     index: Index,
     len: usize,
     /// Where new entries go: (address, how many fit), and how many are there.
@@ -54,17 +53,7 @@ impl KeyedState {
         let bytes = Self::head(key) + state_size;
         // No entry lies in more cache lines than it must.
         let entry = if bytes <= 64 { bytes.next_power_of_two() } else { bytes.next_multiple_of(32) };
-        Self {
-            key,
-            entry,
-            state_size,
-            index: Index::new(),
-            len: 0,
-            block: None,
-            used: 0,
-            memory: Arena::new(),
-            long: Arena::new(),
-        }
+        Self { key, entry, index: Index::new(), len: 0, block: None, used: 0, memory: Arena::new(), long: Arena::new() }
     }
 
     fn head(key: Key) -> usize {
@@ -74,10 +63,6 @@ impl KeyedState {
     /// Number of keys.
     pub fn len(&self) -> usize {
         self.len
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The address of the state of each row's key; a new key gets a zeroed state. `hashes` are those of the rows.
@@ -234,10 +219,6 @@ impl KeyedState {
         all.sort_unstable_by_key(|&(key, _)| key);
         all
     }
-
-    pub fn state_size(&self) -> usize {
-        self.state_size
-    }
 }
 
 /// A key in a table; the order is the canonical one.
@@ -271,17 +252,6 @@ unsafe fn bytes_of<'a>(entry: *const u8) -> &'a [u8] {
 #[cold]
 fn out_of_memory() -> RunError {
     RunError::Engine("out of memory for keyed state".into())
-}
-
-#[inline(always)]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint; any address will do.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 #[cfg(all(test, not(loom)))]

@@ -4,7 +4,7 @@
 //! Cost: a lock a batch, and everybody else's waiting while somebody delivers.
 //! Source: Prasaad et al., which compares its non-blocking buffer with one under a lock.
 
-use crate::threads::reorder::ReorderBuffer;
+use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// The buffer; see the module.

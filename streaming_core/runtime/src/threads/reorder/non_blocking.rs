@@ -4,7 +4,7 @@
 //! Cost: one store and two read-modify-writes a batch. README.md, "Reorder buffers", has the proof.
 //! Source: Prasaad et al., the non-blocking reorder buffer for what concurrent workers put out.
 
-use crate::threads::reorder::ReorderBuffer;
+use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// Set in `turn` while somebody releases.
@@ -41,6 +41,13 @@ impl NonBlocking {
     #[cfg(test)]
     pub fn broken(window: usize) -> Self {
         Self { broken: true, ..Self::new(window) }
+    }
+
+    /// Begins anew with serial 0, when nobody is at it; who hands out the next serials publishes it.
+    pub fn restart(&self) {
+        // ORDERING: Relaxed, as said.
+        self.stamps.iter().for_each(|stamp| stamp.store(0, Ordering::Relaxed));
+        self.turn.store(0, Ordering::Relaxed);
     }
 
     /// Declares `serial` complete; each serial below `released() + window` exactly once.

@@ -13,7 +13,7 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::threads::barrier::Barrier;
-use crate::threads::own::PerThread;
+use crate::threads::sync::UnsafeCell;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme::{serial, tstream};
 
@@ -35,11 +35,11 @@ const MARGIN: f64 = 1.05;
 struct Auto {
     ways: [(&'static str, Box<dyn Scheme>); 2],
     barrier: Barrier,
-    /// Element 0. Read by all in segments; written between blocks, and by thread 0 between two barriers.
-    state: PerThread<State>,
-    /// Element 0. Events and nanoseconds of the segment that ended last, until `state` takes note of them; written by
+    /// Read by all in segments; written between blocks, and by thread 0 between two barriers.
+    state: UnsafeCell<State>,
+    /// Events and nanoseconds of the segment that ended last, until `state` takes note of them; written by
     /// thread 0, and like `state`.
-    ended: PerThread<Option<(usize, u64)>>,
+    ended: UnsafeCell<Option<(usize, u64)>>,
 }
 
 // SAFETY: see `state` and `ended`.
@@ -67,8 +67,8 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
     Ok(Box::new(Auto {
         ways: [("serial", serial::make(program, options)?), ("tstream", tstream::make(program, options)?)],
         barrier: Barrier::new(options.threads),
-        state: PerThread::new(1, || State::new(options.punctuation.min(BATCH), options.threads)),
-        ended: PerThread::new(1, || None),
+        state: UnsafeCell::new(State::new(options.punctuation.min(BATCH), options.threads)),
+        ended: UnsafeCell::new(None),
     }))
 }
 
@@ -77,14 +77,13 @@ impl Scheme for Auto {
         let (mut begin, mut ticket) = (run.events.start, run.first_ticket);
         loop {
             // SAFETY: nobody writes it as long as somebody is in a segment.
-            let state = unsafe { &*self.state.get(0) };
-            let (way, end) = (state.way, state.end(begin..run.events.end));
+            let (way, end) = self.state.with(|state| unsafe { ((*state).way, (*state).end(begin..run.events.end)) });
             let segment = Run { events: begin..end, first_ticket: ticket, ..run.clone() };
             let started = run.clock.now();
             self.ways[way].1.block(thread, &segment)?;
             if thread == 0 {
                 // SAFETY: as it says.
-                unsafe { *self.ended.get(0) = Some((end - begin, run.clock.now() - started)) };
+                self.ended.with_mut(|ended| unsafe { *ended = Some((end - begin, run.clock.now() - started)) });
             }
             // Most blocks are one segment, and cost no barrier: whoever is late to such a one finds the state as it was.
             if end == run.events.end {
@@ -94,21 +93,26 @@ impl Scheme for Auto {
             if thread == 0 {
                 self.rewind();
                 // SAFETY: the others wait at the next barrier, or come to it.
-                unsafe { (*self.state.get(0)).ticket = run.delivery.next_ticket() };
+                self.state.with_mut(|state| unsafe { (*state).ticket = run.delivery.next_ticket() });
             }
             self.barrier.wait(thread, run.idle, run.stopped)?;
             // SAFETY: as above.
-            (begin, ticket) = (end, unsafe { (*self.state.get(0)).ticket });
+            (begin, ticket) = (end, self.state.with(|state| unsafe { (*state).ticket }));
         }
     }
 
     fn rewind(&self) {
         // SAFETY: no thread is in a segment.
-        let (state, ended) = unsafe { (&mut *self.state.get(0), &mut *self.ended.get(0)) };
-        if let Some((events, nanoseconds)) = ended.take() {
-            state.note(events, nanoseconds);
-        }
-        self.ways[state.way].1.rewind();
+        let ended = self.ended.with_mut(|ended| unsafe { (*ended).take() });
+        let way = self.state.with_mut(|state| {
+            // SAFETY: as above.
+            let state = unsafe { &mut *state };
+            if let Some((events, nanoseconds)) = ended {
+                state.note(events, nanoseconds);
+            }
+            state.way
+        });
+        self.ways[way].1.rewind();
     }
 
     fn homes(&self) -> Option<Vec<usize>> {
@@ -117,9 +121,10 @@ impl Scheme for Auto {
 
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         // SAFETY: no thread is in `block`.
-        let (state, ended) = unsafe { (&*self.state.get(0), &*self.ended.get(0)) };
-        let mut events = state.events;
-        events[state.way] += ended.map_or(0, |(events, _)| events as u64);
+        let ended = self.ended.with(|ended| unsafe { *ended });
+        // SAFETY: as above.
+        let (mut events, way) = self.state.with(|state| unsafe { ((*state).events, (*state).way) });
+        events[way] += ended.map_or(0, |(events, _)| events as u64);
         self.ways.iter().map(|(name, _)| *name).zip(events).collect()
     }
 

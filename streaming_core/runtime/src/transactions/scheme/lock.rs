@@ -23,21 +23,21 @@ use crate::transactions::scheme::ahead::{Group, Guard};
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     let (starts, rows) = number_rows(&program.tables)?;
-    let queues = (0..rows).map(|_| Queue::default()).collect();
+    let queues = (0..rows).map(|_| RowLock::default()).collect();
     Ok(ahead::make(Lock { starts, queues, progress: Progress::new(options.threads) }, program, options))
 }
 
 struct Lock {
     /// Number of the first row of each table.
     starts: Vec<usize>,
-    queues: Box<[Queue]>,
+    queues: Box<[RowLock]>,
     progress: Progress,
 }
 
 /// A row's lock.
 #[derive(Debug, Default)]
-struct Queue {
-    asked: UnsafeCell<Asked>,
+struct RowLock {
+    asked: UnsafeCell<LockState>,
     /// Writers that are done; written by the writer who holds the row. Wraps around: it is compared with numbers not far
     /// away.
     done: AtomicU32,
@@ -46,7 +46,7 @@ struct Queue {
 /// Read and written by who has the turn.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
-struct Asked {
+struct LockState {
     /// Number, in the run, behind the last event that reads the row; 0: none ever did.
     read: u64,
     /// Writers that have asked.
@@ -54,11 +54,11 @@ struct Asked {
 }
 
 // SAFETY: `asked` is used under the turn only, which is handed on with Release and taken with Acquire.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for RowLock {}
 
 /// A place in a queue.
 #[derive(Debug, Clone, Copy)]
-struct Ticket {
+struct LockTicket {
     row: u32,
     /// Writers before.
     writers: u32,
@@ -67,35 +67,35 @@ struct Ticket {
     writes: bool,
 }
 
-impl Queue {
+impl RowLock {
     /// The next place, for event `number`. All events below `low` have run.
     ///
     /// # Safety
     /// The caller has the turn.
     #[inline]
-    unsafe fn ask(&self, request: &Request, number: u64, low: u64) -> Ticket {
+    unsafe fn ask(&self, request: &Request, number: u64, low: u64) -> LockTicket {
         self.asked.with_mut(|asked| {
             // SAFETY: as the caller says.
             let asked = unsafe { &mut *asked };
-            let Asked { read, writers } = *asked;
+            let LockState { read, writers } = *asked;
             let writes = request.writes;
             if writes {
                 asked.writers = writers.wrapping_add(1);
             } else {
                 asked.read = number + 1;
             }
-            Ticket { row: request.subject, writers, read: if writes && read > low { read } else { 0 }, writes }
+            LockTicket { row: request.subject, writers, read: if writes && read > low { read } else { 0 }, writes }
         })
     }
 
     #[inline]
-    fn is_granted(&self, ticket: &Ticket, progress: &Progress) -> bool {
+    fn is_granted(&self, ticket: &LockTicket, progress: &Progress) -> bool {
         // ORDERING: Acquire takes over the row from the writers before. Its readers are ordered by `Progress`.
         self.done.load(Ordering::Acquire) == ticket.writers && (ticket.read == 0 || progress.low() >= ticket.read)
     }
 
     #[inline]
-    fn release(&self, ticket: &Ticket) {
+    fn release(&self, ticket: &LockTicket) {
         if ticket.writes {
             // ORDERING: Release hands the row on.
             self.done.store(ticket.writers.wrapping_add(1), Ordering::Release);
@@ -105,7 +105,7 @@ impl Queue {
 
 impl Guard for Lock {
     type Plan = Requests;
-    type Held = Holds<Ticket>;
+    type Held = Holds<LockTicket>;
     const GROUP: usize = 16;
 
     fn held(&self) -> Self::Held {
@@ -169,19 +169,19 @@ mod loom_tests {
     use crate::threads::sync::{Arc, thread};
     use crate::transactions::scheme::ahead::turn::Turn;
 
-    struct Model {
+    struct LockModel {
         turn: Turn,
-        queue: Queue,
+        queue: RowLock,
         progress: Progress,
         row: UnsafeCell<u32>,
     }
 
     // SAFETY: loom checks the protocol.
-    unsafe impl Sync for Model {}
+    unsafe impl Sync for LockModel {}
     // SAFETY: nothing refers to a thread.
-    unsafe impl Send for Model {}
+    unsafe impl Send for LockModel {}
 
-    impl Model {
+    impl LockModel {
         fn work(&self, events: &[bool], me: usize) {
             while self.turn.look().0 < events.len() {
                 let Some(event) = self.turn.take(|event| event < events.len()) else {
@@ -217,9 +217,9 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
-            let shared = Arc::new(Model {
+            let shared = Arc::new(LockModel {
                 turn: Turn::default(),
-                queue: Queue::default(),
+                queue: RowLock::default(),
                 progress: Progress::new(2),
                 row: UnsafeCell::new(0),
             });

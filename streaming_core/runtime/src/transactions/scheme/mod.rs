@@ -5,6 +5,7 @@
 use crate::error::RunError;
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::program::registry::find;
 use crate::transactions::run::Scheme;
 
 mod ahead;
@@ -31,10 +32,5 @@ const SCHEMES: &[(&str, Make)] = &[
 
 /// The scheme the options name (the first one if they name none).
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
-    let name = options.scheme.as_deref().unwrap_or(SCHEMES[0].0);
-    let Some((_, make)) = SCHEMES.iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = SCHEMES.iter().map(|(name, _)| *name).collect();
-        return Err(RunError::Invalid(format!("unknown scheme {name:?}; known: {}", known.join(", "))));
-    };
-    make(program, options)
+    find("scheme", "", options.scheme.as_deref(), SCHEMES)?(program, options)
 }

@@ -70,7 +70,7 @@ struct Mvlk {
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Row {
-    asked: UnsafeCell<Asked>,
+    asked: UnsafeCell<VersionState>,
     /// Writers that have announced themselves, and (the row's mark) those that are done. Written by the writer whose
     /// version is next.
     begun: AtomicU32,
@@ -81,7 +81,7 @@ struct Row {
 
 /// Read and written by who has the turn.
 #[derive(Debug, Clone, Copy, Default)]
-struct Asked {
+struct VersionState {
     /// Number, in the run, behind the last event that only reads the row; 0: none ever did.
     read: u64,
     /// Events that write it.
@@ -105,7 +105,7 @@ struct Former {
 
 /// A row asked for.
 #[derive(Debug, Clone, Copy)]
-struct Ticket {
+struct VersionTicket {
     row: u32,
     /// Reader: the version it sees; writer: the version it makes another one of.
     version: u32,
@@ -120,7 +120,7 @@ impl Row {
     /// # Safety
     /// The caller has the turn.
     #[inline]
-    unsafe fn ask(&self, request: &Request, number: u64, low: u64) -> Ticket {
+    unsafe fn ask(&self, request: &Request, number: u64, low: u64) -> VersionTicket {
         self.asked.with_mut(|asked| {
             // SAFETY: as the caller says.
             let asked = unsafe { &mut *asked };
@@ -130,12 +130,17 @@ impl Row {
             } else {
                 asked.read = number + 1;
             }
-            Ticket { row: request.subject, version, writes: request.writes, keeps: request.writes && asked.read > low }
+            VersionTicket {
+                row: request.subject,
+                version,
+                writes: request.writes,
+                keeps: request.writes && asked.read > low,
+            }
         })
     }
 
     #[inline]
-    fn is_granted(&self, ticket: &Ticket) -> bool {
+    fn is_granted(&self, ticket: &VersionTicket) -> bool {
         // ORDERING: Acquire takes over the row, and its images, from the writers before.
         let done = self.done.load(Ordering::Acquire);
         if ticket.writes { done == ticket.version } else { done.wrapping_sub(ticket.version) as i32 >= 0 }
@@ -143,7 +148,7 @@ impl Row {
 
     /// The writer's announcement; it writes the row after `announced`.
     #[inline]
-    fn begin(&self, ticket: &Ticket) {
+    fn begin(&self, ticket: &VersionTicket) {
         // ORDERING: Release, so that who sees it finds the image.
         self.begun.store(ticket.version.wrapping_add(1), Ordering::Release);
     }
@@ -159,7 +164,7 @@ impl Row {
     ///
     /// # Safety
     /// `image` is memory for it that holds the row's bytes already, and stays until every event before the writer's has run.
-    unsafe fn keep(&self, ticket: &Ticket, image: *mut Image) {
+    unsafe fn keep(&self, ticket: &VersionTicket, image: *mut Image) {
         // ORDERING: Relaxed; the last writer's store, taken over with `done`.
         let before = self.image.load(Ordering::Relaxed);
         // SAFETY: as the caller says; nobody else knows it yet.
@@ -196,7 +201,7 @@ impl Row {
     }
 
     #[inline]
-    fn release(&self, ticket: &Ticket) {
+    fn release(&self, ticket: &VersionTicket) {
         if ticket.writes {
             // ORDERING: Release hands the row on.
             self.done.store(ticket.version.wrapping_add(1), Ordering::Release);
@@ -206,7 +211,7 @@ impl Row {
 
 /// A batch's requests, and its accesses apart: those to rows that their event only reads, and the others, both in order.
 #[derive(Debug, Default)]
-struct Plan {
+struct VersionPlan {
     requests: Requests,
     /// Accesses to what the event only reads, with the number of the request.
     reads: Vec<(Access, u32)>,
@@ -219,11 +224,11 @@ struct Plan {
 }
 
 // SAFETY: images are reached by pointers, under the protocol of `Row`; everything else is only read.
-unsafe impl Sync for Plan {}
+unsafe impl Sync for VersionPlan {}
 
 /// What a thread holds, and its copies of rows that conditions are evaluated on.
 struct Held {
-    tickets: Holds<Ticket>,
+    tickets: Holds<VersionTicket>,
     /// Per table: copied rows.
     copies: Vec<Vec<u64>>,
     /// Where they begin, as `Tables::bases`.
@@ -263,7 +268,14 @@ impl Mvlk {
     /// # Safety
     /// The ticket is the caller's, a reader's, and granted; `to` has room for the bytes, which are the row's.
     #[inline]
-    unsafe fn copy(&self, group: &Group<Plan>, access: &Access, ticket: &Ticket, bytes: (usize, usize), to: *mut u8) {
+    unsafe fn copy(
+        &self,
+        group: &Group<VersionPlan>,
+        access: &Access,
+        ticket: &VersionTicket,
+        bytes: (usize, usize),
+        to: *mut u8,
+    ) {
         let (begin, n) = (bytes.0, bytes.1 - bytes.0);
         let stride = self.strides[usize::from(access.table)];
         // SAFETY: the plan kernel has checked that the row lies inside of its table.
@@ -284,7 +296,12 @@ impl Mvlk {
     ///
     /// # Safety
     /// As for `Guard::apply`.
-    unsafe fn read(&self, group: &Group<Plan>, reads: &[(Access, u32)], held: &mut Held) -> Result<(), RunError> {
+    unsafe fn read(
+        &self,
+        group: &Group<VersionPlan>,
+        reads: &[(Access, u32)],
+        held: &mut Held,
+    ) -> Result<(), RunError> {
         let first = group.plan.requests.numbers(group.from..group.from).start;
         held.accesses.clear();
         for copies in &mut held.copies {
@@ -328,7 +345,7 @@ impl Mvlk {
 }
 
 impl Guard for Mvlk {
-    type Plan = Plan;
+    type Plan = VersionPlan;
     type Held = Held;
     const GROUP: usize = 16;
 
@@ -341,8 +358,8 @@ impl Guard for Mvlk {
         }
     }
 
-    fn plan(&self, accesses: &[Access], events: usize, plan: &mut Plan) {
-        let Plan { requests, reads, others, first, images } = plan;
+    fn plan(&self, accesses: &[Access], events: usize, plan: &mut VersionPlan) {
+        let VersionPlan { requests, reads, others, first, images } = plan;
         requests.collect(accesses, events, |access| {
             let table = usize::from(access.table);
             let row = self.starts[table] + access.row as usize;
@@ -383,7 +400,7 @@ impl Guard for Mvlk {
     }
 
     #[inline]
-    fn request(&self, plan: &Plan, events: Range<usize>, thread: usize, number: u64, held: &mut Held) {
+    fn request(&self, plan: &VersionPlan, events: Range<usize>, thread: usize, number: u64, held: &mut Held) {
         for request in plan.requests.of(events.clone()) {
             prefetch(&raw const self.rows[request.subject as usize]);
         }
@@ -401,7 +418,7 @@ impl Guard for Mvlk {
         tickets.all(|ticket| self.rows[ticket.row as usize].is_granted(ticket))
     }
 
-    unsafe fn apply(&self, group: &Group<Plan>, events: Range<usize>, held: &mut Held) -> Result<(), RunError> {
+    unsafe fn apply(&self, group: &Group<VersionPlan>, events: Range<usize>, held: &mut Held) -> Result<(), RunError> {
         let plan = group.plan;
         let ((reads, others), (reads_end, others_end)) = (plan.first[events.start], plan.first[events.end]);
         if reads != reads_end {
@@ -456,7 +473,7 @@ mod loom_tests {
     use crate::transactions::scheme::ahead::turn::Turn;
 
     /// A row of two words, the versions of which hold their number twice; and room for an image per event.
-    struct Model {
+    struct VersionModel {
         turn: Turn,
         row: Row,
         progress: Progress,
@@ -465,12 +482,12 @@ mod loom_tests {
     }
 
     // SAFETY: images are used under the protocol that is being modelled.
-    unsafe impl Sync for Model {}
+    unsafe impl Sync for VersionModel {}
     // SAFETY: as above.
-    unsafe impl Send for Model {}
+    unsafe impl Send for VersionModel {}
 
-    impl Model {
-        fn write(&self, number: u64, ticket: &Ticket) {
+    impl VersionModel {
+        fn write(&self, number: u64, ticket: &VersionTicket) {
             let load = |word: &AtomicUsize| word.load(Ordering::Relaxed);
             assert_eq!(self.words.each_ref().map(load), [ticket.version as usize; 2]);
             if ticket.keeps {
@@ -489,7 +506,7 @@ mod loom_tests {
             }
         }
 
-        fn read(&self, ticket: &Ticket) {
+        fn read(&self, ticket: &VersionTicket) {
             let seen = cell::Cell::new([usize::MAX; 2]);
             let load = |word: &AtomicUsize| word.load(Ordering::Relaxed);
             self.row.read(
@@ -530,7 +547,7 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(move || {
-            let shared = Arc::new(Model {
+            let shared = Arc::new(VersionModel {
                 turn: Turn::default(),
                 row: Row::default(),
                 progress: Progress::new(2),

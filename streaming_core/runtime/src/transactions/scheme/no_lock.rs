@@ -10,17 +10,17 @@ use crate::error::RunError;
 use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::threads::own::PerThread;
-use crate::transactions::lane::{Lane, alone};
+use crate::threads::own::Own;
+use crate::transactions::batch::Batch;
 use crate::transactions::run::{Run, Scheme, batches};
-use crate::transactions::transaction::Batch;
+use crate::transactions::workbench::{Workbench, alone};
 
 /// Events a thread takes through all modes at a time: what belongs to them stays in its caches.
 const PART: usize = 1024;
 
 struct NoLock {
     punctuation: usize,
-    lanes: PerThread<Lane>,
+    benches: Own<Workbench>,
 }
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
@@ -29,34 +29,29 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
         return Err(RunError::Invalid(message));
     }
     let stride = program.output_stride();
-    let lanes = PerThread::new(options.threads, || Lane::new(stride));
-    Ok(Box::new(NoLock { punctuation: options.punctuation, lanes }))
+    let benches = Own::new(options.threads, || Workbench::new(stride));
+    Ok(Box::new(NoLock { punctuation: options.punctuation, benches }))
 }
 
 impl Scheme for NoLock {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
-        let threads = self.lanes.len();
-        // SAFETY: thread `thread` is the only one at its lane.
-        let lane = unsafe { &mut *self.lanes.get(thread) };
+        let threads = self.benches.len();
         let mut ticket = run.first_ticket + thread as u64;
         for (batch, interval) in batches(run, self.punctuation, PART * threads) {
             run.await_arrival(interval);
             run.check()?;
             let slice = batch.slice(thread, threads);
             let part = Batch { block: batch.block, begin: batch.begin + slice.start, end: batch.begin + slice.end };
-            // SAFETY: see the top of this file: races on rows are what this scheme is about, and harmless.
-            unsafe { alone(lane, thread, run, &part, ticket)? };
+            // SAFETY: the bench is the thread's own. See the top of this file: races on rows are what this scheme is about,
+            // and harmless.
+            unsafe { self.benches.with_mut(thread, |bench| alone(bench, thread, run, &part, ticket))? };
             ticket += threads as u64;
         }
         Ok(())
     }
 
     fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
-        for thread in 0..self.lanes.len() {
-            // SAFETY: no thread is in `block`.
-            sum += unsafe { (*self.lanes.get(thread)).counters };
-        }
-        sum
+        // SAFETY: no thread is in `block`.
+        unsafe { self.benches.sum(|bench| bench.counters) }
     }
 }

@@ -4,7 +4,7 @@ use crate::dataflow::channel::outlet::Jumbo;
 use crate::dataflow::channel::rank::Rank;
 
 /// What rows are ordered by.
-pub trait Key: Copy + Ord {
+pub trait SortKey: Copy + Ord {
     /// Of a row of `jumbo`, which came through `stream`.
     fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self;
 
@@ -22,7 +22,7 @@ pub trait Key: Copy + Ord {
 }
 
 /// By event alone.
-impl Key for i64 {
+impl SortKey for i64 {
     #[inline(always)]
     fn of(jumbo: &Jumbo, position: usize, _: u64) -> Self {
         // SAFETY: a row of the jumbo tuple.
@@ -53,7 +53,7 @@ pub struct Order {
     pub rank: Rank,
 }
 
-impl Key for Order {
+impl SortKey for Order {
     #[inline(always)]
     fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self {
         Self { seq: i64::of(jumbo, position, stream), stream, rank: rank(jumbo, position) }

@@ -3,7 +3,7 @@
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-use crate::dataflow::channel::gate::key::Key;
+use crate::dataflow::channel::gate::key::SortKey;
 
 /// A row in a list.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ impl<K> Default for Lists<K> {
     }
 }
 
-impl<K: Key> Lists<K> {
+impl<K: SortKey> Lists<K> {
     /// Forgets all lists.
     pub fn clear(&mut self) {
         self.entries.clear();
@@ -80,7 +80,7 @@ fn lists_of<'a, K>(entries: &'a [Entry<K>], ranges: &[Range<usize>], pair: usize
 
 /// Hands two lists to `out`, as one in order.
 #[inline(always)]
-fn merge<K: Key>(a: &[Entry<K>], b: &[Entry<K>], mut out: impl FnMut(&Entry<K>)) {
+fn merge<K: SortKey>(a: &[Entry<K>], b: &[Entry<K>], mut out: impl FnMut(&Entry<K>)) {
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
         let second = b[j].key.is_before(&a[i].key);

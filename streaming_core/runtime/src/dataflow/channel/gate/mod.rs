@@ -28,11 +28,11 @@ mod source;
 
 pub use source::Source;
 
-use key::{Key, Order};
+use source::MOST;
+
+use key::{Order, SortKey};
 use lists::{Entry, Lists};
 
-/// Rows taken at once, about: small batches are taken together.
-const MOST: usize = 1024;
 /// Rows that are worth a turn of their own.
 const IN_PLACE: usize = 64;
 
@@ -248,7 +248,7 @@ unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], take
 ///
 /// # Safety
 /// The caller is the reader of every source.
-unsafe fn take<K: Key>(
+unsafe fn take<K: SortKey>(
     sources: &mut [Source],
     outlets: &[Outlet],
     manner: Manner,
@@ -293,7 +293,7 @@ unsafe fn take<K: Key>(
 /// # Safety
 /// The caller is the reader of every source, and has looked for their heads.
 #[inline(never)]
-unsafe fn interleave<K: Key>(
+unsafe fn interleave<K: SortKey>(
     sources: &mut [Source],
     outlets: &[Outlet],
     manner: Manner,

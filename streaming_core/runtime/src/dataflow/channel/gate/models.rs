@@ -9,7 +9,7 @@ type Said = &'static [(&'static [i64], i64)];
 type Row = [i64; 2];
 
 /// Sources, each of a stream of its own, and gates that read them all.
-struct Plan {
+struct Script {
     said: &'static [Said],
     readers: usize,
     /// Every reader gets all rows; otherwise each has its share of the events.
@@ -18,7 +18,7 @@ struct Plan {
     ordered: bool,
 }
 
-impl Plan {
+impl Script {
     fn takes(&self, reader: usize, seq: i64) -> bool {
         self.to_all || seq as usize % self.readers == reader
     }
@@ -36,15 +36,15 @@ impl Plan {
     }
 }
 
-struct Shared {
-    plan: &'static Plan,
+struct Scene {
+    plan: &'static Script,
     /// Per source.
     outlets: Vec<Outlet>,
     idle: Idle,
     crossings: AtomicU64,
 }
 
-impl Shared {
+impl Scene {
     /// Where threads may get ahead of each other. Loom looks for races between a store and the last access before it, and
     /// forgets the loads of others when a thread loads what it stores next, as writer and readers of an outlet do with
     /// their counters; what all of them add to is in every order. It orders nothing else.
@@ -102,7 +102,7 @@ struct Reader {
 unsafe impl Send for Reader {}
 
 impl Reader {
-    fn new(plan: &Plan, number: usize) -> Self {
+    fn new(plan: &Script, number: usize) -> Self {
         let source = |outlet| Source::new(outlet, number, outlet as u64, None);
         let sources = (0..plan.said.len()).map(source).collect();
         let gate = Gate::new(sources, plan.ordered, false, false);
@@ -110,7 +110,7 @@ impl Reader {
     }
 
     /// Takes what is ready; false: there was nothing new.
-    fn take(&mut self, shared: &Shared) -> bool {
+    fn take(&mut self, shared: &Scene) -> bool {
         shared.cross();
         // SAFETY: one thread after the other is this reader.
         let new = unsafe { self.gate.take(&shared.outlets, Text::empty(), &mut self.taken) }.unwrap();
@@ -132,10 +132,10 @@ impl Reader {
     }
 }
 
-fn start(plan: &'static Plan, idle: Strategy) -> (Arc<Shared>, Vec<Reader>) {
+fn start(plan: &'static Script, idle: Strategy) -> (Arc<Scene>, Vec<Reader>) {
     let outlet = |_| Outlet::new(plan.slots, plan.readers, || Jumbo::new(16, plan.readers, 0));
     let outlets = (0..plan.said.len()).map(outlet).collect();
-    let shared = Shared { plan, outlets, idle: Idle::new(idle, 2, 2), crossings: AtomicU64::new(0) };
+    let shared = Scene { plan, outlets, idle: Idle::new(idle, 2, 2), crossings: AtomicU64::new(0) };
     (Arc::new(shared), (0..plan.readers).map(|number| Reader::new(plan, number)).collect())
 }
 
@@ -146,7 +146,7 @@ fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
 }
 
 /// A thread per source and reader, the last reader here; each looks a few times. Whatever is left is there to be taken.
-fn everybody(preemptions: usize, plan: &'static Plan) {
+fn everybody(preemptions: usize, plan: &'static Script) {
     check(preemptions, move || {
         let (shared, mut readers) = start(plan, Strategy::Yield);
         let mut here = readers.pop().unwrap();
@@ -190,7 +190,7 @@ fn everybody(preemptions: usize, plan: &'static Plan) {
 fn loom_two_sources_one_reader() {
     everybody(
         3,
-        &Plan {
+        &Script {
             said: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[1], 0), (&[1, 2], 2)]],
             readers: 1,
             to_all: true,
@@ -205,7 +205,7 @@ fn loom_two_sources_one_reader() {
 fn loom_a_silent_source() {
     everybody(
         3,
-        &Plan {
+        &Script {
             said: &[&[(&[0, 2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
             readers: 1,
             to_all: true,
@@ -218,7 +218,7 @@ fn loom_a_silent_source() {
 /// Each reader has its share of the rows, and none of some jumbo tuples.
 #[test]
 fn loom_one_source_two_readers_share() {
-    everybody(2, &Plan { said: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, ordered: true });
+    everybody(2, &Script { said: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, ordered: true });
 }
 
 /// Everybody reads the same rows in place.
@@ -226,20 +226,23 @@ fn loom_one_source_two_readers_share() {
 fn loom_one_source_two_readers_of_everything() {
     everybody(
         3,
-        &Plan { said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, ordered: true },
+        &Script { said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, ordered: true },
     );
 }
 
 #[test]
 fn loom_two_sources_two_readers() {
-    everybody(2, &Plan { said: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, ordered: true });
+    everybody(
+        2,
+        &Script { said: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, ordered: true },
+    );
 }
 
 /// The sources wait for room and the reader for rows, asleep: everybody is woken, until all has been taken.
 #[test]
 fn loom_flow_control_forgets_nobody() {
-    static PLAN: Plan =
-        Plan { said: &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]], readers: 1, to_all: true, slots: 1, ordered: true };
+    static PLAN: Script =
+        Script { said: &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]], readers: 1, to_all: true, slots: 1, ordered: true };
     check(2, || {
         let (shared, mut readers) = start(&PLAN, Strategy::Park);
         let mut reader = readers.pop().unwrap();
@@ -267,5 +270,5 @@ fn loom_flow_control_forgets_nobody() {
 #[test]
 #[should_panic = "reader 0"]
 fn loom_a_gate_that_does_not_wait_is_caught() {
-    everybody(2, &Plan { said: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, ordered: false });
+    everybody(2, &Script { said: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, ordered: false });
 }

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-use crate::dataflow::channel::gate::MOST;
-use crate::dataflow::channel::gate::key::Key;
+use crate::dataflow::channel::gate::key::SortKey;
 use crate::dataflow::channel::gate::lists::Entry;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::output::digest::Digest;
+
+/// Rows taken at once, about: small batches are taken together.
+pub(super) const MOST: usize = 1024;
 
 /// One of those who put out something for a gate.
 #[derive(Debug)]
@@ -105,7 +107,7 @@ impl Source {
 
     /// What the `index`-th of these is ordered by.
     #[inline(always)]
-    pub fn key<K: Key>(&self, jumbo: &Jumbo, index: usize) -> K {
+    pub fn key<K: SortKey>(&self, jumbo: &Jumbo, index: usize) -> K {
         K::of(jumbo, jumbo.shares[self.reader].position(index), self.stream)
     }
 
@@ -113,7 +115,7 @@ impl Source {
     ///
     /// # Safety
     /// The caller is the reader.
-    pub unsafe fn bound<K: Key>(&self, outlets: &[Outlet]) -> K {
+    pub unsafe fn bound<K: SortKey>(&self, outlets: &[Outlet]) -> K {
         let outlet = &outlets[self.outlet];
         let mut upto = None;
         for index in (self.used..self.waiting).rev() {
@@ -133,7 +135,7 @@ impl Source {
     ///
     /// # Safety
     /// The caller is the reader, and releases nothing while the list is used.
-    pub unsafe fn list<K: Key>(
+    pub unsafe fn list<K: SortKey>(
         &self,
         outlets: &[Outlet],
         bound: K,
@@ -168,7 +170,7 @@ impl Source {
     }
 
     /// Up to where the rows `range` are not behind `bound`; the last one is.
-    fn ready<K: Key>(&self, jumbo: &Jumbo, range: Range<usize>, bound: K) -> usize {
+    fn ready<K: SortKey>(&self, jumbo: &Jumbo, range: Range<usize>, bound: K) -> usize {
         let (mut from, mut to) = (range.start, range.end - 1);
         while from < to {
             let middle = from.midpoint(to);
@@ -214,7 +216,7 @@ impl Source {
 
     /// Appends the rows at `positions` to a list.
     #[inline(always)]
-    fn append<K: Key>(&self, jumbo: &Jumbo, positions: impl Iterator<Item = usize>, list: &mut Vec<Entry<K>>) {
+    fn append<K: SortKey>(&self, jumbo: &Jumbo, positions: impl Iterator<Item = usize>, list: &mut Vec<Entry<K>>) {
         let entry = |position: usize, hash: u64| Entry {
             key: K::of(jumbo, position, self.stream),
             row: place(jumbo, position),

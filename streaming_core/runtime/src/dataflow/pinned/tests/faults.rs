@@ -10,11 +10,8 @@ fn spoilt(pipeline: &Pipeline, blocks: &[Events], spoil: impl Fn(&mut Task)) -> 
     let mut plan: std::collections::BTreeMap<_, _> =
         pipeline.ops.iter().enumerate().map(|(i, op)| (pipeline.name(i), vec![0; replicas(op)])).collect();
     plan.insert("source".into(), vec![0; 2]);
-    let mut executor = Pinned::new(&pipeline.program(), &Options { plan, ..options(1, 7, "scalegate") }).unwrap();
-    for tasks in &mut executor.tasks {
-        // SAFETY: no thread is at work.
-        tasks.with_mut(|tasks| unsafe { &mut *tasks }.iter_mut().for_each(&spoil));
-    }
+    let mut executor = pinned(&pipeline.program(), &Options { plan, ..options(1, 7, "scalegate") }).unwrap();
+    executor.work.tasks.each_mut(|tasks| tasks.iter_mut().for_each(&spoil));
     outputs(blocks, &mut executor)
 }
 

@@ -22,7 +22,7 @@ fn options(threads: usize, batch: usize, channel: &str) -> Options {
 }
 
 fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
-    let mut executor = Pinned::new(&pipeline.program(), &options).unwrap();
+    let mut executor = pinned(&pipeline.program(), &options).unwrap();
     crate::dataflow::testing::pipelines::check(pipeline, blocks, &mut executor, &options);
 }
 
@@ -99,7 +99,7 @@ fn the_earliest_failure_is_reported_and_nobody_hangs() {
 
 /// Runs the pipeline and holds keys and values of its rows, in whatever order, against the model's; their digest.
 fn check_unordered(pipeline: &Pipeline, blocks: &[Events], options: &Options) -> Digest {
-    let (executor, pairs) = unordered::run(pipeline, blocks, |program| Pinned::new(program, options).unwrap());
+    let (executor, pairs) = unordered::run(pipeline, blocks, |program| pinned(program, options).unwrap());
     assert_eq!(pairs, unordered::pairs(Model::run(pipeline, blocks).outcomes.rows), "{options:?}");
     executor.metrics().digest
 }
@@ -129,7 +129,7 @@ fn events_that_become_nothing_take_time_too() {
     for channel in ["scalegate", "merge_sort", "spsc"] {
         for threads in [1, 2] {
             let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
-            let mut executor = Pinned::new(&program, &options(threads, 100, channel)).unwrap();
+            let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
             executor.process(&integers(1000, 40)[0].block()).unwrap();
             let metrics = executor.metrics();
             assert_eq!(metrics.digest.rows, 0);
@@ -145,7 +145,7 @@ fn text_outside_of_the_block_ends_the_run() {
     for op in [partitioned(4, false).of(&[-1]), stateless(0).of(&[-1])] {
         let pipeline = Pipeline::new(vec![op], &[0], true);
         for threads in [1, 2, 3] {
-            let mut executor = Pinned::new(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
+            let mut executor = pinned(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
             let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
             assert!(error.to_string().contains("outside of its block"), "{error}");
         }

@@ -6,7 +6,7 @@
 //! exploits pipeline parallelism does better than what exploits data parallelism.
 //! Ties go to stages, whose lanes are this worker's to look after, and then to the end of the chain.
 
-use crate::dataflow::pooled::heuristic::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
 
 #[derive(Debug)]
 struct CurrentThroughput;

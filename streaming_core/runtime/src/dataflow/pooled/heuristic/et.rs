@@ -5,7 +5,7 @@
 //! the section on scheduling heuristics. Counting the workers that are there already is a reading of ours: without them
 //! everybody would run to the same queue.
 
-use crate::dataflow::pooled::heuristic::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
 
 #[derive(Debug)]
 struct EstimatedTime;

@@ -3,7 +3,7 @@
 //! What is in flight leaves before anything new is started, so queues are short and latencies low; workers gather where
 //! the last work is. Source: Prasaad et al., the section on scheduling heuristics.
 
-use crate::dataflow::pooled::heuristic::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
 
 #[derive(Debug)]
 struct LastInPipeline;

@@ -7,7 +7,7 @@
 //! A worker that finds nothing but throttled places takes the last one: it may be that only others can empty the queue
 //! behind it, and what is in flight is bounded anyway.
 
-use crate::dataflow::pooled::heuristic::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
 
 #[derive(Debug)]
 struct QueueSizeThrottling {

@@ -1,3 +1,4 @@
+use super::places::Places;
 use super::*;
 
 /// Per place: has work, batches that wait, other workers, cost.

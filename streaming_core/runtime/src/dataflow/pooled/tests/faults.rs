@@ -48,8 +48,8 @@ fn run_with(pipeline: &Pipeline, blocks: &[Events], is_faulty: bool) -> Vec<u8> 
         Some(*sum - 1)
     });
     if is_faulty {
-        let buffer = (BUFFERS[0].1)(executor.pool.slots.len());
-        executor.pool.back = Box::new(Swapping { buffer, last: last.collect(), left: AtomicU64::new(0) });
+        let buffer = (BUFFERS[0].1)(executor.work.slots.len());
+        executor.work.back = Box::new(Swapping { buffer, last: last.collect(), left: AtomicU64::new(0) });
     }
     outputs(blocks, &mut executor)
 }

@@ -11,8 +11,9 @@ use super::*;
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::testing::pipelines::{self, *};
 use crate::output::sink::SinkKind;
+use crate::threads::reorder::BUFFERS;
+use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
-use crate::threads::reorder::{BUFFERS, ReorderBuffer};
 
 use heuristic::HEURISTICS;
 
@@ -23,7 +24,7 @@ fn options(threads: usize, batch: usize) -> Options {
 fn make_pooled(pipeline: &Pipeline, options: Options, grouping: Option<Grouping>) -> Result<Pooled, RunError> {
     let strategies = Strategies::named(&options)?;
     let grouping = grouping.unwrap_or(Grouping::Queue(strategies.queue.partitions));
-    Pooled::new(pipeline.program(), options, strategies, grouping)
+    pooled(&pipeline.program(), &options, strategies, grouping)
 }
 
 fn run(
@@ -324,11 +325,10 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
     for way in ways() {
         let options = by(&way, options(3, 7));
         let strategies = Strategies::named(&options).unwrap();
-        let mut grouping = Grouping::InTurn(vec![5]);
-        let mut executor = Pooled::new(pipeline.program(), options, strategies, grouping.clone()).unwrap();
-        executor.pool.regroup(&mut grouping).unwrap();
-        let window = executor.pool.slots.len() as u64;
-        executor.pool.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
+        let mut executor = pooled(&pipeline.program(), &options, strategies, Grouping::InTurn(vec![5])).unwrap();
+        executor.work.regroup(&mut executor.frame).unwrap();
+        let window = executor.work.slots.len() as u64;
+        executor.work.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
         let mut rows = Vec::new();
         for block in &blocks {
             executor.process(&block.block()).unwrap();
@@ -340,27 +340,19 @@ fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() 
 
 /// Two batches of a stateless chain, the second completed first.
 fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
-    let program = Pipeline::chain(&[stateless(0)], false).program();
-    let options = options(2, 10);
-    let sink = Sink::new(options.sink, program.hasher().unwrap());
-    // SAFETY: the program's kernels are functions of this file.
-    let chain = unsafe { Chain::bind(&program) }.unwrap();
-    let mut pool = Pool::new(chain, sink, Strategies::named(&options).unwrap(), &options);
-    pool.back = back;
+    let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options(2, 10), None).unwrap();
+    executor.work.back = back;
+    executor.work.begin(&mut executor.frame, 20).unwrap();
     let events = Events::integers(0, &some(20, 5));
     let block = events.block();
-    let job = Job { block: &block, first: 0, end: 2, before: 0, clock: Clock::default().start() };
+    let (pool, job) = (&executor.work, executor.frame.job(&block));
     let (first, second) = (pool.start(&job).unwrap(), pool.start(&job).unwrap());
-    pool.workers[0].with_mut(|worker| {
+    for serial in [second, first] {
         let mut clock = Stopwatch::start();
-        for serial in [second, first] {
-            // SAFETY: there is no other thread.
-            let worker = unsafe { &mut *worker };
-            pool.run_step(0, serial, worker, &job, &mut clock).unwrap();
-        }
-    });
-    // SAFETY: there is no other thread.
-    pool.delivered.with_mut(|delivered| unsafe { ((*delivered).sink.in_order(), (*delivered).sink.take().0) })
+        // SAFETY: there is no other thread.
+        unsafe { pool.workers.with_mut(0, |worker| pool.run_step(0, serial, worker, &job, &mut clock)) }.unwrap();
+    }
+    (executor.metrics().in_order, executor.take_outputs().0)
 }
 
 #[test]

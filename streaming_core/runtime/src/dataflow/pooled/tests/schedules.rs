@@ -57,8 +57,8 @@ fn shuttle_a_buffer_that_does_not_wait_is_found_out() {
         let options = options(3, 1);
         let strategies = Strategies::named(&options).unwrap();
         let grouping = Grouping::Queue(strategies.queue.partitions);
-        let mut executor = Pooled::new(pipeline.program(), options, strategies, grouping).unwrap();
-        executor.pool.back = Box::new(NonBlocking::broken(8));
+        let mut executor = pooled(&pipeline.program(), &options, strategies, grouping).unwrap();
+        executor.work.back = Box::new(NonBlocking::broken(8));
         blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
         let rows = Model::run(&pipeline, &blocks).outcomes.rows;
         let expected: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();

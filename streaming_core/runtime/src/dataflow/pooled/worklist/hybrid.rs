@@ -5,13 +5,14 @@
 //! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
 //! Source: Prasaad et al., the hybrid of a shared and a partitioned queue. README.md, "Hybrid queue", has the protocol.
 
+use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
-use crate::dataflow::pooled::worklist::{Partitions, Queue, Reach, Run, Shape, Turn, Worklist};
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `hybrid`.
-pub const QUEUE: Queue = Queue { partitions: Partitions::ByCost, make: |shape| Box::new(HybridQueue::new(shape)) };
+pub const QUEUE: QueueStrategy =
+    QueueStrategy { partitions: Partitions::ByCost, make: |shape| Box::new(HybridQueue::new(shape)) };
 
 /// Set in a lane's word while a worker holds the lane.
 const HELD: u64 = 1;
@@ -57,17 +58,17 @@ impl HybridQueue {
 
     /// Does everything released to `lane`, unless somebody holds it. A failed run leaves the lane held: nobody touches
     /// its state any more.
-    fn work_on(&self, lane: usize, released: u64, run: &mut dyn Run) -> Result<bool, RunError> {
+    fn work_on(&self, lane: usize, released: u64, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let Some(cursor) = self.take(lane, released) else { return Ok(false) };
         let mut did = false;
         for serial in cursor.max(self.parts.oldest(released))..released {
             if !self.parts.holds(serial, lane) {
                 continue;
             }
-            run.run(lane, serial)?;
+            visitor.run(lane, serial)?;
             did = true;
             if self.parts.done(serial) {
-                run.finish(serial);
+                visitor.finish(serial);
             }
         }
         // ORDERING: Release pairs with the Acquire in `take`. What is released from now on may be taken by anybody.
@@ -96,19 +97,19 @@ impl Worklist for HybridQueue {
         }
     }
 
-    fn work(&self, turn: &Turn<'_>, run: &mut dyn Run) -> Result<bool, RunError> {
-        let home = self.shape.home(turn.worker);
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
+        let home = self.shape.home(visit.worker);
         let mut did = false;
-        match turn.reach {
+        match visit.reach {
             Reach::Own => {
                 for lane in home {
-                    did |= self.work_on(lane, turn.released, run)?;
+                    did |= self.work_on(lane, visit.released, visitor)?;
                 }
             }
             Reach::Others => {
                 // One lane at a time: after it there may be something of this worker's own.
                 for lane in (home.end..self.shape.lanes).chain(0..home.start) {
-                    did = self.work_on(lane, turn.released, run)?;
+                    did = self.work_on(lane, visit.released, visitor)?;
                     if did {
                         break;
                     }

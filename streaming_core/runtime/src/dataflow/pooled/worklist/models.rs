@@ -1,11 +1,15 @@
+use super::list::*;
 use super::*;
 use crate::dataflow::pooled::in_order::InOrder;
+use crate::error::RunError;
+use crate::threads::idle::Idle;
 use crate::threads::idle::Strategy;
-use crate::threads::reorder::{self, ReorderBuffer, lock, non_blocking};
-use crate::threads::sync::{Arc, UnsafeCell, thread};
+use crate::threads::reorder::buffer::ReorderBuffer;
+use crate::threads::reorder::{self, lock, non_blocking};
+use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
 
 /// One partitioned stage of two lanes.
-struct Stage {
+struct StageModel {
     /// Per serial: the lanes that have rows.
     subsets: &'static [u64],
     queue: Box<dyn Worklist>,
@@ -21,11 +25,11 @@ struct Stage {
 }
 
 // SAFETY: the protocol orders all accesses to the cells; loom checks that.
-unsafe impl Sync for Stage {}
+unsafe impl Sync for StageModel {}
 // SAFETY: as above.
-unsafe impl Send for Stage {}
+unsafe impl Send for StageModel {}
 
-impl Run for &Stage {
+impl Visitor for &StageModel {
     fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
         // SAFETY: the batch was released, and cannot leave before this lane is done.
         let batch = self.batch[serial as usize % self.batch.len()].with(|batch| unsafe { *batch });
@@ -43,8 +47,8 @@ impl Run for &Stage {
     }
 }
 
-impl Stage {
-    fn new(queue: &Queue, reorder: reorder::Make, subsets: &'static [u64], window: usize) -> Self {
+impl StageModel {
+    fn new(queue: &QueueStrategy, reorder: reorder::Make, subsets: &'static [u64], window: usize) -> Self {
         Self {
             subsets,
             queue: (queue.make)(Shape { lanes: 2, workers: 2, window, owner: 0 }),
@@ -78,8 +82,8 @@ impl Stage {
     fn work(&self, worker: usize) {
         for reach in [Reach::Own, Reach::Others] {
             let released = self.front.released();
-            let turn = Turn { worker, reach, released, idle: &self.idle, stopped: &self.stopped };
-            self.queue.work(&turn, &mut &*self).unwrap();
+            let visit = Visit { worker, reach, released, idle: &self.idle, stopped: &self.stopped };
+            self.queue.work(&visit, &mut &*self).unwrap();
         }
         while let Some(serial) = self.ready.take() {
             // SAFETY: all lanes are done with it, and one worker takes it.
@@ -91,15 +95,15 @@ impl Stage {
 }
 
 /// Every lane sees what is meant for it, once, in order; nothing is left behind.
-fn model(queue: &'static Queue, subsets: &'static [u64], window: usize) {
+fn model(queue: &'static QueueStrategy, subsets: &'static [u64], window: usize) {
     model_with(queue, non_blocking::make, subsets, window);
 }
 
-fn model_with(queue: &'static Queue, reorder: reorder::Make, subsets: &'static [u64], window: usize) {
+fn model_with(queue: &'static QueueStrategy, reorder: reorder::Make, subsets: &'static [u64], window: usize) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
-        let stage = Arc::new(Stage::new(queue, reorder, subsets, window));
+        let stage = Arc::new(StageModel::new(queue, reorder, subsets, window));
         let other = {
             let stage = stage.clone();
             thread::spawn(move || stage.work(1))

@@ -4,14 +4,14 @@
 //! Cost: one decrement per batch and lane that holds rows.
 //! Source: Prasaad et al., the queue per worker that its hybrid queue is compared with (as many partitions as workers).
 
+use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
-use crate::dataflow::pooled::worklist::{Partitions, Queue, Reach, Run, Shape, Turn, Worklist};
 use crate::error::RunError;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `partitioned`.
-pub const QUEUE: Queue =
-    Queue { partitions: Partitions::PerWorker(1), make: |shape| Box::new(PartitionedQueue::new(shape)) };
+pub const QUEUE: QueueStrategy =
+    QueueStrategy { partitions: Partitions::PerWorker(1), make: |shape| Box::new(PartitionedQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]
@@ -46,26 +46,26 @@ impl Worklist for PartitionedQueue {
         reach == Reach::Own && self.shape.home(worker).any(|lane| self.cursors[lane].load(Ordering::Relaxed) < released)
     }
 
-    fn work(&self, turn: &Turn<'_>, run: &mut dyn Run) -> Result<bool, RunError> {
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
-        if turn.reach == Reach::Others {
+        if visit.reach == Reach::Others {
             return Ok(false);
         }
-        for lane in self.shape.home(turn.worker) {
+        for lane in self.shape.home(visit.worker) {
             // ORDERING: Relaxed: this worker wrote it.
             let cursor = self.cursors[lane].load(Ordering::Relaxed);
-            for serial in cursor.max(self.parts.oldest(turn.released))..turn.released {
+            for serial in cursor.max(self.parts.oldest(visit.released))..visit.released {
                 if !self.parts.holds(serial, lane) {
                     continue;
                 }
-                run.run(lane, serial)?;
+                visitor.run(lane, serial)?;
                 did = true;
                 if self.parts.done(serial) {
-                    run.finish(serial);
+                    visitor.finish(serial);
                 }
             }
             // ORDERING: Relaxed: nobody else reads it.
-            self.cursors[lane].store(turn.released, Ordering::Relaxed);
+            self.cursors[lane].store(visit.released, Ordering::Relaxed);
         }
         Ok(did)
     }

@@ -7,32 +7,35 @@
 //! Cost: a lock and a hand-over per part.
 //! Source: Prasaad et al., the shared queue with locked partitions that its hybrid queue is compared with.
 
+use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
-use crate::dataflow::pooled::worklist::{Partitions, Queue, Reach, Run, Shape, Turn, Worklist};
 use crate::error::RunError;
+use crate::threads::door::Door;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// Lanes per worker: as the hybrid queue has when it is split.
 const LANES_PER_WORKER: usize = 4;
 
 /// The strategy `queue` = `shared`.
-pub const QUEUE: Queue =
-    Queue { partitions: Partitions::PerWorker(LANES_PER_WORKER), make: |shape| Box::new(SharedQueue::new(shape)) };
+pub const QUEUE: QueueStrategy = QueueStrategy {
+    partitions: Partitions::PerWorker(LANES_PER_WORKER),
+    make: |shape| Box::new(SharedQueue::new(shape)),
+};
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct SharedQueue {
-    head: CachePadded<Mutex<Head>>,
+    head: CachePadded<Mutex<QueueHead>>,
     /// The serial that the head has come to. Written under the lock, read without it: a hint.
     next: CachePadded<AtomicU64>,
-    /// Per lane: tickets done. Written by who has the ticket of that number.
-    done: Box<[CachePadded<AtomicU64>]>,
+    /// Per lane: who has the next ticket is at it.
+    lanes: Box<[Door]>,
     parts: Parts,
 }
 
 /// The next part to be taken: of this batch, of the first lane from this one on that holds rows.
 #[derive(Debug)]
-struct Head {
+struct QueueHead {
     serial: u64,
     lane: usize,
     /// Per lane: tickets given out.
@@ -41,7 +44,7 @@ struct Head {
 
 /// A part that a worker has taken.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct LanePart {
     serial: u64,
     lane: usize,
     ticket: u64,
@@ -50,15 +53,15 @@ struct Part {
 impl SharedQueue {
     pub fn new(shape: Shape) -> Self {
         Self {
-            head: CachePadded::new(Mutex::new(Head { serial: 0, lane: 0, tickets: vec![0; shape.lanes].into() })),
+            head: CachePadded::new(Mutex::new(QueueHead { serial: 0, lane: 0, tickets: vec![0; shape.lanes].into() })),
             next: CachePadded::new(AtomicU64::new(0)),
-            done: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            lanes: (0..shape.lanes).map(|_| Door::default()).collect(),
             parts: Parts::new(shape.lanes, shape.window),
         }
     }
 
     /// The next part of batches below `released`.
-    fn take(&self, released: u64) -> Option<Part> {
+    fn take(&self, released: u64) -> Option<LanePart> {
         let mut head = lock(&self.head);
         let oldest = self.parts.oldest(released);
         if head.serial < oldest {
@@ -71,7 +74,7 @@ impl SharedQueue {
             match lane {
                 Some(_) if found.is_some() => break,
                 Some(lane) => {
-                    found = Some(Part { serial: head.serial, lane, ticket: head.tickets[lane] });
+                    found = Some(LanePart { serial: head.serial, lane, ticket: head.tickets[lane] });
                     head.tickets[lane] += 1;
                     head.lane = lane + 1;
                 }
@@ -98,29 +101,25 @@ impl Worklist for SharedQueue {
         reach == Reach::Own && self.next.load(Ordering::Relaxed) < released
     }
 
-    fn work(&self, turn: &Turn<'_>, run: &mut dyn Run) -> Result<bool, RunError> {
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
-        if turn.reach == Reach::Others {
+        if visit.reach == Reach::Others {
             return Ok(false);
         }
-        while let Some(part) = self.take(turn.released) {
-            // ORDERING: Acquire pairs with the Release below: this worker sees the state as the last one left it.
-            let is_next = || self.done[part.lane].load(Ordering::Acquire) == part.ticket;
-            if !is_next() {
+        while let Some(part) = self.take(visit.released) {
+            let lane = &self.lanes[part.lane];
+            if lane.next() != part.ticket {
                 // ORDERING: Acquire; nothing but the flag is used.
-                let is_stopped = || turn.stopped.load(Ordering::Acquire);
-                run.wait(&mut || turn.idle.wait(|| is_next() || is_stopped()));
-                if !is_next() {
-                    return Err(RunError::Stopped);
-                }
+                let leaves = || visit.stopped.load(Ordering::Acquire);
+                let mut entered = Ok(());
+                visitor.wait(&mut || entered = lane.enter(part.ticket, visit.idle, leaves));
+                entered?;
             }
-            run.run(part.lane, part.serial)?;
+            visitor.run(part.lane, part.serial)?;
             did = true;
-            // ORDERING: Release hands the lane's state to the next ticket.
-            self.done[part.lane].store(part.ticket + 1, Ordering::Release);
-            turn.idle.notify();
+            lane.leave(part.ticket, visit.idle);
             if self.parts.done(part.serial) {
-                run.finish(part.serial);
+                visitor.finish(part.serial);
             }
         }
         Ok(did)

@@ -1,8 +1,11 @@
+use super::list::*;
 use super::*;
 use crate::dataflow::pooled::in_order::InOrder;
+use crate::error::RunError;
+use crate::threads::idle::Idle;
 use crate::threads::idle::Strategy;
 use crate::threads::reorder::BUFFERS;
-use crate::threads::sync::{AtomicU64, Ordering};
+use crate::threads::sync::{AtomicBool, AtomicU64, Ordering};
 use proptest::prelude::*;
 use std::sync::Mutex;
 
@@ -12,7 +15,7 @@ struct Note<'a> {
     ready: &'a InOrder,
 }
 
-impl Run for Note<'_> {
+impl Visitor for Note<'_> {
     fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
         self.seen[lane].try_lock().expect("one worker a lane").push(serial);
         Ok(())
@@ -28,7 +31,13 @@ impl Run for Note<'_> {
 }
 
 /// Batches of random subsets of lanes through reorder buffer, lanes, and in-order take; what each lane saw.
-fn run(queue: &Queue, subsets: &[u64], lanes: usize, workers: usize, window: usize) -> (Vec<Vec<u64>>, Vec<u64>) {
+fn run(
+    queue: &QueueStrategy,
+    subsets: &[u64],
+    lanes: usize,
+    workers: usize,
+    window: usize,
+) -> (Vec<Vec<u64>>, Vec<u64>) {
     let (queue, ready) = ((queue.make)(Shape { lanes, workers, window, owner: 0 }), InOrder::new(window));
     let [front, back] = [0, 1].map(|other| (BUFFERS[(lanes + other) % BUFFERS.len()].1)(window));
     let source = AtomicU64::new(0);
@@ -56,8 +65,8 @@ fn run(queue: &Queue, subsets: &[u64], lanes: usize, workers: usize, window: usi
                         });
                     }
                     for reach in [Reach::Own, Reach::Others] {
-                        let turn = Turn { worker, reach, released: front.released(), idle, stopped };
-                        did |= queue.work(&turn, &mut Note { seen, ready }).unwrap();
+                        let visit = Visit { worker, reach, released: front.released(), idle, stopped };
+                        did |= queue.work(&visit, &mut Note { seen, ready }).unwrap();
                     }
                     while let Some(serial) = ready.take() {
                         did = true;
@@ -109,7 +118,7 @@ fn a_single_hot_lane_and_empty_batches() {
 #[test]
 fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
     struct Fail;
-    impl Run for Fail {
+    impl Visitor for Fail {
         fn run(&mut self, _: usize, _: u64) -> Result<(), RunError> {
             Err(RunError::Engine("on purpose".into()))
         }
@@ -124,10 +133,10 @@ fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
         let queue = (queue.make)(Shape { lanes: 1, workers: 2, window: 4, owner: 0 });
         let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 1), AtomicBool::new(true));
         (0..2).for_each(|serial| queue.offer(serial, &|_| true));
-        let turn = Turn { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
-        assert_eq!(queue.work(&turn, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
+        let visit = Visit { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
+        assert_eq!(queue.work(&visit, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
         // The lane is left to nobody: who would be next has nothing to do, or is told to leave.
-        let next = queue.work(&Turn { worker: 1, reach: Reach::Own, ..turn }, &mut Fail);
+        let next = queue.work(&Visit { worker: 1, reach: Reach::Own, ..visit }, &mut Fail);
         assert!(next == Ok(false) || next == Err(RunError::Stopped), "{name}: {next:?}");
     }
 }

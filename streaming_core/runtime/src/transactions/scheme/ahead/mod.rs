@@ -25,13 +25,13 @@ use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::kernel::Access;
 use crate::program::options::Options;
-use crate::threads::own::PerThread;
+use crate::threads::own::Own;
 use crate::threads::sync::{AtomicUsize, Ordering};
+use crate::transactions::batch::Batch;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::ring::Ring;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme::ahead::turn::Turn;
-use crate::transactions::transaction::Batch;
 
 /// Of so many groups one is measured in detail: reading the clock takes as long as a lock.
 const SAMPLE: usize = 16;
@@ -121,10 +121,10 @@ struct Ahead<G: Guard> {
     /// Number, in the block, of the next event to ask.
     turn: Turn,
     /// Each used by its thread.
-    threads: PerThread<Thread<G::Held>>,
+    threads: Own<Runner<G::Held>>,
 }
 
-struct Thread<H> {
+struct Runner<H> {
     held: H,
     counters: Counters,
     groups: usize,
@@ -135,11 +135,11 @@ struct Thread<H> {
 /// A scheme that runs events under this guard.
 pub(crate) fn make<G: Guard + 'static>(guard: G, program: &Program, options: &Options) -> Box<dyn Scheme> {
     assert!((1..=64).contains(&G::GROUP));
-    let thread = || Thread { held: guard.held(), counters: Counters::default(), groups: 0, sample: (0, 0) };
+    let thread = || Runner { held: guard.held(), counters: Counters::default(), groups: 0, sample: (0, 0) };
     Box::new(Ahead {
         ring: Ring::new(program, options, Planned::default),
         turn: Turn::default(),
-        threads: PerThread::new(options.threads, thread),
+        threads: Own::new(options.threads, thread),
         guard,
     })
 }
@@ -150,7 +150,38 @@ impl<G: Guard> Scheme for Ahead<G> {
             return self.ring.alone(run);
         }
         // SAFETY: the thread's own.
-        let own = unsafe { &mut *self.threads.get(thread) };
+        unsafe { self.threads.with_mut(thread, |own| self.go_round(thread, run, own)) }
+    }
+
+    fn rewind(&self) {
+        self.ring.rewind();
+        self.turn.pass(0);
+    }
+
+    fn counters(&self) -> Counters {
+        let mut sum = self.ring.counters();
+        // SAFETY: no thread is in `block`.
+        sum += unsafe { self.threads.sum(|thread| thread.counters) };
+        sum
+    }
+}
+
+impl<H> Runner<H> {
+    /// Splits the time since the last lap, but for what was `waited`, as the measured groups did.
+    fn account(&mut self, watch: &mut Stopwatch, waited: u64) {
+        let mut spent = 0;
+        watch.lap(&mut spent);
+        let busy = spent.saturating_sub(waited);
+        let (locks, accesses) = self.sample;
+        let lock = (busy as f64 * locks as f64 / (locks + accesses).max(1) as f64) as u64;
+        self.counters.time.sync += waited;
+        self.counters.time.lock += lock;
+        self.counters.time.useful += busy.saturating_sub(lock);
+    }
+}
+
+impl<G: Guard> Ahead<G> {
+    fn go_round(&self, thread: usize, run: &Run, own: &mut Runner<G::Held>) -> Result<(), RunError> {
         let mut watch = Stopwatch::start();
         let mut patience = run.idle.patience();
         loop {
@@ -162,7 +193,7 @@ impl<G: Guard> Scheme for Ahead<G> {
             }
             if worked {
                 own.account(&mut watch, waited);
-            } else if self.ring.post(run, self.entered())? || self.plan(run, own, &mut watch)? {
+            } else if self.ring.post(run, self.entered(), |_, _, _| ())? || self.plan(run, own, &mut watch)? {
                 watch.lap(&mut own.counters.time.useful);
                 worked = true;
             }
@@ -179,36 +210,6 @@ impl<G: Guard> Scheme for Ahead<G> {
         }
     }
 
-    fn rewind(&self) {
-        self.ring.rewind();
-        self.turn.pass(0);
-    }
-
-    fn counters(&self) -> Counters {
-        let mut sum = self.ring.counters();
-        for thread in 0..self.threads.len() {
-            // SAFETY: no thread is in `block`.
-            sum += unsafe { (*self.threads.get(thread)).counters };
-        }
-        sum
-    }
-}
-
-impl<H> Thread<H> {
-    /// Splits the time since the last lap, but for what was `waited`, as the measured groups did.
-    fn account(&mut self, watch: &mut Stopwatch, waited: u64) {
-        let mut spent = 0;
-        watch.lap(&mut spent);
-        let busy = spent.saturating_sub(waited);
-        let (locks, accesses) = self.sample;
-        let lock = (busy as f64 * locks as f64 / (locks + accesses).max(1) as f64) as u64;
-        self.counters.time.sync += waited;
-        self.counters.time.lock += lock;
-        self.counters.time.useful += busy.saturating_sub(lock);
-    }
-}
-
-impl<G: Guard> Ahead<G> {
     /// All batches that may have been applied lie below this one.
     fn entered(&self) -> usize {
         self.turn.look().0.div_ceil(self.ring.batch())
@@ -226,9 +227,9 @@ impl<G: Guard> Ahead<G> {
         (!taken && self.is_ready(run, at)) || self.ring.has_news(run, self.entered())
     }
 
-    fn plan(&self, run: &Run, own: &mut Thread<G::Held>, watch: &mut Stopwatch) -> Result<bool, RunError> {
+    fn plan(&self, run: &Run, own: &mut Runner<G::Held>, watch: &mut Stopwatch) -> Result<bool, RunError> {
         self.ring.plan(run, &mut own.counters, watch, |batch, content| {
-            self.guard.plan(content.lane.planner.accesses(), batch.len(), &mut content.extra.plan);
+            self.guard.plan(content.bench.planner.accesses(), batch.len(), &mut content.extra.plan);
             // ORDERING: Relaxed; published with the batch.
             content.extra.left.store(batch.len(), Ordering::Relaxed);
         })
@@ -236,7 +237,7 @@ impl<G: Guard> Ahead<G> {
 
     /// Takes the turn, asks for the next group of events, and runs it. False: it is not there yet, or somebody else has
     /// the turn.
-    fn group(&self, thread: usize, run: &Run, own: &mut Thread<G::Held>, waited: &mut u64) -> Result<bool, RunError> {
+    fn group(&self, thread: usize, run: &Run, own: &mut Runner<G::Held>, waited: &mut u64) -> Result<bool, RunError> {
         let Some(at) = self.turn.take(|at| self.is_ready(run, at)) else { return Ok(false) };
         let number = at / self.ring.batch();
         let batch = self.ring.events(run, number);
@@ -255,7 +256,7 @@ impl<G: Guard> Ahead<G> {
             thread,
             batch,
             outcome: &content.outcome,
-            accesses: content.lane.planner.accesses(),
+            accesses: content.bench.planner.accesses(),
             plan: &content.extra.plan,
             from,
         };
@@ -276,7 +277,7 @@ impl<G: Guard> Ahead<G> {
         &self,
         group: &Group<G::Plan>,
         events: usize,
-        own: &mut Thread<G::Held>,
+        own: &mut Runner<G::Held>,
         watch: &mut Option<Stopwatch>,
         waited: &mut u64,
     ) -> Result<(), RunError> {
@@ -286,7 +287,7 @@ impl<G: Guard> Ahead<G> {
             let before = pending;
             let mut at = 0;
             while at < events {
-                let is_ready = |own: &Thread<_>, i: usize| pending >> i & 1 == 1 && self.guard.is_granted(&own.held, i);
+                let is_ready = |own: &Runner<_>, i: usize| pending >> i & 1 == 1 && self.guard.is_granted(&own.held, i);
                 if !is_ready(own, at) {
                     at += 1;
                     continue;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::error::RunError;
-use crate::program::Table;
+use crate::program::TableSpec;
 use crate::program::kernel::{Access, kind};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ pub(crate) fn writes(access: &Access) -> bool {
 ///
 /// # Errors
 /// There are more than a request can name.
-pub(crate) fn number_rows(tables: &[Table]) -> Result<(Vec<usize>, usize), RunError> {
+pub(crate) fn number_rows(tables: &[TableSpec]) -> Result<(Vec<usize>, usize), RunError> {
     let mut starts = Vec::new();
     let mut rows = 0;
     for table in tables {
@@ -147,14 +147,14 @@ pub(crate) fn number_rows(tables: &[Table]) -> Result<(Vec<usize>, usize), RunEr
 /// The subjects of one event, in a hash table that is emptied by counting on.
 #[derive(Debug, Default)]
 struct Seen {
-    places: Vec<Place>,
+    places: Vec<SeenPlace>,
     mask: usize,
     /// Places of other events are free.
     event: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
+struct SeenPlace {
     event: u64,
     subject: u32,
     index: u32,
@@ -167,7 +167,7 @@ impl Seen {
         self.event += 1;
         if self.places.len() < 2 * n {
             let places = (2 * n).next_power_of_two().max(64);
-            self.places = vec![Place::default(); places];
+            self.places = vec![SeenPlace::default(); places];
             self.mask = places - 1;
         }
     }
@@ -179,7 +179,7 @@ impl Seen {
         loop {
             let place = &mut self.places[at];
             if place.event != self.event {
-                *place = Place { event: self.event, subject, index: index as u32 };
+                *place = SeenPlace { event: self.event, subject, index: index as u32 };
                 return index;
             }
             if place.subject == subject {

@@ -12,10 +12,11 @@ use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::threads::own::PerThread;
+use crate::threads::own::Own;
 use crate::threads::sync::{AtomicBool, AtomicUsize, CachePadded, Ordering};
 use crate::transactions::ring::Ring;
 use crate::transactions::run::{Run, Scheme};
+use crate::transactions::scheme::serial::cost::Costs;
 
 /// Batches of a block that are done in each way, to see what it costs.
 const TRIAL: usize = 4;
@@ -25,8 +26,9 @@ const HANDOVER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 struct Serial {
     ring: Ring<()>,
+    costs: Costs,
     /// Per thread; written by that thread.
-    counters: PerThread<Counters>,
+    counters: Own<Counters>,
     /// Next batch to be applied; written by who holds `applying`.
     applied: CachePadded<AtomicUsize>,
     applying: CachePadded<AtomicBool>,
@@ -37,7 +39,8 @@ struct Serial {
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     Ok(Box::new(Serial {
         ring: Ring::new(program, options, || ()),
-        counters: PerThread::new(options.threads, Counters::default),
+        costs: Costs::unknown(),
+        counters: Own::new(options.threads, Counters::default),
         applied: CachePadded::default(),
         applying: CachePadded::default(),
         writer: CachePadded::default(),
@@ -50,7 +53,26 @@ impl Scheme for Serial {
             return self.ring.alone(run);
         }
         // SAFETY: the thread's own.
-        let counters = unsafe { &mut *self.counters.get(thread) };
+        unsafe { self.counters.with_mut(thread, |counters| self.go_round(thread, run, counters)) }
+    }
+
+    fn counters(&self) -> Counters {
+        let mut sum = self.ring.counters();
+        // SAFETY: no thread is in `block`.
+        sum += unsafe { self.counters.sum(|counters| *counters) };
+        sum
+    }
+
+    fn rewind(&self) {
+        self.ring.rewind();
+        self.costs.forget();
+        // ORDERING: Relaxed; no thread is in `block`, and starting the next block publishes it.
+        self.applied.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Serial {
+    fn go_round(&self, thread: usize, run: &Run, counters: &mut Counters) -> Result<(), RunError> {
         let mut watch = Stopwatch::start();
         let mut patience = run.idle.patience();
         let mut idle = 0;
@@ -59,9 +81,8 @@ impl Scheme for Serial {
             // The writer first: everything waits for it. Then what frees slots, then what fills them.
             // ORDERING: Relaxed; a preference that may be out of date.
             let may_write = idle >= HANDOVER || self.writer.load(Ordering::Relaxed) == thread;
-            let worked = (may_write && self.apply(thread, run)?)
-                || self.ring.post(run, self.applied())?
-                || self.plan(run, counters, &mut watch)?;
+            let worked =
+                (may_write && self.apply(thread, run)?) || self.post(run)? || self.plan(run, counters, &mut watch)?;
             if worked {
                 watch.lap(&mut counters.time.useful);
                 (patience, idle) = (run.idle.patience(), 0);
@@ -78,25 +99,20 @@ impl Scheme for Serial {
         Ok(())
     }
 
-    fn counters(&self) -> Counters {
-        let mut sum = self.ring.counters();
-        for thread in 0..self.counters.len() {
-            // SAFETY: no thread is in `block`.
-            sum += unsafe { *self.counters.get(thread) };
-        }
-        sum
-    }
-
-    fn rewind(&self) {
-        self.ring.rewind();
-        // ORDERING: Relaxed; no thread is in `block`, and starting the next block publishes it.
-        self.applied.store(0, Ordering::Relaxed);
-    }
-}
-
-impl Serial {
     fn plan(&self, run: &Run, counters: &mut Counters, watch: &mut Stopwatch) -> Result<bool, RunError> {
-        Ok(!self.is_direct(self.ring.next()) && self.ring.plan(run, counters, watch, |_, _| ())?)
+        if self.is_direct(self.ring.next()) {
+            return Ok(false);
+        }
+        self.ring.plan(run, counters, watch, |batch, content| {
+            self.costs.plan.note(batch.len(), run.clock.now() - content.started);
+        })
+    }
+
+    fn post(&self, run: &Run) -> Result<bool, RunError> {
+        self.ring.post(run, self.applied(), |batch, executed, since| {
+            let cost = if executed { &self.costs.prepare } else { &self.costs.post };
+            cost.note(batch.len(), run.clock.now() - since);
+        })
     }
 
     fn applied(&self) -> usize {
@@ -107,7 +123,7 @@ impl Serial {
     /// Whether the writer is to execute batch `number` at once. The first batches of a block are done in both ways, to
     /// see what they cost; the way of a batch is settled when it is claimed, so threads need not agree here.
     fn is_direct(&self, number: usize) -> bool {
-        if number < 2 * TRIAL { number < TRIAL } else { self.ring.costs.favour_execute(self.counters.len()) }
+        if number < 2 * TRIAL { number < TRIAL } else { self.costs.favour_execute(self.counters.len()) }
     }
 
     /// Whether batch `number`, the next to be applied, can be.
@@ -163,11 +179,15 @@ impl Serial {
             let content = unsafe { self.ring.planned(number) };
             let since = run.clock.now();
             // SAFETY: the only writer, in the order of batches.
-            unsafe { content.lane.apply_all(run, &batch, thread, &content.outcome)? };
-            self.ring.costs.apply.note(batch.len(), run.clock.now() - since);
+            unsafe { content.bench.apply_all(run, &batch, thread, &content.outcome)? };
+            self.costs.apply.note(batch.len(), run.clock.now() - since);
             self.ring.set_applied(number);
         // SAFETY: as above; it is ready and was not planned, so it is there and has a slot.
-        } else if !unsafe { self.ring.execute(run, thread, number)? } {
+        } else if !unsafe {
+            self.ring.execute(run, thread, number, |batch, since| {
+                self.costs.execute.note(batch.len(), run.clock.now() - since);
+            })?
+        } {
             return Ok(false);
         }
         // ORDERING: Release; after the state, so that numbers below `applied` are applied at least.
@@ -197,7 +217,7 @@ mod loom_tests {
             };
             shared.1.run(|run| shared.0.block(0, run).unwrap());
             other.join().unwrap();
-            assert_eq!(shared.1.check(), 2);
+            assert_eq!(shared.1.check(2), 2);
         });
     }
 }

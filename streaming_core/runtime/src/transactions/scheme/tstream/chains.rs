@@ -1,13 +1,13 @@
 //! Operation chains that wait: per row, the accesses that stand behind one whose event is not decided yet.
 
-use std::cell::UnsafeCell;
-
 use crate::error::RunError;
 use crate::program::Program;
 use crate::program::kernel::{Access, ApplyContext, kind};
-use crate::threads::sync::Shared;
-use crate::transactions::scheme::tstream::{Task, UNIT};
+use crate::threads::sync::{Arc, UnsafeCell};
+use crate::transactions::scheme::tstream::assignment::Assignment;
 
+/// Rows per unit of ownership: neighbours on one cache line are in one share, or threads would steal it from each other.
+pub(super) const UNIT: u32 = 16;
 /// Accesses between two looks at the blocked rows.
 const LOOK: usize = 64;
 /// Accesses scanned ahead for blocked rows before a kernel call.
@@ -29,6 +29,11 @@ pub(super) struct Marks {
     starts: Vec<usize>,
 }
 
+// SAFETY: an entry is used by who has its row's share, and shares change hands at barriers.
+unsafe impl Sync for Marks {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Marks {}
+
 impl Marks {
     pub fn new(program: &Program) -> Self {
         let mut starts = Vec::new();
@@ -38,7 +43,7 @@ impl Marks {
             // Tables begin at a unit, for the same reason that rows are owned by units.
             rows += table.rows.next_multiple_of(UNIT as usize);
         }
-        Self { marks: (0..rows).map(|_| UnsafeCell::default()).collect(), starts }
+        Self { marks: (0..rows).map(|_| UnsafeCell::new(Mark::default())).collect(), starts }
     }
 }
 
@@ -53,7 +58,7 @@ const END: u32 = u32::MAX;
 
 /// A blocked row: its accesses that wait, in event order. The first waits for its event's decision.
 #[derive(Debug, Clone, Copy)]
-struct Chain {
+struct RowChain {
     head: u32,
     tail: u32,
     row: usize,
@@ -62,20 +67,16 @@ struct Chain {
 /// The blocked rows of one thread.
 pub(super) struct Chains {
     /// `Marks`, of which this thread uses those of its shares' rows. No row is blocked when `chains` is empty.
-    marks: Shared<Mark>,
-    starts: Vec<usize>,
+    marks: Arc<Marks>,
     nodes: Vec<Node>,
-    chains: Vec<Chain>,
+    chains: Vec<RowChain>,
     /// Accesses for one kernel call: conditions evaluated ahead, then those that have become ready.
     ready: Vec<Access>,
 }
 
 impl Chains {
-    pub fn new(marks: &Marks) -> Self {
-        // SAFETY: the entries live as long as the scheme, at a fixed address; each is used by the thread that has
-        // the row's share.
-        let shared = unsafe { Shared::new(UnsafeCell::raw_get(marks.marks.as_ptr())) };
-        Self { marks: shared, starts: marks.starts.clone(), nodes: Vec::new(), chains: Vec::new(), ready: Vec::new() }
+    pub fn new(marks: Arc<Marks>) -> Self {
+        Self { marks, nodes: Vec::new(), chains: Vec::new(), ready: Vec::new() }
     }
 
     #[inline(always)]
@@ -85,70 +86,71 @@ impl Chains {
 
     #[inline(always)]
     fn row(&self, access: &Access) -> usize {
-        self.starts[usize::from(access.table)] + access.row as usize
+        self.marks.starts[usize::from(access.table)] + access.row as usize
     }
 
+    /// Hands out a row's mark, which only this thread uses: the row is in one of its shares.
     #[inline(always)]
-    fn mark(&self, row: usize) -> *mut Mark {
-        self.marks.get().wrapping_add(row)
+    fn mark<R>(&self, row: usize, work: impl FnOnce(&mut Mark) -> R) -> R {
+        debug_assert!(row < self.marks.marks.len());
+        // SAFETY: the row's entry is this thread's; the plan kernel has checked that the row lies inside of its table.
+        unsafe { self.marks.marks.get_unchecked(row).with_mut(|mark| work(&mut *mark)) }
     }
 
     #[inline(always)]
     fn number(&self, row: usize) -> u32 {
-        // SAFETY: the row's entry, which only this thread uses.
-        unsafe { (*self.mark(row)).chain }
+        self.mark(row, |mark| mark.chain)
     }
 
     #[inline(always)]
-    fn set_number(&mut self, row: usize, number: u32) {
-        // SAFETY: the row's entry, which only this thread uses.
-        unsafe { (*self.mark(row)).chain = number };
+    fn set_number(&self, row: usize, number: u32) {
+        self.mark(row, |mark| mark.chain = number);
     }
 
-    /// Applies, of what the inboxes of a share hold, the conditions and captures on rows that the batch has not written
-    /// before; everything else goes into `later`. `number`: the batch's, the same in all of so many threads.
-    pub fn ahead<'a>(
-        &mut self,
-        task: Task,
-        context: &mut ApplyContext,
-        number: usize,
-        threads: usize,
-        inboxes: impl Iterator<Item = &'a [Access]>,
-        later: &mut Vec<Access>,
-    ) -> Result<(), RunError> {
-        // Numbers come round again after 2^32 batches; a mark that old would merely keep a condition in its place.
-        let written = (number as u32).wrapping_add(1).max(1);
+    /// Before the accesses of a share are sorted.
+    pub fn begin(&mut self, later: &mut Vec<Access>) {
         self.ready.clear();
         later.clear();
-        for inbox in inboxes {
-            self.ready.reserve(inbox.len());
-            later.reserve(inbox.len());
-            let (mut ahead, mut behind) = (self.ready.len(), later.len());
-            for access in inbox {
-                let mark = self.mark(self.row(access));
-                // SAFETY: the row's entry is this thread's. Both have room for all accesses; what is written but not
-                // counted is overwritten.
+    }
+
+    /// Keeps, of what a thread has planned for a share, the conditions and captures on rows that the batch has not written
+    /// before, to be applied ahead; everything else goes into `later`.
+    pub fn sort(&mut self, task: Assignment, accesses: &[Access], later: &mut Vec<Access>) {
+        // Numbers come round again after 2^32 batches; a mark that old would merely keep a condition in its place.
+        let written = (task.number as u32).wrapping_add(1).max(1);
+        self.ready.reserve(accesses.len());
+        later.reserve(accesses.len());
+        let (mut ahead, mut behind) = (self.ready.len(), later.len());
+        for access in accesses {
+            // Both have room for all accesses; what is written but not counted is overwritten.
+            let (to_ready, to_later) = (self.ready.as_mut_ptr(), later.as_mut_ptr());
+            self.mark(self.row(access), |mark| {
+                // SAFETY: as said.
                 unsafe {
-                    if !access.waits() && (*mark).written != written {
-                        self.ready.as_mut_ptr().add(ahead).write(*access);
+                    if !access.waits() && mark.written != written {
+                        to_ready.add(ahead).write(*access);
                         ahead += 1;
                     } else {
-                        later.as_mut_ptr().add(behind).write(*access);
+                        to_later.add(behind).write(*access);
                         behind += 1;
                         if access.kind == kind::MODIFY {
-                            (*mark).written = written;
+                            mark.written = written;
                         }
                     }
                 }
-            }
-            // SAFETY: that many were written.
-            unsafe {
-                self.ready.set_len(ahead);
-                later.set_len(behind);
-            }
+            });
         }
+        // SAFETY: that many were written.
+        unsafe {
+            self.ready.set_len(ahead);
+            later.set_len(behind);
+        }
+    }
+
+    /// Applies what was kept.
+    pub fn ahead(&mut self, task: Assignment, context: &mut ApplyContext) -> Result<(), RunError> {
         // Each thread begins elsewhere, so that threads do not write the same events' decisions at once.
-        let (second, first) = self.ready.split_at(self.ready.len() * task.thread / threads);
+        let (second, first) = self.ready.split_at(self.ready.len() * task.thread / task.threads);
         for part in [first, second] {
             // SAFETY: these rows are this thread's, and nothing in the batch writes them before.
             let done = unsafe { task.run.transaction.apply(task.batch, context, part.as_ptr(), part.len())? };
@@ -160,7 +162,7 @@ impl Chains {
     }
 
     /// Applies accesses of the thread's rows in their order, as far as they need not wait; the rest forms chains.
-    pub fn apply(&mut self, task: Task, context: &mut ApplyContext, accesses: &[Access]) -> Result<(), RunError> {
+    pub fn apply(&mut self, task: Assignment, context: &mut ApplyContext, accesses: &[Access]) -> Result<(), RunError> {
         let (mut at, mut since_look) = (0, 0);
         while at < accesses.len() {
             let end = if self.is_empty() {
@@ -214,16 +216,16 @@ impl Chains {
         let row = self.row(access);
         let node = self.nodes.len() as u32;
         self.nodes.push(Node { access: *access, next: END });
-        self.chains.push(Chain { head: node, tail: node, row });
+        self.chains.push(RowChain { head: node, tail: node, row });
         self.set_number(row, self.chains.len() as u32);
     }
 
     /// Applies what has become ready. Returns whether anything had.
-    pub fn look(&mut self, task: Task, context: &mut ApplyContext) -> Result<bool, RunError> {
+    pub fn look(&mut self, task: Assignment, context: &mut ApplyContext) -> Result<bool, RunError> {
         self.ready.clear();
         let mut index = 0;
         while index < self.chains.len() {
-            let Chain { mut head, row, .. } = self.chains[index];
+            let RowChain { mut head, row, .. } = self.chains[index];
             while head != END {
                 let node = self.nodes[head as usize];
                 if node.access.waits() && !task.outcome.is_decided(node.access.event) {

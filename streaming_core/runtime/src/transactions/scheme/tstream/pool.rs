@@ -8,6 +8,7 @@
 
 use crate::error::RunError;
 use crate::program::options::Options;
+use crate::program::registry::find;
 use crate::threads::sync::{AtomicUsize, CachePadded, Ordering};
 use crate::threads::topology::Topology;
 
@@ -26,13 +27,13 @@ const POOLS: &[(&str, Sockets)] = &[
 type Sockets = fn(usize) -> Vec<usize>;
 
 pub(super) struct Pools {
-    pools: Vec<Pool>,
+    pools: Vec<SharePool>,
     /// Per thread: its pool, and its rank in it.
     members: Vec<(usize, usize)>,
     stealing: bool,
 }
 
-struct Pool {
+struct SharePool {
     first: usize,
     shares: usize,
     threads: usize,
@@ -42,12 +43,8 @@ struct Pool {
 
 impl Pools {
     pub fn new(options: &Options) -> Result<Self, RunError> {
-        let name = options.pool.as_deref().unwrap_or(POOLS[0].0);
-        let Some((_, pools)) = POOLS.iter().find(|(known, _)| *known == name) else {
-            let known: Vec<&str> = POOLS.iter().map(|(name, _)| *name).collect();
-            return Err(RunError::Invalid(format!("unknown pool {name:?}; known: {}", known.join(", "))));
-        };
-        let shared = name != POOLS[0].0;
+        let pools = find("pool", "", options.pool.as_deref(), POOLS)?;
+        let shared = options.pool.as_deref().is_some_and(|name| name != POOLS[0].0);
         if options.stealing && !shared {
             return Err(RunError::Invalid("stealing needs a shared pool".into()));
         }
@@ -56,7 +53,7 @@ impl Pools {
 
     /// `pools`: number of each thread's pool; `shares`: per thread.
     fn of(pools: &[usize], shares: usize, stealing: bool) -> Self {
-        let mut made: Vec<Pool> = Vec::new();
+        let mut made: Vec<SharePool> = Vec::new();
         let mut members = vec![(0, 0); pools.len()];
         for pool in 0..=pools.iter().copied().max().unwrap_or(0) {
             let mut threads = 0;
@@ -65,7 +62,7 @@ impl Pools {
                 threads += 1;
             }
             let first = made.last().map_or(0, |last| last.first + last.shares);
-            made.push(Pool { first, shares: threads * shares, threads, taken: Default::default() });
+            made.push(SharePool { first, shares: threads * shares, threads, taken: Default::default() });
         }
         Self { pools: made, members, stealing }
     }
@@ -81,7 +78,7 @@ impl Pools {
             return None;
         }
         let thread = |pool, rank| self.members.iter().position(|&member| member == (pool, rank));
-        let shares = |(number, pool): (usize, &Pool)| {
+        let shares = |(number, pool): (usize, &SharePool)| {
             let threads = pool.threads;
             (0..pool.shares).map(move |share| thread(number, share % threads))
         };
@@ -110,7 +107,7 @@ impl Pools {
 
 /// The shares that a thread takes in a round.
 pub(super) struct Taking<'a> {
-    pool: &'a Pool,
+    pool: &'a SharePool,
     /// Dealt beforehand: the thread's next one.
     next: Option<usize>,
     /// Taken by who comes.

@@ -7,7 +7,7 @@ use crate::memory::placement::Placement;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
-use crate::transactions::testing::bank::kernels::{EVENT, Event, VERDICT, Verdict, program, sequential};
+use crate::transactions::testing::bank::kernels::{EVENT, Transfer, VERDICT, Verdict, program, sequential};
 
 pub fn options(scheme: &str, threads: usize, punctuation: usize, more: &str) -> Options {
     Options::parse(&format!(
@@ -27,7 +27,7 @@ pub fn bytes<T: Copy>(values: &[T]) -> &[u8] {
 }
 
 /// `rows`: of accounts and stocks. The place kernel finds them in the text, as a compiled one has them built in.
-pub fn process(engine: &mut dyn Executor, rows: [usize; 2], events: &[Event]) -> Result<(), RunError> {
+pub fn process(engine: &mut dyn Executor, rows: [usize; 2], events: &[Transfer]) -> Result<(), RunError> {
     let mut padding = [0_u64; TEXT_PADDING / 8];
     (padding[0], padding[1]) = (rows[0] as u64, rows[1] as u64);
     // SAFETY: both outlive the call.
@@ -50,17 +50,17 @@ pub fn verdicts(rows: &[u8]) -> Vec<Verdict> {
 }
 
 /// Runs events in blocks of `block` and compares everything with the sequential loop.
-pub fn check(events: &[Event], accounts: usize, stocks: usize, options: Options, block: usize) {
+pub fn check(events: &[Transfer], accounts: usize, stocks: usize, options: Options, block: usize) {
     check_program(program(accounts, stocks), events, options, block);
 }
 
-pub fn check_program(program: Program, events: &[Event], options: Options, block: usize) {
+pub fn check_program(program: Program, events: &[Transfer], options: Options, block: usize) {
     let rows = [program.tables[0].rows, program.tables[1].rows];
     let what = format!("{options:?}");
     check_engine(make(program, options).unwrap(), rows, events, block, &what);
 }
 
-pub fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[Event], block: usize, what: &str) {
+pub fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[Transfer], block: usize, what: &str) {
     let (mut a, mut s) = (vec![50_i64; rows[0]], vec![60_i64; rows[1]]);
     engine.load_table(0, bytes(&a)).unwrap();
     engine.load_table(1, bytes(&s)).unwrap();
@@ -91,7 +91,7 @@ pub fn check_engine(mut engine: Box<dyn Executor>, rows: [usize; 2], events: &[E
 }
 
 /// Events by a fixed pseudo-random sequence; `skew` maps uniform draws to low numbers.
-pub fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) -> Vec<Event> {
+pub fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) -> Vec<Transfer> {
     let mut state = seed;
     let mut draw = || {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -114,7 +114,7 @@ pub fn events(n: usize, accounts: usize, stocks: usize, skew: i32, seed: u64) ->
                 n if n < 16 => 4,
                 _ => 0,
             };
-            Event { seq: seq as i64, kind, from, to, item, amount: (draw() % 40) as i64 }
+            Transfer { seq: seq as i64, kind, from, to, item, amount: (draw() % 40) as i64 }
         })
         .collect()
 }

@@ -6,13 +6,13 @@ use crate::program::Program;
 use crate::program::kernel::{Access, decision, kind};
 use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
+use crate::transactions::batch::Batch;
 use crate::transactions::executor;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::planner::Planner;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::testing::bank::comparison::{check_engine, events, flat, options};
 use crate::transactions::testing::bank::kernels::{VERDICT, program};
-use crate::transactions::transaction::Batch;
 use std::panic::AssertUnwindSafe;
 
 /// What may be wrong with a scheme.
@@ -83,8 +83,8 @@ impl Scheme for Faulty {
         for (ticket, event) in (run.first_ticket..).zip(order) {
             let mut rows = RowBuffer::new(VERDICT, false);
             run.transaction.post(&batch, event..event + 1, &outcome, &mut rows)?;
-            let prepared = run.delivery.prepare(&rows, run)?;
-            run.delivery.deliver(ticket, &rows, &prepared, None, run)?;
+            let prepared = run.prepare(&rows)?;
+            run.deliver(ticket, &rows, &prepared, None)?;
         }
         Ok(())
     }

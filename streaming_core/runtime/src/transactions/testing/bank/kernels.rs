@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Amount 666 makes the condition raise, 667 the plan, 668 the post-processing.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Event {
+pub struct Transfer {
     pub seq: i64,
     pub kind: u32,
     pub from: u32,
@@ -31,12 +31,12 @@ pub struct Verdict {
     pub item: i64,
 }
 
-pub const EVENT: usize = size_of::<Event>();
+pub const EVENT: usize = size_of::<Transfer>();
 pub const VERDICT: usize = size_of::<Verdict>();
 pub const RESULT: usize = 8;
 
 /// What a READ brings back for an event that names the row.
-pub fn sequential(events: &[Event], accounts: &mut [i64], stocks: &mut [i64]) -> Vec<Verdict> {
+pub fn sequential(events: &[Transfer], accounts: &mut [i64], stocks: &mut [i64]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     for event in events {
         let (from, to, item) = (event.from as usize, event.to as usize, event.item as usize);
@@ -68,7 +68,7 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
     unsafe {
         let c = &mut *context;
         for i in c.begin as usize..c.end as usize {
-            let event = c.rows.cast::<Event>().add(i).read();
+            let event = c.rows.cast::<Transfer>().add(i).read();
             c.first.add(i).write(c.len as u32);
             c.captures.add(i).write(0);
             if event.amount == 667 {
@@ -132,7 +132,7 @@ extern "C" fn apply(context: *mut ApplyContext) -> i64 {
         let c = &mut *context;
         for n in 0..c.n as usize {
             let access = c.accesses.add(n).read();
-            let event = &*c.rows.cast::<Event>().add(access.event as usize);
+            let event = &*c.rows.cast::<Transfer>().add(access.event as usize);
             let row = (*c.tables.add(usize::from(access.table))).cast::<i64>().add(access.row as usize);
             let word = AtomicU32::from_ptr(c.decisions.add(access.event as usize));
             let decide = |holds: bool| {
@@ -190,7 +190,7 @@ extern "C" fn post(context: *mut PostContext) -> i64 {
     unsafe {
         let c = &mut *context;
         for i in c.begin as usize..c.end as usize {
-            let event = c.rows.cast::<Event>().add(i).read();
+            let event = c.rows.cast::<Transfer>().add(i).read();
             let word = c.decisions.add(i).read();
             if word & DROPPED != 0 {
                 continue;
@@ -222,7 +222,7 @@ extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
         let c = &mut *context;
         for i in c.begin as usize..c.end as usize {
             let i = if c.selection.is_null() { i } else { c.selection.add(i).read() as usize };
-            let event = c.rows.cast::<Event>().add(i).read();
+            let event = c.rows.cast::<Transfer>().add(i).read();
             if (666..=668).contains(&event.amount) {
                 (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
                 return 1;
@@ -279,7 +279,7 @@ extern "C" fn place(context: *mut PlaceContext) -> i64 {
         let c = &mut *context;
         let rows = c.text.cast::<u64>();
         for i in c.begin as usize..c.end as usize {
-            let event = c.rows.cast::<Event>().add(i).read();
+            let event = c.rows.cast::<Transfer>().add(i).read();
             if event.amount == 667 {
                 (c.error_at, c.error, c.error_len) = (i as i64, RAISED.as_ptr(), RAISED.len() as i64);
                 return 1;
@@ -305,7 +305,8 @@ pub fn program(accounts: usize, stocks: usize) -> Program {
         execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
         place as extern "C" fn(*mut PlaceContext) -> i64 as usize,
     ];
-    Program::parse(&format!(
+    // SAFETY: the kernels are functions of this file, for the layouts given here.
+    unsafe { Program::parse(&format!(
         r#"{{"kind": "transaction", "event": {{"stride": {EVENT}}},
             "tables": [{{"name": "accounts", "rows": {accounts}, "stride": 8, "containers": false, "read": [0, 8]}},
                        {{"name": "stocks", "rows": {stocks}, "stride": 8, "read": [0, 8]}}],
@@ -313,6 +314,6 @@ pub fn program(accounts: usize, stocks: usize) -> Program {
                              "result_stride": {RESULT}}},
             "columns": [{{"kind": "i64", "offset": 8, "count": 1}}, {{"kind": "i64", "offset": 16, "count": 3}}]}}"#,
         kernels[0], kernels[1], kernels[2], kernels[3], kernels[4]
-    ))
+    )) }
     .unwrap()
 }

@@ -19,7 +19,7 @@ use crate::transactions::scheme;
 use crate::transactions::testing::bank::comparison::{
     bytes, check, check_program, events, flat, options, process, verdicts,
 };
-use crate::transactions::testing::bank::kernels::{Event, RAISED, program};
+use crate::transactions::testing::bank::kernels::{RAISED, Transfer, program};
 use proptest::prelude::*;
 
 /// The schemes that work by batch and not by punctuation.
@@ -128,7 +128,7 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
         let ways = [("serial", 1), ("serial", 3), ("tstream", 1), ("tstream", 2), ("tstream", 8)];
         for (scheme, threads) in ways.into_iter().chain([("lock", 2), ("lock", 8), ("mvlk", 3), ("pat", 3)]) {
             let mut events = events(4000, 10, 5, 1, 11);
-            events[2345] = Event { kind: 0, amount, ..events[2345] };
+            events[2345] = Transfer { kind: 0, amount, ..events[2345] };
             let mut engine = make(program(10, 5), options(scheme, threads, 500, "")).unwrap();
             engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
             let outcome = process(&mut *engine, [10, 5], &events);
@@ -171,7 +171,7 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
 #[test]
 fn nobody_is_caught_in_a_run_that_fails() {
     let mut events = events(40, 10, 5, 1, 11);
-    events[2] = Event { kind: 0, amount: 666, ..events[2] };
+    events[2] = Transfer { kind: 0, amount: 666, ..events[2] };
     for scheme in ["serial", "tstream", "lock", "mvlk", "pat"] {
         for _ in 0..if scheme == "serial" { 1500 } else { 100 } {
             let mut engine = make(program(10, 5), options(scheme, 8, 4, r#", "batch": 4"#)).unwrap();
@@ -219,10 +219,10 @@ fn racing_without_locks_delivers_everything_in_order() {
     assert_eq!(seqs, wanted);
 }
 
-fn any_events() -> impl Strategy<Value = Vec<Event>> {
+fn any_events() -> impl Strategy<Value = Vec<Transfer>> {
     let event = (0_u32..5, 0_u32..6, 0_u32..6, 0_u32..3, 0_i64..60);
     proptest::collection::vec(event, 1..120).prop_map(|events| {
-        let event = |(seq, (kind, from, to, item, amount)): (usize, _)| Event {
+        let event = |(seq, (kind, from, to, item, amount)): (usize, _)| Transfer {
             seq: seq as i64 * 3,
             kind,
             from,

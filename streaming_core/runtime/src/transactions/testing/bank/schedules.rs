@@ -7,14 +7,14 @@ use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::sync::AtomicUsize;
+use crate::transactions::batch::Batch;
 use crate::transactions::executor;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::planner::Planner;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::testing::bank::POOLS;
 use crate::transactions::testing::bank::comparison::{bytes, check, events, flat, options, process, verdicts};
-use crate::transactions::testing::bank::kernels::{Event, VERDICT, program, sequential};
-use crate::transactions::transaction::Batch;
+use crate::transactions::testing::bank::kernels::{Transfer, VERDICT, program, sequential};
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SCHEDULES: usize = 150;
 
 /// Runs random events under random schedules, the same ones every time.
-fn explore(run: impl Fn(&[Event]) + Send + Sync + 'static) {
+fn explore(run: impl Fn(&[Transfer]) + Send + Sync + 'static) {
     let mut config = Config::default();
     config.stack_size = 1 << 20;
     let round = AtomicU64::new(0);
@@ -68,8 +68,8 @@ impl Scheme for Unordered {
             }
             let mut rows = RowBuffer::new(VERDICT, false);
             run.transaction.post(&batch, 0..1, &outcome, &mut rows)?;
-            let prepared = run.delivery.prepare(&rows, run)?;
-            run.delivery.deliver(run.first_ticket + event as u64, &rows, &prepared, None, run)?;
+            let prepared = run.prepare(&rows)?;
+            run.deliver(run.first_ticket + event as u64, &rows, &prepared, None)?;
         }
     }
 

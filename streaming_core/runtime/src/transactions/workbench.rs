@@ -7,27 +7,27 @@ use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::output::sink::Prepared;
 use crate::rows::buffer::RowBuffer;
+use crate::transactions::batch::Batch;
 use crate::transactions::delivery::Timing;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::planner::Planner;
 use crate::transactions::run::Run;
-use crate::transactions::slots::Scratch;
-use crate::transactions::transaction::Batch;
+use crate::transactions::slots::Slots;
 
 /// What a thread needs to take events through plan, apply and post.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct Workbench {
     pub(crate) planner: Planner,
-    pub(crate) scratch: Scratch,
+    pub(crate) slots: Slots,
     pub(crate) outputs: RowBuffer,
     pub(crate) counters: Counters,
 }
 
-impl Lane {
+impl Workbench {
     pub(crate) fn new(output_stride: usize) -> Self {
         Self {
             planner: Planner::new(),
-            scratch: Scratch::new(),
+            slots: Slots::new(),
             outputs: RowBuffer::new(output_stride, false),
             counters: Counters::default(),
         }
@@ -44,7 +44,7 @@ impl Lane {
         self.planner.reset();
         run.transaction.plan(batch, events, &mut self.planner, outcome)?;
         self.counters.dropped += self.planner.take_dropped();
-        self.counters.time.remote += run.placement.rows(self.planner.accesses());
+        self.counters.time.remote += run.placement.rows(self.planner.accesses().iter().map(|access| access.table));
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Lane {
         // SAFETY: `thread` is the calling thread's number; the caller answers for the tables.
         let (dropped, rejected) = unsafe {
             let arena = run.tables.arena(thread);
-            run.transaction.execute(batch, run.tables.bases(), arena, &mut self.scratch, None, &mut self.outputs)?
+            run.transaction.execute(batch, run.tables.bases(), arena, &mut self.slots, None, &mut self.outputs)?
         };
         self.counters.dropped += dropped + self.outputs.take_dropped();
         self.counters.rejected += rejected;
@@ -100,7 +100,7 @@ impl Lane {
         self.outputs.clear();
         self.counters.rejected += run.transaction.post(batch, events, outcome, &mut self.outputs)?;
         self.counters.dropped += self.outputs.take_dropped();
-        run.delivery.prepare(&self.outputs, run)
+        run.prepare(&self.outputs)
     }
 }
 
@@ -109,7 +109,7 @@ impl Lane {
 /// # Safety
 /// As for `Transaction::execute`.
 pub(crate) unsafe fn alone(
-    lane: &mut Lane,
+    bench: &mut Workbench,
     thread: usize,
     run: &Run,
     batch: &Batch,
@@ -118,11 +118,11 @@ pub(crate) unsafe fn alone(
     let started = run.clock.now();
     let mut watch = Stopwatch::start();
     // SAFETY: as the caller says.
-    unsafe { lane.execute(run, batch, thread)? };
-    let prepared = run.delivery.preparer.prepare(&lane.outputs, run.block.text)?;
-    watch.lap(&mut lane.counters.time.useful);
+    unsafe { bench.execute(run, batch, thread)? };
+    let prepared = run.prepare(&bench.outputs)?;
+    watch.lap(&mut bench.counters.time.useful);
     let timing = Timing { started, arrival: run.arrival(batch) };
-    run.delivery.deliver(ticket, &lane.outputs, &prepared, Some(timing), run)?;
-    watch.lap(&mut lane.counters.time.other);
+    run.deliver(ticket, &bench.outputs, &prepared, Some(timing))?;
+    watch.lap(&mut bench.counters.time.other);
     Ok(())
 }
