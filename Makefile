@@ -136,7 +136,7 @@ LIMITED := timeout --foreground 15m
 test-runtime: | fit
 	@$(LIMITED) cargo test --quiet --workspace
 	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
-	@$(LIMITED) cargo test --quiet --lib --test bank --features shuttle shuttle_
+	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
 
 .PHONY: lint
 lint: setup ## check style and common mistakes, Python and Rust

@@ -15,8 +15,8 @@ from numba.core.datamodel import models
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_model
 
+from streaming_core.kernels import abi, shapes
 from streaming_core.kernels import ir as code
-from streaming_core.kernels import shapes
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType, drop
 from streaming_core.kernels.memory import load_half, load_word, store_word
@@ -24,8 +24,6 @@ from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
 # ExecuteContext (runtime/README.md).
-ROWS, BEGIN, END, TEXT, TABLES, ARENA, EMITTER, RESULTS, CAPACITY, MORE = 0, 8, 16, 24, 32, 40, 48, 56, 64, 72
-DROPPED, REJECTED, ERROR_AT, ERROR, SELECTION = 80, 88, 96, 104, 120
 # Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped.
 FAILED, READS, GONE = 0, 8, 16
 
@@ -56,7 +54,7 @@ def _held(context, builder, txn, value):
 
 def _row_at(builder, txn, held, row, number):
     """Address of row `number` of the table that `row` names."""
-    tables = code.load(builder, held.context, TABLES, code.PTR, code.CONTEXT)
+    tables = code.load(builder, held.context, abi.EXECUTE_TABLES, code.PTR, code.CONTEXT)
     base = code.load(builder, tables, 8 * row.table, code.PTR, code.CONTEXT)
     return code.at(builder, base, builder.mul(number, code.i64(txn.bound.tables[row.table].state[1])))
 
@@ -85,7 +83,9 @@ def _known_row(typingctx, txn, table, key):
 @intrinsic
 def _arena(typingctx, txn):
     def codegen(context, builder, signature, args):
-        return code.load(builder, _held(context, builder, txn, args[0]).context, ARENA, code.I64, code.CONTEXT)
+        return code.load(
+            builder, _held(context, builder, txn, args[0]).context, abi.EXECUTE_ARENA, code.I64, code.CONTEXT
+        )
 
     return types.int64(txn), codegen
 
@@ -99,7 +99,7 @@ def request_row(typingctx, txn):
         held = _held(context, builder, txn, args[0])
         request = cgutils.create_struct_proxy(row)(context, builder)
         request.address = held.request
-        request.text = code.load(builder, held.context, TEXT, code.PTR, code.CONTEXT)
+        request.text = code.load(builder, held.context, abi.EXECUTE_TEXT, code.PTR, code.CONTEXT)
         return request._getvalue()
 
     return row(txn), codegen
@@ -141,13 +141,13 @@ def _copy_row(typingctx, txn, row):
         reads = code.load(builder, held.counters, READS, code.I64)
         code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
         begin = builder.mul(reads, code.i64(stride))
-        capacity = code.load(builder, held.context, CAPACITY, code.I64, code.CONTEXT)
+        capacity = code.load(builder, held.context, abi.EXECUTE_CAPACITY, code.I64, code.CONTEXT)
         needed = builder.add(begin, code.i64(stride))
         with builder.if_then(builder.icmp_unsigned(">", needed, capacity), likely=False):
-            more = code.load(builder, held.context, MORE, code.PTR, code.CONTEXT)
+            more = code.load(builder, held.context, abi.EXECUTE_MORE, code.PTR, code.CONTEXT)
             failed = builder.icmp_unsigned("!=", code.call(builder, more, held.context, needed), code.i64(0))
             code.raise_if(context, builder, failed, MemoryError, "no room for results")
-        results = code.load(builder, held.context, RESULTS, code.PTR, code.CONTEXT)
+        results = code.load(builder, held.context, abi.EXECUTE_RESULTS, code.PTR, code.CONTEXT)
         source = code.at(builder, _row_at(builder, txn, held, row, args[1]), first)
         code.copy(builder, code.at(builder, results, begin), source, last - first)
         return context.get_dummy_value()
@@ -272,14 +272,15 @@ def execute_kernel(
 
     def execute_events(context):
         rows, begin, end, text = (
-            load_word(context, ROWS), load_word(context, BEGIN), load_word(context, END), load_word(context, TEXT),
+            load_word(context, abi.EXECUTE_ROWS), load_word(context, abi.EXECUTE_BEGIN),
+            load_word(context, abi.EXECUTE_END), load_word(context, abi.EXECUTE_TEXT),
         )  # fmt: skip
-        emitter, selection = load_word(context, EMITTER), load_word(context, SELECTION)
+        emitter, selection = load_word(context, abi.EXECUTE_EMITTER), load_word(context, abi.EXECUTE_SELECTION)
         counters = shapes.stack_counters()
         dropped, rejected = 0, 0
         for i in range(begin, end):
             number = i if selection == 0 else load_half(selection, i * 4)
-            store_word(context, ERROR_AT, number)
+            store_word(context, abi.EXECUTE_ERROR_AT, number)
             store_word(counters, FAILED, 0)
             store_word(counters, READS, 0)
             store_word(counters, GONE, 0)
@@ -292,13 +293,13 @@ def execute_kernel(
                 plan(make_row(address, text, 0), make_second(context, counters, address))
             if three:
                 plan(make_row(address, text, 0), make_third(context, counters, address))
-            failed, results = load_word(counters, FAILED), load_word(context, RESULTS)
+            failed, results = load_word(counters, FAILED), load_word(context, abi.EXECUTE_RESULTS)
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))
             out = make_out(emitter, load_word(address, 0), number)
             post(make_row(address, text, 0), make_post(failed, results), out)
-        store_word(context, DROPPED, load_word(context, DROPPED) + dropped)
-        store_word(context, REJECTED, load_word(context, REJECTED) + rejected)
+        store_word(context, abi.EXECUTE_DROPPED, load_word(context, abi.EXECUTE_DROPPED) + dropped)
+        store_word(context, abi.EXECUTE_REJECTED, load_word(context, abi.EXECUTE_REJECTED) + rejected)
         return 0
 
-    return shapes.kernel(execute_events, ERROR)
+    return shapes.kernel(execute_events, abi.EXECUTE_ERROR)

@@ -7,12 +7,12 @@ from numba.core.datamodel import models
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_model
 
+from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels.values import ArrayType, TextType, text_type
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 
 # Offsets in the Emitter (runtime/README.md).
-ROWS, LEN, CAP, GROW, ORIGIN, DROPPED = 0, 8, 16, 24, 32, 40
 
 
 class EmitterType(types.Type):
@@ -85,19 +85,21 @@ def _emit(typingctx, out, values):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(out)(context, builder, args[0])
         converted = convert_values(context, builder, output, values, args[1])
-        length = code.load(builder, held.address, LEN, code.I64, code.CONTEXT)
-        full = builder.icmp_unsigned("==", length, code.load(builder, held.address, CAP, code.I64, code.CONTEXT))
+        length = code.load(builder, held.address, abi.EMITTER_LEN, code.I64, code.CONTEXT)
+        full = builder.icmp_unsigned(
+            "==", length, code.load(builder, held.address, abi.EMITTER_CAP, code.I64, code.CONTEXT)
+        )
         with builder.if_then(full, likely=False):
-            grow = code.load(builder, held.address, GROW, code.PTR, code.CONTEXT)
+            grow = code.load(builder, held.address, abi.EMITTER_GROW, code.PTR, code.CONTEXT)
             failed = builder.icmp_unsigned("!=", code.call(builder, grow, held.address), code.i64(0))
             code.raise_if(context, builder, failed, MemoryError, "no room for outputs")
-        rows = code.load(builder, held.address, ROWS, code.PTR, code.CONTEXT)
+        rows = code.load(builder, held.address, abi.EMITTER_ROWS, code.PTR, code.CONTEXT)
         write_row(builder, output, code.at(builder, rows, builder.mul(length, code.i64(size))), held.seq, converted)
-        origin = code.load(builder, held.address, ORIGIN, code.PTR, code.CONTEXT)
+        origin = code.load(builder, held.address, abi.EMITTER_ORIGIN, code.PTR, code.CONTEXT)
         with builder.if_then(cgutils.is_not_null(builder, origin)):
             place = builder.mul(length, code.i64(4))
             code.store(builder, builder.trunc(held.position, code.I32), origin, place, code.ROW)
-        code.store(builder, builder.add(length, code.i64(1)), held.address, LEN, code.CONTEXT)
+        code.store(builder, builder.add(length, code.i64(1)), held.address, abi.EMITTER_LEN, code.CONTEXT)
         return context.get_dummy_value()
 
     return types.none(out, values), codegen
@@ -107,8 +109,8 @@ def _emit(typingctx, out, values):
 def _drop(typingctx, out):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(out)(context, builder, args[0])
-        dropped = code.load(builder, held.address, DROPPED, code.I64, code.CONTEXT)
-        code.store(builder, builder.add(dropped, code.i64(1)), held.address, DROPPED, code.CONTEXT)
+        dropped = code.load(builder, held.address, abi.EMITTER_DROPPED, code.I64, code.CONTEXT)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, abi.EMITTER_DROPPED, code.CONTEXT)
         return context.get_dummy_value()
 
     return types.none(out), codegen

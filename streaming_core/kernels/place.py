@@ -11,8 +11,8 @@ from collections.abc import Callable
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, register_model
 
+from streaming_core.kernels import abi, shapes
 from streaming_core.kernels import ir as code
-from streaming_core.kernels import shapes
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.direct import EventModel, request_row
 from streaming_core.kernels.emitter import drop
@@ -20,7 +20,6 @@ from streaming_core.kernels.memory import load_word, store_half, store_word
 from streaming_core.language.record import Resolved
 
 # PlaceContext (runtime/README.md), whose first fields are those of an ExecuteContext.
-ROWS, BEGIN, END, TEXT, PLACES, ERROR_AT, ERROR = 0, 8, 16, 24, 32, 40, 48
 # Of the event at hand, on the kernel's stack: the lowest and the highest place of its rows.
 LOW, HIGH = 0, 8
 BITS = 16
@@ -96,11 +95,12 @@ def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
 
     def place_events(context):
         rows, begin, end, text = (
-            load_word(context, ROWS), load_word(context, BEGIN), load_word(context, END), load_word(context, TEXT),
+            load_word(context, abi.PLACE_ROWS), load_word(context, abi.PLACE_BEGIN),
+            load_word(context, abi.PLACE_END), load_word(context, abi.PLACE_TEXT),
         )  # fmt: skip
-        places, counters = load_word(context, PLACES), shapes.stack_counters()
+        places, counters = load_word(context, abi.PLACE_PLACES), shapes.stack_counters()
         for number in range(begin, end):
-            store_word(context, ERROR_AT, number)
+            store_word(context, abi.PLACE_ERROR_AT, number)
             store_word(counters, LOW, (1 << BITS) - 1)
             store_word(counters, HIGH, 0)
             address = rows + number * size
@@ -108,4 +108,4 @@ def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_half(places, number * 4, load_word(counters, LOW) | load_word(counters, HIGH) << BITS)
         return 0
 
-    return shapes.kernel(place_events, ERROR)
+    return shapes.kernel(place_events, abi.PLACE_ERROR)

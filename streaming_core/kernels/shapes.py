@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 
 from streaming_core import machine
 from streaming_core.errors import BadInput
+from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
 from streaming_core.kernels.emitter import EmitterType
@@ -115,7 +116,6 @@ def row_maker(record: Resolved, header: bool, writable: bool, hidden: tuple[type
 
 # --- dataflow ------------------------------------------------------------------------------------------------------
 
-BATCH_ERROR = 72
 MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
 
 
@@ -157,28 +157,36 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: R
         area, fresh = scratch_maker(scratch)
 
         def map_with_scratch(context):
-            rows, n, places = load_word(context, 0), load_word(context, 8), load_word(context, 16)
-            text, emitter = load_word(context, 32), load_word(context, 40)
+            rows, n, places = (
+                load_word(context, abi.BATCH_ROWS),
+                load_word(context, abi.BATCH_N),
+                load_word(context, abi.BATCH_PLACES),
+            )
+            text, emitter = load_word(context, abi.BATCH_TEXT), load_word(context, abi.BATCH_EMITTER)
             address_of_scratch = area()
             for i in range(n):
-                store_word(context, 64, i)
+                store_word(context, abi.BATCH_ERROR_AT, i)
                 address = rows + i * size if places == 0 else load_word(places, i * 8)
                 out = make_out(emitter, load_word(address, 0), i)
                 function(make_row(address, text, 0), fresh(address_of_scratch), out)
             return 0
 
-        return kernel(map_with_scratch, BATCH_ERROR)
+        return kernel(map_with_scratch, abi.BATCH_ERROR)
 
     def map_batch(context):
-        rows, n, places = load_word(context, 0), load_word(context, 8), load_word(context, 16)
-        text, emitter = load_word(context, 32), load_word(context, 40)
+        rows, n, places = (
+            load_word(context, abi.BATCH_ROWS),
+            load_word(context, abi.BATCH_N),
+            load_word(context, abi.BATCH_PLACES),
+        )
+        text, emitter = load_word(context, abi.BATCH_TEXT), load_word(context, abi.BATCH_EMITTER)
         for i in range(n):
-            store_word(context, 64, i)
+            store_word(context, abi.BATCH_ERROR_AT, i)
             address = rows + i * size if places == 0 else load_word(places, i * 8)
             function(make_row(address, text, 0), make_out(emitter, load_word(address, 0), i))
         return 0
 
-    return kernel(map_batch, BATCH_ERROR)
+    return kernel(map_batch, abi.BATCH_ERROR)
 
 
 def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
@@ -188,17 +196,22 @@ def process_kernel(function: Callable, event: Resolved, state: Resolved, output:
 
     def process_batch(context):
         rows, n, places, states = (
-            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+            load_word(context, abi.BATCH_ROWS), load_word(context, abi.BATCH_N),
+            load_word(context, abi.BATCH_PLACES), load_word(context, abi.BATCH_STATES),
         )  # fmt: skip
-        text, emitter, arena = load_word(context, 32), load_word(context, 40), load_word(context, 48)
+        text, emitter, arena = (
+            load_word(context, abi.BATCH_TEXT),
+            load_word(context, abi.BATCH_EMITTER),
+            load_word(context, abi.BATCH_ARENA),
+        )
         for i in range(n):
-            store_word(context, 64, i)
+            store_word(context, abi.BATCH_ERROR_AT, i)
             address = rows + i * size if places == 0 else load_word(places, i * 8)
             out = make_out(emitter, load_word(address, 0), i)
             function(make_row(address, text, 0), make_state(load_word(states, i * 8), 0, arena), out)
         return 0
 
-    return kernel(process_batch, BATCH_ERROR)
+    return kernel(process_batch, abi.BATCH_ERROR)
 
 
 def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes:
@@ -206,14 +219,18 @@ def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes
     make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False, True)
 
     def flush_states(context):
-        n, states, emitter = load_word(context, 8), load_word(context, 24), load_word(context, 40)
-        arena, seq = load_word(context, 48), load_word(context, 56)
+        n, states, emitter = (
+            load_word(context, abi.BATCH_N),
+            load_word(context, abi.BATCH_STATES),
+            load_word(context, abi.BATCH_EMITTER),
+        )
+        arena, seq = load_word(context, abi.BATCH_ARENA), load_word(context, abi.BATCH_SEQ)
         for j in range(n):
-            store_word(context, 64, j)
+            store_word(context, abi.BATCH_ERROR_AT, j)
             function(make_state(load_word(states, j * 8), 0, arena), make_out(emitter, seq, j))
         return 0
 
-    return kernel(flush_states, BATCH_ERROR)
+    return kernel(flush_states, abi.BATCH_ERROR)
 
 
 # --- transactions --------------------------------------------------------------------------------------------------
@@ -225,7 +242,7 @@ def _conditions_first(accesses, first, last):
     place = first
     for i in range(first, last):
         kind = load_half(accesses, i * 16 + 12) >> 24
-        if kind == tx.CONDITION or kind >= tx.CAPTURE:
+        if kind == abi.CONDITION or kind >= abi.CAPTURE:
             low, high = load_word(accesses, i * 16), load_word(accesses, i * 16 + 8)
             for j in range(i, place, -1):
                 store_word(accesses, j * 16, load_word(accesses, (j - 1) * 16))
@@ -245,13 +262,14 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
 
     def plan_events(context):
         rows, begin, end, text = (
-            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+            load_word(context, abi.PLAN_ROWS), load_word(context, abi.PLAN_BEGIN),
+            load_word(context, abi.PLAN_END), load_word(context, abi.PLAN_TEXT),
         )  # fmt: skip
-        decisions, results = load_word(context, 64), load_word(context, 72)
-        first, captures = load_word(context, 80), load_word(context, 112)
+        decisions, results = load_word(context, abi.PLAN_DECISIONS), load_word(context, abi.PLAN_RESULTS)
+        first, captures = load_word(context, abi.PLAN_FIRST), load_word(context, abi.PLAN_CAPTURES)
         counters = stack_counters()
         for event in range(begin, end):
-            store_word(context, 128, event)
+            store_word(context, abi.PLAN_ERROR_AT, event)
             store_word(counters, reads, 0)
             store_word(counters, conditions, 0)
             store_word(counters, operations, 0)
@@ -260,7 +278,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             store_word(counters, failed, 0)
             store_word(results, event * 8, 0)
             store_word(captures, event * 8, 0)
-            start = load_word(context, 40)
+            start = load_word(context, abi.PLAN_LEN)
             store_half(first, event * 4, start)
             txn = make_txn(context, event, counters)
             function(make_row(rows + event * size, text, 0), txn)
@@ -268,17 +286,17 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
             decision = load_word(counters, conditions)
             if decision >= dropped_mark:
                 decision = dropped_bit
-                store_word(context, 40, start)
+                store_word(context, abi.PLAN_LEN, start)
             else:
                 if decision > most:
                     raise OverflowError("a transaction has 16383 conditions at most")
                 if load_word(counters, late) != 0:
-                    _conditions_first(load_word(context, 32), start, load_word(context, 40))
+                    _conditions_first(load_word(context, abi.PLAN_ACCESSES), start, load_word(context, abi.PLAN_LEN))
                 decision |= load_word(counters, failed)
             store_half(decisions, event * 4, decision)
         return 0
 
-    return kernel(plan_events, 136)
+    return kernel(plan_events, abi.PLAN_ERROR)
 
 
 def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> bytes:
@@ -289,23 +307,28 @@ def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Re
 
     def post_events(context):
         rows, begin, end, text = (
-            load_word(context, 0), load_word(context, 8), load_word(context, 16), load_word(context, 24),
+            load_word(context, abi.POST_ROWS), load_word(context, abi.POST_BEGIN),
+            load_word(context, abi.POST_END), load_word(context, abi.POST_TEXT),
         )  # fmt: skip
-        decisions, results, emitter = load_word(context, 32), load_word(context, 40), load_word(context, 48)
+        decisions, results, emitter = (
+            load_word(context, abi.POST_DECISIONS),
+            load_word(context, abi.POST_RESULTS),
+            load_word(context, abi.POST_EMITTER),
+        )
         rejected = 0
         for event in range(begin, end):
             decision = load_half(decisions, event * 4)
             if decision & dropped_bit:
                 continue
             rejected += (decision & failed_mask) != 0
-            store_word(context, 64, event)
+            store_word(context, abi.POST_ERROR_AT, event)
             address = rows + event * size
             txn = make_txn(decision, load_word(results, event * 8))
             function(make_row(address, text, 0), txn, make_out(emitter, load_word(address, 0), event - begin))
-        store_word(context, 56, load_word(context, 56) + rejected)
+        store_word(context, abi.POST_REJECTED, load_word(context, abi.POST_REJECTED) + rejected)
         return 0
 
-    return kernel(post_events, 72)
+    return kernel(post_events, abi.POST_ERROR)
 
 
 @intrinsic
@@ -386,6 +409,7 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     """
     stride, row_stride = bound.result_stride, bound.row_stride
     namespace: dict = {
+        "abi": abi,
         "load_word": load_word,
         "load_half": load_half,
         "store_word": store_word,
@@ -435,10 +459,11 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     names = range(len(bound.tables))
     source = f"""
 def apply_accesses(context):
-    rows, text = load_word(context, 0), load_word(context, 8)
-    accesses, n = load_word(context, 16), load_word(context, 24)
-    tables, decisions, results = load_word(context, 32), load_word(context, 40), load_word(context, 48)
-    captures, arena, shared = load_word(context, 56), load_word(context, 64), load_word(context, 80)
+    rows, text = load_word(context, abi.APPLY_ROWS), load_word(context, abi.APPLY_TEXT)
+    accesses, n = load_word(context, abi.APPLY_ACCESSES), load_word(context, abi.APPLY_N)
+    tables, decisions = load_word(context, abi.APPLY_TABLES), load_word(context, abi.APPLY_DECISIONS)
+    results, captures = load_word(context, abi.APPLY_RESULTS), load_word(context, abi.APPLY_CAPTURES)
+    arena, shared = load_word(context, abi.APPLY_ARENA), load_word(context, abi.APPLY_SHARED)
     {"; ".join(f"table_{t} = load_word(tables, {8 * t})" for t in names)}
     i = 0
     while i < n:
@@ -446,26 +471,26 @@ def apply_accesses(context):
         event, row, what = load_half(access, 0), load_half(access, 4), load_half(access, 12)
         kind, table, fn = what >> 24, (what >> 16) & 255, what & 65535
         request = make_event(rows + event * {event.event[1]}, text, 0)
-        if kind == {tx.MODIFY} or kind == {tx.READ}:
+        if kind == {abi.MODIFY} or kind == {abi.READ}:
             decision = decision_of(decisions, event)
             failed = decision & {tx.FAILED_MASK}
             if failed == 0 and decision & {tx.WAITING_MASK} != 0:
                 break
-            if kind == {tx.READ}:
+            if kind == {abi.READ}:
                 slot = load_word(results, event * 8) + load_half(access, 8) * {stride}
 {choose("table", {t: f"read_{t}(slot, {row(t)})" for t in names}, 4)}
             elif failed == 0:
-                store_word(context, 88, event)
+                store_word(context, abi.APPLY_ERROR_AT, event)
 {choose("fn", modify, 4)}
         else:
-            store_word(context, 88, event)
+            store_word(context, abi.APPLY_ERROR_AT, event)
             holds = True
             complete = True
-            if kind == {tx.CONDITION}:
+            if kind == {abi.CONDITION}:
 {choose("fn", alone, 4)}
             else:
                 group = load_word(captures, event * 8) + load_half(access, 8) * 8
-                copied = group + 8 + (kind - {tx.CAPTURE}) * {row_stride}
+                copied = group + 8 + (kind - {abi.CAPTURE}) * {row_stride}
 {choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
                 complete = arrive(group, shared) == 0
                 if complete:
@@ -473,8 +498,8 @@ def apply_accesses(context):
             if complete:
                 decide(decisions, event, -1 if holds else {tx.FAILED_UNIT - 1}, shared)
         i += 1
-    store_word(context, 72, i)
+    store_word(context, abi.APPLY_DONE, i)
     return 0
 """
     exec(source, namespace)
-    return kernel(namespace["apply_accesses"], 96)
+    return kernel(namespace["apply_accesses"], abi.APPLY_ERROR)

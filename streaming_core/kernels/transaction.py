@@ -15,17 +15,14 @@ from numba.core.imputils import lower_getattr
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, register_model
 
+from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
+from streaming_core.kernels.abi import CAPTURE, CONDITION, MODIFY, READ
 from streaming_core.kernels.emitter import drop
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import CONTAINERS, Counter, Map, Resolved, Set, TopK
 
-# PlanContext
-ACCESSES, LEN, CAP, GROW, DECISIONS, RESULTS, NEXT, LIMIT, MORE, CAPTURES, PLAN_DROPPED = (
-    32, 40, 48, 56, 64, 72, 88, 96, 104, 112, 120,
-)  # fmt: skip
-CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
-FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, 0x3FFF0000, 0xFFFF, 1 << 31
+FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
 
 # What a copy of a row does not show: results are scalars; a captured row's growing containers go on changing.
@@ -180,20 +177,20 @@ COUNTERS_SIZE = 48
 
 def _append(context, builder, plan, event, row, slot, fn, table, kind):
     """Appends one access; `slot` and `row` are i64 values, the rest compile-time."""
-    length = code.load(builder, plan, LEN, code.I64, code.CONTEXT)
-    full = builder.icmp_unsigned("==", length, code.load(builder, plan, CAP, code.I64, code.CONTEXT))
+    length = code.load(builder, plan, abi.PLAN_LEN, code.I64, code.CONTEXT)
+    full = builder.icmp_unsigned("==", length, code.load(builder, plan, abi.PLAN_CAP, code.I64, code.CONTEXT))
     with builder.if_then(full, likely=False):
-        grow = code.load(builder, plan, GROW, code.PTR, code.CONTEXT)
+        grow = code.load(builder, plan, abi.PLAN_GROW, code.PTR, code.CONTEXT)
         failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
-    accesses = code.load(builder, plan, ACCESSES, code.PTR, code.CONTEXT)
+    accesses = code.load(builder, plan, abi.PLAN_ACCESSES, code.PTR, code.CONTEXT)
     access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
     # Two words: event and row are below 2^32, and so is the slot.
     place = builder.or_(event, builder.shl(row, code.i64(32)))
     what = builder.or_(slot, code.i64((fn | table << 16 | kind << 24) << 32))
     code.store(builder, place, access, 0, code.ROW)
     code.store(builder, what, access, 8, code.ROW)
-    code.store(builder, builder.add(length, code.i64(1)), plan, LEN, code.CONTEXT)
+    code.store(builder, builder.add(length, code.i64(1)), plan, abi.PLAN_LEN, code.CONTEXT)
     return length
 
 
@@ -204,20 +201,20 @@ def _bump(context, builder, plan, begin_address, used, size) -> tuple:
     (address before, address after); what was written there is the caller's to copy.
     """
     before = code.load(builder, begin_address, 0, code.I64, code.ROW)
-    following = builder.ptrtoint(code.load(builder, plan, NEXT, code.PTR, code.CONTEXT), code.I64)
-    limit = builder.ptrtoint(code.load(builder, plan, LIMIT, code.PTR, code.CONTEXT), code.I64)
+    following = builder.ptrtoint(code.load(builder, plan, abi.PLAN_NEXT, code.PTR, code.CONTEXT), code.I64)
+    limit = builder.ptrtoint(code.load(builder, plan, abi.PLAN_LIMIT, code.PTR, code.CONTEXT), code.I64)
     elsewhere = builder.icmp_unsigned("!=", builder.add(before, used), following)
     begin = builder.select(elsewhere, following, before)
     needed = builder.add(used, size)
     code.store(builder, begin, begin_address, 0, code.ROW)
     short = builder.icmp_unsigned(">", builder.add(begin, needed), limit)
     with builder.if_then(short, likely=False):
-        more = code.load(builder, plan, MORE, code.PTR, code.CONTEXT)
+        more = code.load(builder, plan, abi.PLAN_MORE, code.PTR, code.CONTEXT)
         failed = builder.icmp_unsigned("!=", code.call(builder, more, plan, needed), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for results")
-        code.store(builder, code.load(builder, plan, NEXT, code.I64, code.CONTEXT), begin_address, 0, code.ROW)
+        code.store(builder, code.load(builder, plan, abi.PLAN_NEXT, code.I64, code.CONTEXT), begin_address, 0, code.ROW)
     after = code.load(builder, begin_address, 0, code.I64, code.ROW)
-    code.store(builder, builder.add(after, needed), plan, NEXT, code.CONTEXT)
+    code.store(builder, builder.add(after, needed), plan, abi.PLAN_NEXT, code.CONTEXT)
     return before, after
 
 
@@ -297,7 +294,7 @@ def _plan_require(typingctx, txn, condition, rows):
 def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> None:
     """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
     size = 8 + len(tables) * bound.row_stride
-    captures = code.load(builder, held.address, CAPTURES, code.PTR, code.CONTEXT)
+    captures = code.load(builder, held.address, abi.PLAN_CAPTURES, code.PTR, code.CONTEXT)
     begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
     words = code.load(builder, held.counters, CAPTURE_WORDS, code.I64)
     used = builder.mul(words, code.i64(8))
@@ -320,10 +317,10 @@ def _plan_request(typingctx, txn):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        rows = code.load(builder, held.address, 0, code.PTR, code.CONTEXT)
+        rows = code.load(builder, held.address, abi.PLAN_ROWS, code.PTR, code.CONTEXT)
         request = cgutils.create_struct_proxy(row)(context, builder)
         request.address = code.at(builder, rows, builder.mul(held.event, code.i64(row.size)))
-        request.text = code.load(builder, held.address, 24, code.PTR, code.CONTEXT)
+        request.text = code.load(builder, held.address, abi.PLAN_TEXT, code.PTR, code.CONTEXT)
         return request._getvalue()
 
     return row(txn), codegen
@@ -347,7 +344,7 @@ def reserve_results(typingctx, txn):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
         reads = code.load(builder, held.counters, READS, code.I64)
-        results = code.load(builder, held.address, RESULTS, code.PTR, code.CONTEXT)
+        results = code.load(builder, held.address, abi.PLAN_RESULTS, code.PTR, code.CONTEXT)
         begin = code.at(builder, results, builder.mul(held.event, code.i64(8)))
         size = builder.add(builder.mul(reads, code.i64(stride)), code.i64(8))
         _, area = _bump(context, builder, held.address, begin, code.i64(0), size)
@@ -362,8 +359,8 @@ def reserve_results(typingctx, txn):
 def _plan_drop(typingctx, txn):
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        dropped = code.load(builder, held.address, PLAN_DROPPED, code.I64, code.CONTEXT)
-        code.store(builder, builder.add(dropped, code.i64(1)), held.address, PLAN_DROPPED)
+        dropped = code.load(builder, held.address, abi.PLAN_DROPPED, code.I64, code.CONTEXT)
+        code.store(builder, builder.add(dropped, code.i64(1)), held.address, abi.PLAN_DROPPED)
         code.store(builder, code.i64(1 << 32), held.counters, CONDITIONS)
         return context.get_dummy_value()
 

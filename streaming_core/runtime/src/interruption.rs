@@ -3,16 +3,18 @@
 //! The handler is machine code and no Python: it may interrupt any thread anywhere, also one that compiles or that
 //! holds a lock, and so does nothing but write one number. Python looks at the same number (`interruption.py`).
 
+#[cfg(feature = "pyo3")]
 use std::io;
 // Not the shim's atomics: no model knows signals, and a static has to be made without one.
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::kernel::RunError;
+use crate::error::RunError;
 
 /// The first signal that came, 0 if none did. Written by the handler, in any thread, once.
 static NOTED: AtomicI32 = AtomicI32::new(0);
 
-/// From now on SIGTERM and SIGINT are noted, unless this process was told to ignore them.
+/// From now on SIGTERM and SIGINT are noted, unless this process was told to ignore them. Python asks for it.
+#[cfg(feature = "pyo3")]
 pub fn heed() -> io::Result<()> {
     for number in [libc::SIGTERM, libc::SIGINT] {
         // SAFETY: all zeros is an action: the default one, with no flags and an empty mask.
@@ -49,6 +51,7 @@ pub fn check() -> Result<(), RunError> {
 }
 
 /// A lock-free atomic and `_exit` are what POSIX lets a handler use. Who asks a second time by Ctrl-C will not wait.
+#[cfg(feature = "pyo3")]
 extern "C" fn note(number: libc::c_int) {
     // ORDERING: Relaxed; the number is all there is.
     let first = NOTED.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();

@@ -1,29 +1,40 @@
 //! The native runtime: runs compiled operators (kernels) on batches of rows, on every core.
 //!
-//! One noun per file, bottom up; README.md beside this crate states the ABI the kernels are compiled against.
+//! Bottom up: a module uses those above it in this list, never one below (`tests/layers.rs` holds it to that). README.md
+//! beside this crate states the ABI the kernels are compiled against, and says where each published system lives.
 
-pub mod arena;
-pub mod batch;
-pub mod channel;
-pub mod chunk;
-pub mod delivered;
-pub mod digest;
-pub mod executor;
-pub mod idle;
-pub mod interruption;
-pub mod kernel;
-pub mod key_group;
-pub mod metrics;
-pub mod placement;
-pub mod program;
+mod error;
+
+mod interruption;
+
+mod threads;
+
+mod rows;
+
+mod memory;
+
+mod output;
+
+mod program;
+
+mod state;
+
+mod executor;
+
+mod dataflow;
+
+mod transactions;
+
+mod engine;
+
 #[cfg(feature = "pyo3")]
 mod python;
-pub mod rows;
-pub mod scheme;
-pub mod sink;
-mod stage;
-pub mod state;
-pub mod sync;
-pub mod topology;
-pub mod transaction;
-pub mod union;
+
+pub use engine::make;
+pub use error::RunError;
+pub use executor::Executor;
+pub use program::Program;
+pub use program::kernel::{BatchContext, CONSTANTS, LAYOUTS};
+pub use program::options::Options;
+pub use rows::block::{Block, Text};
+pub use threads::idle::Strategy;

@@ -5,16 +5,21 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::batch::{Block, TEXT_PADDING, Text};
-use crate::digest::{Column, Digest, Hasher};
-use crate::executor::{Executor, Keys, make};
+use crate::engine::make;
+use crate::error::RunError;
+use crate::executor::{Executor, Keys};
 use crate::interruption;
-use crate::kernel::RunError;
-use crate::metrics::Standing;
-use crate::program::{Options, Program};
-use crate::topology::Topology;
+use crate::output::digest::{Digest, Hasher};
+use crate::output::metrics::Standing;
+use crate::program::Program;
+use crate::program::kernel::{CONSTANTS, LAYOUTS};
+use crate::program::options::Options;
+use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::rows::column::Column;
+use crate::threads::topology::Topology;
 
 create_exception!(
     streaming_core._runtime,
@@ -126,7 +131,8 @@ impl Engine {
 impl Engine {
     #[new]
     fn new(program: &str, options: &str) -> PyResult<Self> {
-        let program = Program::parse(program).map_err(python_error)?;
+        // SAFETY: Python compiles the kernels and keeps them as long as the engine that runs them (kernels/program.py).
+        let program = unsafe { Program::parse(program) }.map_err(python_error)?;
         let options = Options::parse(options).map_err(python_error)?;
         let event_stride = program.event.stride;
         let executor = guarded(|| make(program, options))?;
@@ -237,6 +243,17 @@ fn probe() -> PyResult<String> {
     serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
+/// The ABI of kernels: per struct its `size` and the offset of each field, and under `constants` what words mean.
+#[pyfunction]
+fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
+    let layout = |&(name, size, fields): &(&'static str, usize, &[(&'static str, usize)])| {
+        let fields = fields.iter().map(|&(field, offset)| (field, offset as u64));
+        (name, fields.chain([("size", size as u64)]).collect())
+    };
+    let constants = CONSTANTS.iter().map(|&(name, value)| (name, u64::from(value))).collect();
+    LAYOUTS.iter().map(layout).chain([("constants", constants)]).collect()
+}
+
 /// `(rows, sum)`: the digest of output rows in delivered order; `columns` as in a program.
 ///
 /// A row's `sub` is its rank among adjacent rows of the same seq.
@@ -279,5 +296,6 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signalled, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
+    module.add_function(wrap_pyfunction!(abi, module)?)?;
     module.add_function(wrap_pyfunction!(digest_rows, module)?)
 }

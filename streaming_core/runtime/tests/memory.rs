@@ -9,11 +9,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use _runtime::batch::{Block, Text};
-use _runtime::executor::make;
-use _runtime::idle::Strategy;
-use _runtime::kernel::BatchContext;
-use _runtime::program::{Options, Program};
+use _runtime::{BatchContext, Block, Options, Program, Strategy, Text, make};
 use serde_json::{Value, json};
 
 /// Counts the bytes that are held, and were at most.
@@ -195,7 +191,8 @@ fn program(operators: &[Value], outputs: &[i64]) -> Program {
         "kind": "dataflow", "event": {"stride": STRIDE}, "operators": operators, "outputs": outputs,
         "columns": [{"kind": "i64", "offset": 8}, {"kind": "i64", "offset": 16}], "unordered": [0, 1],
     });
-    Program::parse(&program.to_string()).unwrap()
+    // SAFETY: the kernels are functions of this file, for its rows and states.
+    unsafe { Program::parse(&program.to_string()) }.unwrap()
 }
 
 /// What is in front of the sink stops.

@@ -3,21 +3,21 @@
 //! What is taken out is the entries in their order. Capacity stands in the head, and the index follows from both, so
 //! that a container put back is the one that was there: no later operation can tell, nor what memory it takes.
 
-use crate::arena::Arena;
-use crate::kernel::RunError;
+use crate::error::RunError;
+use crate::memory::arena::Arena;
 
 /// Bytes of an entry: key and value.
 pub const ENTRY: usize = 16;
 
 /// The head of a container inside of its row.
 #[derive(Debug, Clone, Copy)]
-pub struct Head {
+pub struct ContainerHead {
     pub block: u64,
     pub length: usize,
     pub capacity: usize,
 }
 
-impl Head {
+impl ContainerHead {
     /// From the first bytes of a head.
     pub fn read(bytes: &[u8]) -> Self {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;

@@ -1,5 +1,6 @@
 //! State: shared tables, the containers in their rows, and keyed state.
 
 mod container;
+pub mod key_group;
 pub mod keyed;
 pub mod table;

@@ -2,11 +2,12 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
-use crate::arena::Arena;
-use crate::kernel::{ArenaHeader, RunError};
+use crate::error::RunError;
+use crate::memory::arena::{Arena, ArenaHeader};
+use crate::memory::placement::TableRows;
 use crate::program;
-use crate::state::container::{ENTRY, Head};
-use crate::sync::{CachePadded, UnsafeCell};
+use crate::state::container::{ContainerHead, ENTRY};
+use crate::threads::sync::{CachePadded, UnsafeCell};
 
 /// Rows start on a page, so that those of one cache line are the same in every table and run.
 const ALIGN: usize = 4096;
@@ -16,7 +17,7 @@ const ALIGN: usize = 4096;
 /// Which thread may touch which row when is the scheme's business; this only keeps the memory.
 #[derive(Debug)]
 pub struct Tables {
-    layouts: Vec<program::Table>,
+    layouts: Vec<program::TableSpec>,
     memory: Vec<Layout>,
     /// Base address per table; never written after `new`.
     bases: Vec<*mut u8>,
@@ -32,7 +33,7 @@ unsafe impl Send for Tables {}
 
 impl Tables {
     /// Zeroed rows.
-    pub fn new(tables: &[program::Table], threads: usize) -> Result<Self, RunError> {
+    pub fn new(tables: &[program::TableSpec], threads: usize) -> Result<Self, RunError> {
         let mut memory = Vec::new();
         let mut bases = Vec::new();
         for table in tables {
@@ -57,18 +58,13 @@ impl Tables {
         self.layouts.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.layouts.is_empty()
-    }
-
-    /// Number of rows of each table.
-    pub fn rows(&self) -> impl Iterator<Item = usize> {
-        self.layouts.iter().map(|table| table.rows)
-    }
-
-    /// Layout and memory of each table.
-    pub fn memory(&self) -> impl Iterator<Item = (&program::Table, *mut u8)> {
-        self.layouts.iter().zip(self.bases.iter().copied())
+    /// Where the rows of each table lie.
+    pub fn rows(&self) -> impl Iterator<Item = TableRows> {
+        self.layouts.iter().zip(&self.bases).map(|(table, &base)| TableRows {
+            base,
+            rows: table.rows,
+            stride: table.stride,
+        })
     }
 
     /// What goes into an apply context.
@@ -112,10 +108,10 @@ impl Tables {
         let mut image = self.copy(index)?;
         let bytes = image.len();
         let heads = || heads(table);
-        let entries: usize = heads().map(|(at, _)| Head::read(&image[at..bytes]).length * ENTRY).sum();
+        let entries: usize = heads().map(|(at, _)| ContainerHead::read(&image[at..bytes]).length * ENTRY).sum();
         image.reserve_exact(entries);
         for (at, _) in heads() {
-            let head = Head::read(&image[at..bytes]);
+            let head = ContainerHead::read(&image[at..bytes]);
             image[at..at + 8].fill(0);
             // SAFETY: the head is that of a kernels' container, and no kernel runs.
             image.extend_from_slice(unsafe { head.entries() });
@@ -130,7 +126,7 @@ impl Tables {
         let (rows, mut entries) = image.split_at_checked(table.rows * table.stride).ok_or_else(unfit)?;
         let mut rows = rows.to_vec();
         for (at, container) in heads(&table) {
-            let head = Head::read(&rows[at..]);
+            let head = ContainerHead::read(&rows[at..]);
             if head.block != 0 || !head.is_sound(container.indexed) {
                 return Err(unfit());
             }
@@ -147,13 +143,13 @@ impl Tables {
         self.load(index, &rows)
     }
 
-    fn layout(&self, index: usize) -> Result<&program::Table, RunError> {
+    fn layout(&self, index: usize) -> Result<&program::TableSpec, RunError> {
         self.layouts.get(index).ok_or_else(|| RunError::Invalid(format!("there is no table {index}")))
     }
 }
 
 /// Where in a table's rows the heads of growing containers lie, row by row.
-fn heads(table: &program::Table) -> impl Iterator<Item = (usize, program::Growing)> {
+fn heads(table: &program::TableSpec) -> impl Iterator<Item = (usize, program::Growing)> {
     (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, *head)))
 }
 
@@ -173,7 +169,8 @@ mod tests {
 
     fn tables() -> Tables {
         let growing = vec![Growing { offset: 8, indexed: true }, Growing { offset: 40, indexed: false }];
-        let layout = program::Table { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
+        let layout =
+            program::TableSpec { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
         Tables::new(&[layout], 2).unwrap()
     }
 
@@ -202,7 +199,7 @@ mod tests {
         other.restore(0, &image).unwrap();
         drop((tables, blocks));
         assert_eq!(other.image(0).unwrap(), image);
-        let set_back = Head::read(&other.copy(0).unwrap()[72 + 8..]);
+        let set_back = ContainerHead::read(&other.copy(0).unwrap()[72 + 8..]);
         assert_eq!((set_back.length, set_back.capacity, set_back.block % 8), (2, 8, 0));
         let mut uneven = image.clone();
         set(&mut uneven, 72 + 8, 0, 2, 7);

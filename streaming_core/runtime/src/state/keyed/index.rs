@@ -9,9 +9,7 @@
 //! one of the segment; of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
 //! Memory: 16 to 32 bytes a key, and one segment that waits to be used again.
 
-use crate::arena::Arena;
-
-use super::prefetch;
+use crate::memory::arena::Arena;
 
 /// Places of a new table's only segment, and of one that splits instead of growing; their logarithms.
 const FIRST: u32 = 8;
@@ -242,10 +240,21 @@ fn tag(hash: u64) -> u64 {
     hash >> 32 & 0xFFFF
 }
 
+#[inline(always)]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; any address will do.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::key_group::hash_i64;
+    use crate::state::key_group::hash_i64;
     use proptest::prelude::*;
 
     /// An index of words: entries are their addresses.

@@ -2,11 +2,12 @@
 //!
 //! Cost: keys up to 16 bytes are loaded and compared as two words.
 
-use crate::digest::{ColumnKind, first_words, select};
-use crate::kernel::RunError;
-use crate::key_group::{finish, hash_bytes, hash_i64, start, step};
+use crate::error::RunError;
+use crate::output::digest::{first_words, select};
 use crate::program::Key;
-use crate::rows::Rows;
+use crate::rows::column::ColumnKind;
+use crate::rows::view::Rows;
+use crate::state::key_group::{finish, hash_bytes, hash_i64, start, step};
 
 /// Text keys up to this length stand in their entry.
 pub const SHORT: usize = 16;

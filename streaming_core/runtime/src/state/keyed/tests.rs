@@ -1,6 +1,6 @@
 use super::*;
-use crate::batch::Text;
-use crate::rows::Rows;
+use crate::rows::block::Text;
+use crate::rows::view::Rows;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -130,7 +130,7 @@ fn entries_given_away_keep_their_states_and_addresses() {
         let before: BTreeMap<Vec<u8>, usize> = old.sorted().iter().map(|(k, s)| (k.bytes(), *s as usize)).collect();
         let mut new: Vec<KeyedState> = (0..3).map(|_| KeyedState::new(key(ColumnKind::Text), 8)).collect();
         old.give_away(|hash| &raw mut new[hash as usize % 3]).unwrap();
-        assert!(old.is_empty() && new.iter().all(|table| table.len() > 200));
+        assert!(old.len() == 0 && new.iter().all(|table| table.len() > 200));
         let after: BTreeMap<Vec<u8>, usize> =
             new.iter().flat_map(|table| table.sorted()).map(|(k, s)| (k.bytes(), s as usize)).collect();
         assert_eq!(before, after);

@@ -1,0 +1,113 @@
+"""The C ABI that kernels are built against: where the fields of the runtime's structs lie, in bytes.
+
+`runtime/README.md` says what they mean. What stands here is compared with what the runtime says of itself
+(`_runtime.abi()`, tests/unit/test_abi.py); no other module of kernels writes an offset down.
+"""
+
+from __future__ import annotations
+
+# The struct that the names with a prefix are of.
+STRUCTS = {
+    "EMITTER": "Emitter",
+    "ARENA": "ArenaHeader",
+    "BATCH": "BatchContext",
+    "PLAN": "PlanContext",
+    "APPLY": "ApplyContext",
+    "POST": "PostContext",
+    "EXECUTE": "ExecuteContext",
+    "PLACE": "PlaceContext",
+}
+
+EMITTER_ROWS = 0
+EMITTER_LEN = 8
+EMITTER_CAP = 16
+EMITTER_GROW = 24
+EMITTER_ORIGIN = 32
+EMITTER_DROPPED = 40
+
+ARENA_ALLOC = 0
+
+BATCH_ROWS = 0
+BATCH_N = 8
+BATCH_PLACES = 16
+BATCH_STATES = 24
+BATCH_TEXT = 32
+BATCH_EMITTER = 40
+BATCH_ARENA = 48
+BATCH_SEQ = 56
+BATCH_ERROR_AT = 64
+BATCH_ERROR = 72
+
+PLAN_ROWS = 0
+PLAN_BEGIN = 8
+PLAN_END = 16
+PLAN_TEXT = 24
+PLAN_ACCESSES = 32
+PLAN_LEN = 40
+PLAN_CAP = 48
+PLAN_GROW = 56
+PLAN_DECISIONS = 64
+PLAN_RESULTS = 72
+PLAN_FIRST = 80
+PLAN_NEXT = 88
+PLAN_LIMIT = 96
+PLAN_MORE = 104
+PLAN_CAPTURES = 112
+PLAN_DROPPED = 120
+PLAN_ERROR_AT = 128
+PLAN_ERROR = 136
+
+APPLY_ROWS = 0
+APPLY_TEXT = 8
+APPLY_ACCESSES = 16
+APPLY_N = 24
+APPLY_TABLES = 32
+APPLY_DECISIONS = 40
+APPLY_RESULTS = 48
+APPLY_CAPTURES = 56
+APPLY_ARENA = 64
+APPLY_DONE = 72
+APPLY_SHARED = 80
+APPLY_ERROR_AT = 88
+APPLY_ERROR = 96
+
+POST_ROWS = 0
+POST_BEGIN = 8
+POST_END = 16
+POST_TEXT = 24
+POST_DECISIONS = 32
+POST_RESULTS = 40
+POST_EMITTER = 48
+POST_REJECTED = 56
+POST_ERROR_AT = 64
+POST_ERROR = 72
+
+EXECUTE_ROWS = 0
+EXECUTE_BEGIN = 8
+EXECUTE_END = 16
+EXECUTE_TEXT = 24
+EXECUTE_TABLES = 32
+EXECUTE_ARENA = 40
+EXECUTE_EMITTER = 48
+EXECUTE_RESULTS = 56
+EXECUTE_CAPACITY = 64
+EXECUTE_MORE = 72
+EXECUTE_DROPPED = 80
+EXECUTE_REJECTED = 88
+EXECUTE_ERROR_AT = 96
+EXECUTE_ERROR = 104
+EXECUTE_SELECTION = 120
+
+PLACE_ROWS = 0
+PLACE_BEGIN = 8
+PLACE_END = 16
+PLACE_TEXT = 24
+PLACE_PLACES = 32
+PLACE_ERROR_AT = 40
+PLACE_ERROR = 48
+
+# What an access does; from CAPTURE on, the number of the row within its condition is added.
+CONDITION, MODIFY, READ, CAPTURE = 0, 1, 2, 3
+
+# The bits of a decision: conditions to be evaluated, conditions that failed, and whether the event is invalid.
+PENDING, FAILED, DROPPED = 0xFFFF, 0x3FFF0000, 1 << 31

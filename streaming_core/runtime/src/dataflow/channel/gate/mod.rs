@@ -1,0 +1,414 @@
+//! Where a replica takes its input: the outlets of all who put out something for it, as one stream.
+//!
+//! In total order a gate delivers what a ScaleGate does (Viper, section 4; STRETCH, section 2.3): rows of all sources in
+//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. A
+//! source says so by its next row, or, when it has none, by the `upto` of what it published last. The papers' ScaleGate
+//! keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put out, in batches,
+//! and the reader merges the few heads, which are in order already. Nobody writes anything but his own cursor.
+//!
+//! In no order a gate delivers whole batches as they come.
+//!
+//! Cost: no row is copied. A batch that comes before everything else is handed on as it lies, or, if it is small, with those
+//! that follow; of batches that interleave, rows are listed and the lists merged two by two, without a branch that hangs
+//! on the order: that would be guessed wrong every other row.
+
+use std::ops::Range;
+
+use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::rank::Rank;
+use crate::error::RunError;
+use crate::output::digest::Digest;
+use crate::output::sink::{Prepared, Sink};
+use crate::rows::block::Text;
+use crate::rows::view::Rows;
+
+mod key;
+mod lists;
+mod source;
+
+pub use source::Source;
+
+use source::MOST;
+
+use key::{Order, SortKey};
+use lists::{Entry, Lists};
+
+/// Rows that are worth a turn of their own.
+const IN_PLACE: usize = 64;
+
+/// What was taken from a gate at once.
+#[derive(Debug)]
+pub struct Taken {
+    /// Where rows lie that were not put out one behind the other.
+    places: Vec<*const u8>,
+    /// In total order, if the gate keeps one; in the place where they were put out.
+    pub rows: Rows,
+    /// Per row, if ranks are asked for, its rank among the rows of its event, through all streams; none: each is alone.
+    pub ranks: Vec<Rank>,
+    /// Per row, if wanted.
+    pub hashes: Vec<u64>,
+    /// What the sink needs to know of the rows, if they came with it.
+    prepared: Option<Prepared>,
+    /// What has been summed of them.
+    summed: Digest,
+    /// Where rows lie that had been summed, and now are to be examined when they are taken.
+    left_over: Vec<*const u8>,
+    /// All rows of events up to this one have been taken.
+    pub upto: i64,
+    /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
+    pub started: u64,
+    /// Nothing comes any more in this block.
+    pub last: bool,
+}
+
+impl Taken {
+    /// For rows of `stride` bytes.
+    pub fn new(stride: usize) -> Self {
+        Self {
+            places: Vec::new(),
+            rows: Rows::nothing(stride),
+            ranks: Vec::new(),
+            hashes: Vec::new(),
+            prepared: None,
+            summed: Digest::default(),
+            left_over: Vec::new(),
+            upto: i64::MIN,
+            started: u64::MAX,
+            last: false,
+        }
+    }
+
+    /// Delivers the rows to a sink, by what they came prepared with or else examining them.
+    ///
+    /// # Safety
+    /// They have not been given back.
+    pub unsafe fn deliver(&self, sink: &mut Sink) -> Result<(), RunError> {
+        let places = self.left_over.as_ptr();
+        let left_over = Rows { start: std::ptr::null(), places, n: self.left_over.len(), ..self.rows };
+        // SAFETY: as the caller says.
+        unsafe {
+            sink.take_back(left_over)?;
+            let prepared = match self.prepared {
+                Some(prepared) => prepared,
+                None => sink.preparer().prepare_rows(self.rows)?,
+            };
+            sink.deliver_rows(self.rows, &prepared)
+        }
+    }
+
+    fn clear(&mut self) {
+        self.places.clear();
+        self.ranks.clear();
+        self.hashes.clear();
+        (self.prepared, self.summed) = (None, Digest::default());
+        self.left_over.clear();
+        self.rows = Rows::nothing(self.rows.stride);
+        self.started = u64::MAX;
+    }
+}
+
+/// How rows are taken.
+#[derive(Debug, Clone, Copy, Default)]
+struct Manner {
+    /// Whether whoever takes asks for ranks.
+    ranked: bool,
+    /// Whether sources belong to several streams.
+    united: bool,
+    /// Whether rows come prepared for the sink. Each is then its event's only output or has a rank, unless there is only
+    /// one source; once there are ranks, what was prepared for batches that have to part is of no use.
+    prepared: bool,
+}
+
+impl Manner {
+    /// The rank of a row behind the gate.
+    fn rank(self, seq: i64, stream: u64, rank: Rank) -> Result<Rank, RunError> {
+        if self.united { rank.through(stream).ok_or_else(|| path_too_long(seq)) } else { Ok(rank) }
+    }
+}
+
+/// The gate; see the module.
+#[derive(Debug)]
+pub struct Gate {
+    sources: Vec<Source>,
+    ordered: bool,
+    manner: Manner,
+    /// Whose turn it is, where there is no order.
+    turn: usize,
+    events: Lists<i64>,
+    orders: Lists<Order>,
+}
+
+// SAFETY: lists are made and used up within one `take`; the addresses in them are of rows that outlive it.
+unsafe impl Send for Gate {}
+
+impl Gate {
+    pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
+        let united = sources.iter().any(|source| source.stream > 0);
+        debug_assert!(!(united && prepared), "of several streams, an event has several outputs");
+        let manner = Manner { ranked, united, prepared };
+        Self { sources, ordered, manner, turn: 0, events: Lists::default(), orders: Lists::default() }
+    }
+
+    /// Of each event, those of the last stream come first: what the checkers of order must notice.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    pub fn reverse_streams(&mut self) {
+        let last = self.sources.iter().map(|source| source.stream).max().unwrap_or(0);
+        self.sources.iter_mut().for_each(|source| source.stream = last - source.stream);
+    }
+
+    /// A block begins.
+    pub fn begin(&mut self) {
+        for source in &mut self.sources {
+            source.done = false;
+        }
+    }
+
+    /// Whether there is something new for a gate that had nothing to take.
+    pub fn has_news(&self, outlets: &[Outlet]) -> bool {
+        // A source that had rows left is not what was waited for.
+        let news = |source: &Source| source.next.is_none() && outlets[source.outlet].has_news(source.reader);
+        self.sources.iter().any(news)
+    }
+
+    /// Takes what is ready; false: nothing, and nothing new is known either. What was taken is used until `release`.
+    ///
+    /// # Safety
+    /// The caller is the reader of every source, and has released what it took before.
+    pub unsafe fn take(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<bool, RunError> {
+        taken.clear();
+        // SAFETY: as the caller says.
+        unsafe {
+            let mut has_ranks = false;
+            for source in &mut self.sources {
+                has_ranks |= source.look(outlets);
+            }
+            let Self { sources, manner, events, orders, .. } = self;
+            if has_ranks && std::mem::take(&mut manner.prepared) {
+                sources.iter_mut().for_each(|source| source.left_over(outlets, &mut taken.left_over));
+            }
+            if !self.ordered {
+                any(sources, &mut self.turn, outlets, taken);
+            } else if manner.united || has_ranks {
+                take(sources, outlets, *manner, orders, taken)?;
+            } else {
+                // Rows without ranks are alone with their event, which says everything.
+                take(sources, outlets, *manner, events, taken)?;
+            }
+        }
+        if taken.rows.n == 0 {
+            (taken.rows.places, taken.rows.n) = (taken.places.as_ptr(), taken.places.len());
+        }
+        taken.rows.text = text;
+        if self.manner.prepared && taken.rows.n > 0 && taken.prepared.is_none() {
+            // SAFETY: they have just been taken.
+            taken.prepared = Some(unsafe { Prepared::alone(taken.rows, taken.summed) });
+        }
+        let known = |source: &Source| source.next.map_or(source.upto, |seq| seq - 1);
+        let upto = self.sources.iter().map(known).min().unwrap_or(i64::MAX);
+        let last = self.sources.iter().all(|source| source.next.is_none() && source.done);
+        if upto > taken.upto {
+            for source in &mut self.sources {
+                taken.started = taken.started.min(std::mem::replace(&mut source.heard, u64::MAX));
+            }
+        }
+        let new = taken.rows.n > 0 || upto > taken.upto || last != taken.last;
+        (taken.upto, taken.last) = (upto, last);
+        if !new {
+            self.release(outlets);
+        }
+        Ok(new)
+    }
+
+    /// Gives back what was taken, when it has been used.
+    pub fn release(&mut self, outlets: &[Outlet]) {
+        self.sources.iter_mut().for_each(|source| source.release(outlets));
+    }
+}
+
+/// Takes one source's head, whoever has one.
+///
+/// # Safety
+/// The caller is the reader of every source.
+unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], taken: &mut Taken) {
+    for _ in 0..sources.len() {
+        *turn = (*turn + 1) % sources.len();
+        let source = &mut sources[*turn];
+        // SAFETY: as the caller says.
+        let Some(head) = (unsafe { source.head(outlets) }) else { continue };
+        let range = source.at..source.rows_of(head);
+        source.at = range.end;
+        hand_on(head, source, range, taken, 0, false);
+        // SAFETY: as above.
+        unsafe { source.head(outlets) };
+        break;
+    }
+}
+
+/// Takes rows of all sources, as far as they are ready.
+///
+/// # Safety
+/// The caller is the reader of every source.
+unsafe fn take<K: SortKey>(
+    sources: &mut [Source],
+    outlets: &[Outlet],
+    manner: Manner,
+    lists: &mut Lists<K>,
+    taken: &mut Taken,
+) -> Result<(), RunError> {
+    let least = if sources.len() > 1 { IN_PLACE } else { 0 };
+    // Batches all of whose rows come before those of every other source, whole.
+    while taken.rows.n == 0 && taken.places.len() < MOST {
+        // The earliest row there is or may come, whose that is and where; what comes next of another source.
+        let mut first: Option<(K, usize, Option<&Jumbo>)> = None;
+        let mut second: Option<K> = None;
+        for (index, source) in sources.iter_mut().enumerate() {
+            // SAFETY: as the caller says.
+            let head = unsafe { source.head(outlets) };
+            let key = head.map_or_else(|| K::behind(source.upto), |jumbo| source.key(jumbo, source.at));
+            if first.is_none_or(|(least, _, other)| (key, head.is_none()) < (least, other.is_none())) {
+                second = first.map(|(least, ..)| least);
+                first = Some((key, index, head));
+            } else if second.is_none_or(|least| key < least) {
+                second = Some(key);
+            }
+        }
+        let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
+        let source = &mut sources[index];
+        let range = source.at..source.rows_of(jumbo);
+        if second.is_some_and(|key| source.key::<K>(jumbo, range.end - 1) > key) {
+            // SAFETY: as the caller says.
+            return unsafe { interleave(sources, outlets, manner, lists, taken) };
+        }
+        source.at = range.end;
+        rank_on(jumbo, source, range.clone(), manner, taken)?;
+        hand_on(jumbo, source, range, taken, least, manner.prepared);
+        // SAFETY: as the caller says.
+        unsafe { source.head(outlets) };
+    }
+    Ok(())
+}
+
+/// Takes rows one by one, as far as they are ready.
+///
+/// # Safety
+/// The caller is the reader of every source, and has looked for their heads.
+#[inline(never)]
+unsafe fn interleave<K: SortKey>(
+    sources: &mut [Source],
+    outlets: &[Outlet],
+    manner: Manner,
+    lists: &mut Lists<K>,
+    taken: &mut Taken,
+) -> Result<(), RunError> {
+    lists.clear();
+    // SAFETY: as the caller says.
+    let Some(ready) = sources.iter().map(|source| unsafe { source.bound::<K>(outlets) }).min() else { return Ok(()) };
+    let mut bound = ready;
+    for source in &*sources {
+        // SAFETY: as the caller says.
+        let more = lists.add(|list| unsafe { source.list(outlets, ready, list, &mut taken.started) });
+        bound = more.map_or(bound, |key| bound.min(key));
+    }
+    let mut n = 0;
+    for (source, ready) in sources.iter_mut().zip(lists.cut(bound)) {
+        if manner.prepared {
+            // SAFETY: as the caller says; so many were listed.
+            taken.summed += unsafe { source.begun(outlets, ready) };
+        }
+        (source.at, n) = (source.at + ready, n + ready);
+    }
+    let ranked = manner.ranked && K::RANKED;
+    if ranked {
+        taken.ranks.resize(taken.places.len(), Rank::ONLY);
+    }
+    let hashed = sources.iter().any(|source| source.hashes.is_some());
+    let places = more(&mut taken.places, n, std::ptr::null());
+    let hashes = more(&mut taken.hashes, if hashed { n } else { 0 }, 0);
+    let mut next = 0;
+    let mut put = |entry: &Entry<K>| {
+        places[next] = entry.row;
+        if hashed {
+            hashes[next] = entry.hash;
+        }
+        next += 1;
+    };
+    let mut failure = None;
+    if ranked {
+        lists.merge(|entry| {
+            put(entry);
+            let (seq, stream, rank) = entry.key.parts();
+            match manner.rank(seq, stream, rank) {
+                Ok(rank) => taken.ranks.push(rank),
+                Err(error) => failure = Some(error),
+            }
+        });
+    } else {
+        lists.merge(put);
+    }
+    for source in sources {
+        // SAFETY: as the caller says.
+        unsafe { source.head(outlets) };
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Room for `n` more.
+fn more<T: Copy>(of: &mut Vec<T>, n: usize, value: T) -> &mut [T] {
+    let before = of.len();
+    of.resize(before + n, value);
+    &mut of[before..]
+}
+
+/// Adds the ranks of those rows of a jumbo tuple, if they are asked for.
+fn rank_on(
+    jumbo: &Jumbo,
+    source: &Source,
+    range: Range<usize>,
+    manner: Manner,
+    taken: &mut Taken,
+) -> Result<(), RunError> {
+    if manner.ranked && (manner.united || !jumbo.ranks.is_empty() || !taken.ranks.is_empty()) {
+        taken.ranks.resize(taken.places.len(), Rank::ONLY);
+        for i in range {
+            let Order { seq, stream, rank } = source.key(jumbo, i);
+            taken.ranks.push(manner.rank(seq, stream, rank)?);
+        }
+    }
+    Ok(())
+}
+
+/// Adds the rows `range` of those of a jumbo tuple that are the reader's: as they lie, if they are the only ones and at
+/// least `least`, or by their places. `summed` says whether the digests of jumbo tuples begun are.
+fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Taken, least: usize, summed: bool) {
+    taken.started = taken.started.min(jumbo.started);
+    let (share, rows) = (&jumbo.shares[source.reader], jumbo.rows);
+    if let Some(hashes) = source.hashes {
+        let hashes = &jumbo.hashes[hashes];
+        match share.whole {
+            true => taken.hashes.extend_from_slice(&hashes[range.clone()]),
+            false => taken.hashes.extend(range.clone().map(|i| hashes[share.position(i)])),
+        }
+    }
+    let adjacent = share.whole && rows.stride == taken.rows.stride;
+    if adjacent && taken.places.is_empty() && range.len() >= least {
+        taken.prepared = jumbo.prepared.filter(|_| range.start == 0);
+        taken.rows = rows.slice(range);
+    } else {
+        if summed && range.start == 0 {
+            taken.summed += source::digest(jumbo);
+        }
+        taken.places.extend(range.map(|index| source.place(jumbo, index)));
+    }
+}
+
+/// The failure of an event whose rows cannot be ranked any more.
+#[cold]
+pub fn path_too_long(seq: i64) -> RunError {
+    RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
+}
+
+#[cfg(all(test, loom))]
+mod models;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,260 @@
+//! What a replica puts out, for all who read it: a ring of jumbo tuples, one writer, any number of readers.
+//!
+//! A jumbo tuple (BriskStream, section 5.2) is a batch of rows under one header. It is written once and read in place by
+//! everybody whom it concerns; what is said for each reader is which of its rows are his. `upto` in the header makes it a
+//! heartbeat as well (Viper, section 5; STRETCH, section 2.3): it reaches also those for whom there is no row in it.
+//!
+//! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published or
+//! after every reader has released it, and to the readers in between, who only read. So nothing overflows; a writer that
+//! finds no room goes on with other work (`has_room`), as a reader does that finds nothing new (`head`).
+
+use crate::dataflow::channel::rank::Rank;
+use crate::output::sink::Prepared;
+use crate::rows::block::Text;
+use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
+
+/// Rows under one header.
+#[derive(Debug)]
+pub struct Jumbo {
+    /// Room for rows that are made here.
+    pub made: RowBuffer,
+    /// The rows: those in `made`, or rows of the block, with others between them if the stride says so. In total order.
+    pub rows: Rows,
+    /// Per row its rank; none at all: every row is alone with its event, or nobody asks.
+    pub ranks: Vec<Rank>,
+    /// Per reader which of the rows are his.
+    pub shares: Vec<Share>,
+    /// Per edge that is routed by key the hashes of the rows' keys, else nothing.
+    pub hashes: Vec<Vec<u64>>,
+    /// Every row of events up to this one has been put out.
+    pub upto: i64,
+    /// Engine time when the processing of the first of these rows' events started.
+    pub started: u64,
+    /// Nothing comes any more in this block.
+    pub last: bool,
+    /// What the sink would find out about all of these rows, if they are for it and whoever made them has done that.
+    pub prepared: Option<Prepared>,
+}
+
+/// Which rows of a jumbo tuple are a reader's.
+#[derive(Debug, Default)]
+pub struct Share {
+    pub whole: bool,
+    /// Their positions, ascending, unless all are.
+    pub positions: Vec<u32>,
+    /// While it is filled: how many there are.
+    pub filled: usize,
+}
+
+impl Share {
+    /// How many of `n` rows.
+    #[inline]
+    pub fn len(&self, n: usize) -> usize {
+        if self.whole { n } else { self.positions.len() }
+    }
+
+    /// The position of the i-th.
+    #[inline(always)]
+    pub fn position(&self, i: usize) -> usize {
+        if self.whole { i } else { self.positions[i] as usize }
+    }
+}
+
+impl Jumbo {
+    /// An empty one for rows of `stride` bytes, `readers` readers and `edges` edges.
+    pub fn new(stride: usize, readers: usize, edges: usize) -> Self {
+        Self {
+            made: RowBuffer::new(stride, true),
+            rows: Rows::new(std::ptr::null(), 0, stride, Text::empty()),
+            ranks: Vec::new(),
+            shares: (0..readers).map(|_| Share::default()).collect(),
+            hashes: vec![Vec::new(); edges],
+            upto: i64::MIN,
+            started: 0,
+            last: false,
+            prepared: None,
+        }
+    }
+
+    /// Forgets the rows and whose they were, keeps the memory.
+    pub fn clear(&mut self) {
+        self.made.clear();
+        self.rows.n = 0;
+        self.ranks.clear();
+        for share in &mut self.shares {
+            share.whole = false;
+            share.positions.clear();
+        }
+        self.last = false;
+        self.prepared = None;
+    }
+}
+
+/// The ring; see the module.
+#[derive(Debug)]
+pub struct Outlet {
+    slots: Box<[CachePadded<UnsafeCell<Jumbo>>]>,
+    /// Jumbo tuples published so far; number i lies in slot i mod slots. Written by the writer.
+    published: CachePadded<AtomicU64>,
+    /// Per reader, how many it has released. Written by that reader.
+    cursors: Box<[CachePadded<AtomicU64>]>,
+}
+
+// SAFETY: a slot is handed from the writer to the readers by `published`, and back by `cursors`: written with Release,
+// read with Acquire. `head`, `fill` and their kind make their callers answer for being the one they say they are.
+unsafe impl Sync for Outlet {}
+// SAFETY: nothing in it refers to a thread; the rows of a block stay readable while it is processed.
+unsafe impl Send for Outlet {}
+
+impl Outlet {
+    /// `slots` jumbo tuples as `make` makes them, for `readers` readers.
+    pub fn new(slots: usize, readers: usize, make: impl Fn() -> Jumbo) -> Self {
+        Self {
+            slots: (0..slots).map(|_| CachePadded::new(UnsafeCell::new(make()))).collect(),
+            published: CachePadded::new(AtomicU64::new(0)),
+            cursors: (0..readers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+        }
+    }
+
+    fn slot(&self, number: u64) -> &UnsafeCell<Jumbo> {
+        &self.slots[number as usize % self.slots.len()]
+    }
+
+    /// Whether the writer may fill a slot. For the writer.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        // ORDERING: Relaxed; only the writer writes it.
+        let published = self.published.load(Ordering::Relaxed);
+        // ORDERING: Acquire; what readers did with a slot they released comes before it is filled again.
+        let least = self.cursors.iter().map(|cursor| cursor.load(Ordering::Acquire)).min();
+        published - least.unwrap_or(published) < self.slots.len() as u64
+    }
+
+    /// Hands out the slot that is published next.
+    ///
+    /// # Safety
+    /// The caller is the writer and has seen that there is room.
+    #[inline]
+    pub unsafe fn fill<R>(&self, work: impl FnOnce(&mut Jumbo) -> R) -> R {
+        // ORDERING: Relaxed; only the writer writes it.
+        let next = self.published.load(Ordering::Relaxed);
+        // SAFETY: not published, and no reader is at what it held before.
+        self.slot(next).with_mut(|jumbo| work(unsafe { &mut *jumbo }))
+    }
+
+    /// Gives the slot that was filled to the readers. For the writer.
+    #[inline]
+    pub fn publish(&self) {
+        // ORDERING: Relaxed load, written by this thread; Release hands the slot to whoever sees the new number.
+        let next = self.published.load(Ordering::Relaxed) + 1;
+        self.published.store(next, Ordering::Release);
+    }
+
+    /// Number of jumbo tuples filled so far. For the writer.
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        // ORDERING: Relaxed; only the writer writes it.
+        self.published.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is a jumbo tuple that `reader` has not released. For that reader.
+    #[inline]
+    pub fn has_news(&self, reader: usize) -> bool {
+        // ORDERING: Relaxed; only the reader writes its cursor. Acquire takes over the slots published.
+        self.cursors[reader].load(Ordering::Relaxed) < self.published.load(Ordering::Acquire)
+    }
+
+    /// How many jumbo tuples there are that `reader` has not released. For that reader.
+    #[inline]
+    pub fn waiting(&self, reader: usize) -> usize {
+        // ORDERING: as for `has_news`.
+        (self.published.load(Ordering::Acquire) - self.cursors[reader].load(Ordering::Relaxed)) as usize
+    }
+
+    /// Number `index` of the jumbo tuples that `reader` has not released, from the earliest on.
+    ///
+    /// # Safety
+    /// The caller is that reader, has seen that so many are waiting, and uses the result until it releases it only.
+    #[inline]
+    pub unsafe fn ahead<'a>(&self, reader: usize, index: usize) -> &'a Jumbo {
+        // ORDERING: Relaxed; only the reader writes its cursor, and it has acquired what was published.
+        let number = self.cursors[reader].load(Ordering::Relaxed) + index as u64;
+        // SAFETY: published, and not written before this reader has released it; the outlet outlives its readers.
+        self.slot(number).with(|jumbo| unsafe { &*jumbo })
+    }
+
+    /// Gives back the earliest jumbo tuple. For `reader`.
+    #[inline]
+    pub fn release(&self, reader: usize) {
+        // ORDERING: Relaxed load, written by this thread; Release: what was read has been read.
+        let next = self.cursors[reader].load(Ordering::Relaxed) + 1;
+        self.cursors[reader].store(next, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::threads::sync::{Arc, thread};
+
+    /// Where threads may get ahead of each other; `channel/gate/models.rs` says why loom has to be told.
+    fn cross(crossings: &AtomicU64) {
+        // ORDERING: Relaxed; nothing is published.
+        crossings.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reads whatever `reader` finds in so many looks; how many jumbo tuples it has seen then.
+    fn look((outlet, crossings): &(Outlet, AtomicU64), reader: usize, mut seen: i64, looks: usize) -> i64 {
+        for _ in 0..looks {
+            cross(crossings);
+            let waiting = outlet.waiting(reader);
+            for index in 0..waiting {
+                // SAFETY: one thread after the other is this reader.
+                let jumbo = unsafe { outlet.ahead(reader, index) };
+                assert_eq!((jumbo.upto, jumbo.ranks.len()), (seen, seen as usize + 1));
+                seen += 1;
+            }
+            cross(crossings);
+            (0..waiting).for_each(|_| outlet.release(reader));
+        }
+        seen
+    }
+
+    /// One slot, up to three jumbo tuples, two readers: each reads all of them, whole, in order.
+    #[test]
+    fn loom_every_reader_gets_every_jumbo_tuple() {
+        loom::model(|| {
+            let shared = Arc::new((Outlet::new(1, 2, || Jumbo::new(16, 2, 0)), AtomicU64::new(0)));
+            let (outlet, crossings) = &*shared;
+            let readers: Vec<_> = (0..2)
+                .map(|reader| {
+                    let shared = shared.clone();
+                    thread::spawn(move || look(&shared, reader, 0, 2))
+                })
+                .collect();
+            let mut published = 0;
+            for _ in 0..3 {
+                cross(crossings);
+                if outlet.has_room() {
+                    // SAFETY: this thread is the writer, and there is room.
+                    unsafe {
+                        outlet.fill(|jumbo| {
+                            jumbo.clear();
+                            jumbo.ranks.resize(published as usize + 1, Rank::ONLY);
+                            jumbo.upto = published;
+                        });
+                    }
+                    cross(crossings);
+                    outlet.publish();
+                    published += 1;
+                }
+            }
+            for (reader, thread) in readers.into_iter().enumerate() {
+                let seen = thread.join().unwrap();
+                assert_eq!(look(&shared, reader, seen, 2), published);
+            }
+        });
+    }
+}

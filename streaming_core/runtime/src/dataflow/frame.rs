@@ -1,0 +1,253 @@
+//! The frame of an executor of dataflows: threads that persist over blocks, the operators and their state, the sink, the
+//! failure to report, and what the run says about itself. What a thread does for a block is the executor's: its `Work`.
+
+use crate::dataflow::flush::flush;
+use crate::dataflow::lane::{Lanes, keyed_states};
+use crate::dataflow::operator::Chain;
+use crate::error::RunError;
+use crate::executor::{Executor, States};
+use crate::interruption;
+use crate::output::clock::{Arrivals, Clock, Running};
+use crate::output::counters::Counters;
+use crate::output::delivered::Delivered;
+use crate::output::metrics::Metrics;
+use crate::output::sink::{Preparer, Sink};
+use crate::program::Program;
+use crate::program::options::Options;
+use crate::rows::block::Block;
+use crate::rows::view::Rows;
+use crate::threads::sync::{Arc, Mutex, Ordering, UnsafeCell, lock};
+use crate::threads::team::{Signals, Team};
+
+/// What all threads share, whoever executes.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub chain: Chain,
+    /// Per operator with state. Who is at a lane when is the executor's to say.
+    pub lanes: Vec<Lanes>,
+    /// Used by one thread at a time; whose turn it is, is the executor's to say.
+    delivered: UnsafeCell<Delivered>,
+    pub preparer: Preparer,
+    pub signals: Arc<Signals>,
+    /// The failure of the earliest event, and of those of one event the one of the first operator; written by any thread.
+    failure: Mutex<Option<(i64, usize, RunError)>>,
+    pub arrivals: Arrivals,
+    pub batch: usize,
+}
+
+// SAFETY: `deliver` makes its callers answer for who is at the delivery, as lanes do for theirs.
+unsafe impl Sync for Frame {}
+
+/// One block's worth of work, or a section's of one.
+pub(crate) struct Job<'a> {
+    pub frame: &'a Frame,
+    pub block: &'a Block,
+    /// Events before it.
+    before: u64,
+    pub clock: Running,
+}
+
+/// What an executor does, and what of it is its own.
+pub(crate) trait Work: Send + Sync {
+    /// Events to be processed together at most, when so many have been.
+    fn section(&self, _frame: &Frame, _processed: u64) -> usize {
+        usize::MAX
+    }
+
+    /// `n` events are to be processed next; no thread is at work.
+    fn begin(&mut self, _frame: &mut Frame, _n: usize) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Everything that thread `thread` does for a block, which is delivered when all threads have returned.
+    ///
+    /// # Errors
+    /// The run is over. A kernel's failure is noted in the frame instead: earlier events are still to be delivered.
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError>;
+
+    /// Summed over threads, none of which is at work.
+    fn counters(&self) -> Counters;
+}
+
+/// The executor of a dataflow.
+#[derive(Debug)]
+pub(crate) struct Dataflow<W> {
+    team: Team,
+    pub(super) frame: Frame,
+    pub(super) work: W,
+    /// What flushing counted.
+    flushed: Counters,
+    clock: Clock,
+    events: u64,
+}
+
+// SAFETY: rows and addresses refer to memory that the executor owns, or to a block that is in use.
+unsafe impl<W: Send> Send for Dataflow<W> {}
+
+#[cfg(all(test, not(loom)))]
+impl Frame {
+    /// A block's work, as if it were the first.
+    pub fn job<'a>(&'a self, block: &'a Block) -> Job<'a> {
+        Job { frame: self, block, before: 0, clock: Clock::default().start() }
+    }
+}
+
+impl Frame {
+    /// Hands out the sink.
+    ///
+    /// # Safety
+    /// Nobody else has it meanwhile, and what its last user wrote is visible.
+    #[inline]
+    pub unsafe fn deliver<R>(&self, work: impl FnOnce(&mut Delivered) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.delivered.with_mut(|delivered| work(unsafe { &mut *delivered }))
+    }
+
+    /// Takes in that operator number `operator` has failed; whether no earlier failure was known.
+    pub fn note(&self, operator: usize, error: RunError) -> bool {
+        let seq = error.rank().1;
+        let mut first = lock(&self.failure);
+        let is_first = first.as_ref().is_none_or(|(other, before, _)| (seq, operator) < (*other, *before));
+        if is_first {
+            *first = Some((seq, operator, error));
+        }
+        is_first
+    }
+
+    /// Whether some thread has failed or a signal has come, so that all leave.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        // ORDERING: Acquire; nothing but the flag is used.
+        interruption::noted() != 0 || self.signals.stopped.load(Ordering::Acquire)
+    }
+
+    /// An error once it is.
+    #[inline]
+    pub fn check(&self) -> Result<(), RunError> {
+        interruption::check()?;
+        if self.is_stopped() { Err(RunError::Stopped) } else { Ok(()) }
+    }
+}
+
+impl Job<'_> {
+    /// The block's events.
+    pub fn rows(&self) -> Rows {
+        let block = self.block;
+        Rows::new(block.row(0), block.n, block.stride, block.text)
+    }
+
+    /// When event `index` of the block arrives, if the loop is open.
+    pub fn arrival(&self, index: usize) -> Option<u64> {
+        let arrivals = &self.frame.arrivals;
+        arrivals.is_open_loop().then(|| arrivals.at(self.before + index as u64))
+    }
+
+    /// Whether the first `upto` events of the block have arrived.
+    pub fn has_arrived(&self, upto: usize) -> bool {
+        self.arrival(upto - 1).is_none_or(|arrival| self.clock.now() >= arrival)
+    }
+
+    /// Waits until they have, or `leaves` says to go.
+    pub fn await_arrival(&self, upto: usize, leaves: impl FnMut() -> bool) {
+        self.frame.arrivals.wait(self.before + upto as u64 - 1, &self.clock, leaves);
+    }
+}
+
+impl<W: Work> Dataflow<W> {
+    /// `ordered`: outputs come in total order; `lanes`: how many each operator with state has, by its number; `work`: what
+    /// is the executor's own.
+    pub fn new(
+        program: &Program,
+        options: &Options,
+        ordered: bool,
+        lanes: impl Fn(usize) -> usize,
+        work: impl FnOnce(&Frame) -> W,
+    ) -> Result<Self, RunError> {
+        // SAFETY: whoever made the program answers for its addresses.
+        let chain = unsafe { Chain::bind(program) }?;
+        let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
+        let team = Team::new(options.threads, options.idle, options.pin)?;
+        let frame = Frame {
+            lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
+            chain,
+            preparer: sink.preparer().clone(),
+            delivered: UnsafeCell::new(Delivered::new(sink)),
+            signals: team.signals(),
+            failure: Mutex::new(None),
+            arrivals: Arrivals::new(options.rate),
+            batch: options.batch,
+        };
+        let work = work(&frame);
+        Ok(Self { team, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })
+    }
+
+    fn section(&mut self, block: &Block) -> Result<(), RunError> {
+        let clock = self.clock.start();
+        self.work.begin(&mut self.frame, block.n)?;
+        let Self { team, frame, work, .. } = self;
+        let job = Job { frame, block, before: self.events, clock };
+        let outcome = team.run(&|thread| work.work(thread, &job));
+        self.clock.stop(clock);
+        self.events += block.n as u64;
+        outcome?;
+        lock(&self.frame.failure).take().map_or(Ok(()), |(_, _, error)| Err(error))
+    }
+}
+
+impl<W: Work> Executor for Dataflow<W> {
+    fn process(&mut self, block: &Block) -> Result<(), RunError> {
+        let mut start = 0;
+        while start < block.n {
+            let n = self.work.section(&self.frame, self.events).min(block.n - start);
+            // SAFETY: a part of the block.
+            let section = unsafe { Block::new(block.row(start), n, block.stride, block.text) };
+            self.section(&section)?;
+            start += n;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, seq: i64) -> Result<(), RunError> {
+        let clock = self.clock.start();
+        let Self { team, frame, flushed, .. } = self;
+        let counters = Mutex::new(flushed);
+        let outcome = team.run(&|thread| {
+            if thread > 0 {
+                return Ok(());
+            }
+            // SAFETY: the other threads do nothing; the lanes are the chain's.
+            unsafe {
+                frame.deliver(|delivered| {
+                    flush(&frame.chain, &frame.lanes, seq, &mut delivered.sink, &mut lock(&counters))
+                })
+            }
+        });
+        self.clock.stop(clock);
+        outcome
+    }
+
+    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
+        // SAFETY: no thread is at work.
+        unsafe { self.frame.deliver(|delivered| delivered.sink.take()) }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut counters = Counters { cpu_nanoseconds: self.team.cpu_nanoseconds(), ..self.flushed };
+        counters += self.work.counters();
+        // SAFETY: threads only work within `process` and `finish`, which need `&mut self`.
+        unsafe {
+            self.frame.deliver(|delivered| Metrics {
+                events: self.events,
+                counters,
+                seconds: self.clock.seconds(),
+                binding: self.team.binding(),
+                ..delivered.metrics()
+            })
+        }
+    }
+
+    fn states(&mut self, operator: usize) -> Result<States, RunError> {
+        // SAFETY: no thread is at work.
+        unsafe { keyed_states(&self.frame.chain, &self.frame.lanes, operator) }
+    }
+}

@@ -1,0 +1,13 @@
+//! Dataflows: pipelines of operators.
+
+pub mod channel;
+pub mod direct;
+pub mod flush;
+pub mod frame;
+pub mod lane;
+pub mod morsel;
+pub mod operator;
+pub mod pinned;
+pub mod pooled;
+#[cfg(all(test, not(loom)))]
+pub mod testing;

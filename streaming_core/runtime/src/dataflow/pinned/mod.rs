@@ -1,0 +1,267 @@
+//! The `pinned` executor: a task per operator replica, each on the thread that the plan says (BriskStream, sections 2
+//! and 5), order kept by the channels between them (Viper, section 4).
+//!
+//! ```text
+//! source ==> [gate] split 0 ==> [gate] count 0 ==> [gate] sink
+//!        \\> [gate] split 1 ==> [gate] count 1 =/
+//! ```
+//!
+//! A task writes batches into its *outlet*; whoever takes them reads them there through his *gate*. With channel
+//! `scalegate` gates merge what they read; with `merge_sort` a task of its own does that in front of each replica that
+//! has several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
+//! so that any number of replicas shares any number of threads.
+//!
+//! No cycle of waiting: a task waits for room until all its readers have gone on, and for input until some source has.
+//! Among the rows not yet taken there is an earliest one; whoever is to take it has every source's word that no earlier one
+//! comes, because heartbeats follow every batch along every edge, and room, because what it has put out is earlier still
+//! and was taken.
+
+mod plan;
+mod task;
+
+use crate::dataflow::channel::gate::{Gate, Source, Taken};
+use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::frame::{Dataflow, Job, Work};
+use crate::dataflow::lane::Scratch;
+use crate::error::RunError;
+use crate::executor::Executor;
+use crate::output::clock::Stopwatch;
+use crate::output::counters::Counters;
+use crate::output::sink::Preparer;
+use crate::program::options::Options;
+use crate::program::registry::find;
+use crate::program::{Key, OperatorKind, Origin, Program};
+use crate::threads::own::Own;
+use crate::threads::sync::AtomicI64;
+
+use plan::Plan;
+use task::{Edge, Network, Role, Route, Task};
+
+/// Jumbo tuples that an outlet holds.
+const SLOTS: usize = 8;
+
+/// Who puts the rows of several sources into one order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Channel {
+    ScaleGate,
+    MergeSort,
+    /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
+    Spsc,
+}
+
+/// The registry of channels.
+const CHANNELS: &[(&str, Channel)] =
+    &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
+
+/// The executor; see the module.
+type Pinned = Dataflow<Tasks>;
+
+/// All tasks.
+#[derive(Debug)]
+struct Tasks {
+    /// Per thread its tasks, upstream first.
+    tasks: Own<Vec<Task>>,
+    network: Network,
+}
+
+/// Makes the executor that `options` describe.
+///
+/// # Errors
+/// `Invalid`: an option names a strategy that does not exist, or the plan does not fit the program.
+pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    Ok(Box::new(pinned(&program, &options)?))
+}
+
+fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
+    let channel = find("channel", " of executor pinned", options.channel.as_deref(), CHANNELS)?;
+    let plan = Plan::new(program, &options.plan, options.threads)?;
+    let replicas = |operator: usize| plan.operators[operator].len();
+    Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
+        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer);
+        let failed_at = AtomicI64::new(i64::MAX);
+        Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
+    })
+}
+
+/// All tasks by thread, wired by outlets.
+fn wire(
+    program: &Program,
+    plan: &Plan,
+    channel: Channel,
+    threads: usize,
+    preparer: &Preparer,
+) -> (Vec<Outlet>, Vec<Vec<Task>>) {
+    let operators = &program.operators;
+    let origin_number = |origin: Origin| match origin {
+        Origin::Events => 0,
+        Origin::Operator(index) => index + 1,
+    };
+    // Who takes what: operators, then the sink.
+    let takers: Vec<(&[Origin], usize, Option<Key>)> = (operators.iter().zip(&plan.operators))
+        .map(|(operator, places)| (&operator.inputs[..], places.len(), operator.key))
+        .chain([(&program.outputs[..], 1, None)])
+        .collect();
+    // Per origin its edges; per taker, for each stream it takes, which edge that is.
+    let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); operators.len() + 1];
+    let mut taken_edges: Vec<Vec<usize>> = Vec::new();
+    for &(inputs, replicas, key) in &takers {
+        let mut numbers = Vec::new();
+        for &origin in inputs {
+            let edges = &mut edges[origin_number(origin)];
+            let first = edges.last().map_or(0, |edge| edge.first + edge.readers);
+            let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
+            let route = key.map_or(Route::Turn, |key| Route::Key(key, keyed));
+            numbers.push(edges.len());
+            edges.push(Edge { first, readers: replicas, route });
+        }
+        taken_edges.push(numbers);
+    }
+    // Rows are ranked if they, or what becomes of them, meet others of their event somewhere.
+    let ordered = channel != Channel::Spsc;
+    let meets = |inputs: &[Origin]| ordered && inputs.iter().map(|&origin| plan.of(origin).len()).sum::<usize>() > 1;
+    let mut ranked = vec![false; operators.len() + 1];
+    for taker in (0..takers.len()).rev() {
+        let inputs = takers[taker].0;
+        let asks = meets(inputs) || (taker < operators.len() && ranked[taker + 1]);
+        for &origin in inputs {
+            ranked[origin_number(origin)] |= asks;
+        }
+    }
+    // Outlets of all replicas.
+    let mut outlets = Vec::new();
+    let mut first_outlet = Vec::new();
+    for origin in std::iter::once(Origin::Events).chain((0..operators.len()).map(Origin::Operator)) {
+        let edges = &edges[origin_number(origin)];
+        let readers = edges.last().map_or(0, |edge| edge.first + edge.readers);
+        let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
+        first_outlet.push(outlets.len());
+        for _ in plan.of(origin) {
+            outlets.push(Outlet::new(SLOTS, readers, || Jumbo::new(program.stride(origin), readers, keyed)));
+        }
+    }
+    // Whose rows the sink takes, if it is one operator, and what examines them.
+    let (taken_by_sink, examined) = match program.outputs[..] {
+        [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
+        _ => (None, None),
+    };
+    let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
+    let task = |role, gate, outlet, edges, ranked, stride| Task {
+        role,
+        gate,
+        outlet,
+        edges,
+        ranked,
+        preparer: None,
+        taken: Taken::new(stride),
+        scratch: Scratch::default(),
+        counters: Counters::default(),
+        next: 0,
+        blocked: false,
+        ended: false,
+        done: false,
+    };
+    for (index, &place) in plan.source.iter().enumerate() {
+        let role = Role::Source { index, of: plan.source.len() };
+        let gate = Gate::new(Vec::new(), true, false, false);
+        tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
+    }
+    for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
+        let stride = program.stride(inputs[0]);
+        let is_sink = taker == operators.len();
+        for replica in 0..replicas {
+            let place = if is_sink { plan.sink } else { plan.operators[taker][replica] };
+            let mut sources = Vec::new();
+            for (stream, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
+                let number = origin_number(origin);
+                let edge = &edges[number][edge];
+                let hashes = match edge.route {
+                    Route::Key(_, place) => Some(place),
+                    Route::Turn => None,
+                };
+                for producer in 0..plan.of(origin).len() {
+                    let outlet = first_outlet[number] + producer;
+                    sources.push(Source::new(outlet, edge.first + replica, stream as u64, hashes));
+                }
+            }
+            let asks = !is_sink && ranked[taker + 1];
+            if channel == Channel::MergeSort && sources.len() > 1 {
+                let outlet = outlets.len();
+                outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
+                let gate = Gate::new(std::mem::take(&mut sources), true, asks, false);
+                let merge = task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride);
+                tasks[place].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
+                sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
+            }
+            let gate = Gate::new(sources, ordered, asks, is_sink && ordered && examined.is_some());
+            let new = if is_sink {
+                task(Role::Sink, gate, None, Vec::new(), false, stride)
+            } else {
+                let stateless = operators[taker].kind == OperatorKind::Stateless;
+                let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
+                let outlet = first_outlet[taker + 1] + replica;
+                // What merge operators take is nobody's to deliver yet.
+                let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
+                let preparer = examined.clone().filter(|_| direct);
+                Task { preparer, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
+            };
+            tasks[place].push(new);
+        }
+    }
+    (outlets, tasks)
+}
+
+impl Work for Tasks {
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
+        // SAFETY: each thread has its own.
+        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job)) }
+    }
+
+    fn counters(&self) -> Counters {
+        let all = |tasks: &Vec<Task>| {
+            tasks.iter().fold(Counters::default(), |mut sum, task| {
+                sum += task.counters;
+                sum
+            })
+        };
+        // SAFETY: no thread is at work.
+        unsafe { self.tasks.sum(all) }
+    }
+}
+
+/// Everything that a thread does for a block.
+fn go_round(tasks: &mut [Task], network: &Network, job: &Job) -> Result<(), RunError> {
+    let frame = job.frame;
+    tasks.iter_mut().for_each(Task::begin);
+    let mut clock = Stopwatch::start();
+    loop {
+        frame.check()?;
+        let (mut worked, mut done) = (false, true);
+        for task in &mut *tasks {
+            worked |= task.step(network, job, &mut clock)?;
+            done &= task.done;
+        }
+        if done {
+            return Ok(()); // at once, if the plan gives this thread nothing to do
+        }
+        if worked {
+            continue;
+        }
+        let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
+        clock.lap(&mut tasks[0].counters.time.other);
+        let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network));
+        match due {
+            // Events come whether anybody rings or not.
+            Some(next) => {
+                job.await_arrival(job.block.n.min(next + frame.batch), leaves);
+                clock.lap(&mut tasks[0].counters.time.other);
+            }
+            None => {
+                frame.signals.idle.wait(leaves);
+                clock.lap(&mut tasks[0].counters.time.sync);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

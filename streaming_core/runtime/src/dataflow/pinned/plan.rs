@@ -1,0 +1,71 @@
+//! The plan: how many replicas each operator has, and which thread runs each.
+
+use std::collections::BTreeMap;
+
+use crate::error::RunError;
+use crate::program::{OperatorKind, Origin, Program};
+use crate::state::key_group::GROUPS;
+
+/// Names in a plan of what is no operator.
+pub const SOURCE: &str = "source";
+pub const SINK: &str = "sink";
+
+/// Per operator, by name, the thread of each of its replicas; `source` and `sink` are there too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub source: Vec<usize>,
+    pub operators: Vec<Vec<usize>>,
+    pub sink: usize,
+}
+
+impl Plan {
+    /// What `given` says, and for whom it says nothing: a replica on each thread if the operator may be replicated,
+    /// else one; those are dealt to the threads in turn, the source to the first and the sink to the last.
+    ///
+    /// # Errors
+    /// `Invalid`: a name that is no operator's, a thread that is none, or replicas of what cannot have several.
+    pub fn new(program: &Program, given: &BTreeMap<String, Vec<usize>>, threads: usize) -> Result<Self, RunError> {
+        let invalid = |what: String| Err(RunError::Invalid(format!("plan: {what}")));
+        for (name, places) in given {
+            let single = match program.operators.iter().find(|operator| operator.name == *name) {
+                Some(operator) => operator.kind == OperatorKind::Stateful,
+                None if name == SINK => true,
+                None if name == SOURCE => false,
+                None => {
+                    let known: Vec<&str> = program.operators.iter().map(|operator| &operator.name[..]).collect();
+                    return invalid(format!("no operator {name}; known: {SOURCE}, {}, {SINK}", known.join(", ")));
+                }
+            };
+            if places.is_empty() || (single && places.len() > 1) || places.len() > GROUPS {
+                return invalid(format!("{name} cannot have {} replicas", places.len()));
+            }
+            if let Some(place) = places.iter().find(|&&place| place >= threads) {
+                return invalid(format!("{name} is on thread {place}; threads are 0 to {}", threads - 1));
+            }
+        }
+        let mut turn = 0;
+        let operators = (program.operators.iter())
+            .map(|operator| match (given.get(&operator.name), operator.kind) {
+                (Some(places), _) => places.clone(),
+                (None, OperatorKind::Stateful) => {
+                    turn += 1;
+                    vec![turn % threads]
+                }
+                (None, _) => (0..threads).collect(),
+            })
+            .collect();
+        Ok(Self {
+            source: given.get(SOURCE).cloned().unwrap_or_else(|| vec![0]),
+            operators,
+            sink: given.get(SINK).map_or(threads - 1, |places| places[0]),
+        })
+    }
+
+    /// The threads of who puts out the rows of `origin`.
+    pub fn of(&self, origin: Origin) -> &[usize] {
+        match origin {
+            Origin::Events => &self.source,
+            Origin::Operator(index) => &self.operators[index],
+        }
+    }
+}

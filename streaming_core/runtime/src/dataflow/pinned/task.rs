@@ -1,0 +1,337 @@
+//! Tasks: replicas of operators, the sources, the sink, and the mergers of `merge_sort`. A task belongs to one thread.
+
+use crate::dataflow::channel::gate::{Gate, Taken, path_too_long};
+use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::frame::Job;
+use crate::dataflow::lane::{Scratch, lane_of};
+use crate::error::RunError;
+use crate::output::clock::Stopwatch;
+use crate::output::counters::Counters;
+use crate::output::delivered::Delivered;
+use crate::output::sink::Preparer;
+use crate::program::Key;
+use crate::rows::view::Rows;
+use crate::threads::sync::{AtomicI64, Ordering};
+
+/// What the tasks of all threads share.
+#[derive(Debug)]
+pub(super) struct Network {
+    pub outlets: Vec<Outlet>,
+    /// The event of the earliest failure: sources deal no later ones. Written by who has noted one.
+    pub failed_at: AtomicI64,
+}
+
+/// Where the rows that a task puts out go: to one operator's replicas, or the sink.
+#[derive(Debug, Clone)]
+pub(super) struct Edge {
+    /// The first of the outlet's readers that belong to it, and their number.
+    pub first: usize,
+    pub readers: usize,
+    pub route: Route,
+}
+
+/// Which replica gets a row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Route {
+    /// Batch after batch the next one: shuffle grouping.
+    Turn,
+    /// The owner of the key's group; where in a jumbo tuple the hashes are kept.
+    Key(Key, usize),
+}
+
+/// What a task does with what it takes.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// Deals events: number `index` of `of` sources takes every `of`-th.
+    Source {
+        index: usize,
+        of: usize,
+    },
+    /// A replica of an operator; `lane` is its part of the keys.
+    Operator {
+        operator: usize,
+        lane: usize,
+    },
+    /// Puts streams into one order for the replica behind it (the extra operators that Viper does without).
+    Merge,
+    Sink,
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    pub role: Role,
+    pub gate: Gate,
+    /// Number of its outlet; the sink has none.
+    pub outlet: Option<usize>,
+    pub edges: Vec<Edge>,
+    /// Whether its rows are ranked.
+    pub ranked: bool,
+    /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
+    pub preparer: Option<Preparer>,
+    pub taken: Taken,
+    pub scratch: Scratch,
+    pub counters: Counters,
+    /// Events of the block that a source has looked at.
+    pub next: usize,
+    /// There is no room in the outlet.
+    pub blocked: bool,
+    /// Nothing comes out any more in this block.
+    pub ended: bool,
+    /// Nothing comes in any more.
+    pub done: bool,
+}
+
+// SAFETY: rows refer to memory that the executor owns, or to a block that is in use; nothing refers to a thread.
+unsafe impl Send for Task {}
+
+impl Task {
+    /// A block begins.
+    pub fn begin(&mut self) {
+        self.gate.begin();
+        (self.next, self.blocked, self.ended, self.done) = (0, false, false, false);
+        self.taken.last = false;
+    }
+
+    /// Whether a step might do something now, for a task whose last one did nothing.
+    pub fn may_work(&self, network: &Network) -> bool {
+        if self.done {
+            return false;
+        }
+        if self.blocked {
+            return self.outlet.is_some_and(|outlet| network.outlets[outlet].has_room());
+        }
+        self.gate.has_news(&network.outlets)
+    }
+
+    /// Whether it is a source that waits for events to arrive, after a step that did nothing.
+    pub fn awaits_arrival(&self, job: &Job) -> bool {
+        job.frame.arrivals.is_open_loop() && matches!(self.role, Role::Source { .. }) && !self.done && !self.blocked
+    }
+
+    /// Goes on by one batch, if there is one and room for what it becomes; false: there was not.
+    ///
+    /// # Errors
+    /// Kernels' failures are noted in the frame; anything else ends the run.
+    pub fn step(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
+        self.blocked = match self.outlet {
+            Some(outlet) if !self.ended => !network.outlets[outlet].has_room(),
+            _ => false,
+        };
+        if self.done || self.blocked {
+            return Ok(false);
+        }
+        if let Role::Source { index, of } = self.role {
+            return self.deal(index, of, network, job, clock);
+        }
+        let known = self.taken.upto;
+        // SAFETY: this task alone reads as these readers; what was taken before has been used.
+        let new = unsafe { self.gate.take(&network.outlets, job.block.text, &mut self.taken) }?;
+        clock.lap(&mut self.counters.time.other);
+        if !new {
+            return Ok(false);
+        }
+        self.done = self.taken.last;
+        if let Role::Sink = self.role {
+            // SAFETY: there is one sink, and it is this thread's.
+            unsafe { job.frame.deliver(|delivered| deliver(delivered, &self.taken, known, job)) }?;
+            clock.lap(&mut self.counters.time.useful);
+        } else if !self.ended {
+            self.operate(network, job, clock)?;
+        }
+        self.gate.release(&network.outlets);
+        job.frame.signals.idle.notify();
+        Ok(true)
+    }
+
+    /// Puts out the next events.
+    fn deal(
+        &mut self,
+        index: usize,
+        of: usize,
+        network: &Network,
+        job: &Job,
+        clock: &mut Stopwatch,
+    ) -> Result<bool, RunError> {
+        let block = job.block;
+        let end = block.n.min(self.next + job.frame.batch * of);
+        let outlet = &network.outlets[self.outlet.expect("a source has one")];
+        // ORDERING: Relaxed; only when to stop early hangs on it.
+        let failed = self.next < end && block.seq(self.next) > network.failed_at.load(Ordering::Relaxed);
+        if end > self.next && !failed && !job.has_arrived(end) {
+            return Ok(false);
+        }
+        let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
+        let rows = Rows::new(block.row(start), n, block.stride, block.text);
+        let mut fill = |jumbo: &mut Jumbo| {
+            jumbo.clear();
+            // Injectors deal event by event, as Viper's do: every `of`-th one, where they lie.
+            let first = (of + index - start % of) % of;
+            jumbo.rows = Rows { n: n.saturating_sub(first).div_ceil(of), stride: of * rows.stride, ..rows };
+            jumbo.rows.start = rows.start.wrapping_add(first * rows.stride);
+            jumbo.started = job.clock.now();
+            jumbo.last = start + n == block.n;
+            jumbo.upto = if jumbo.last { block.seq(block.n - 1) } else { block.seq(end - 1) };
+            route(&self.edges, outlet.serial(), &mut self.scratch, jumbo)
+        };
+        // SAFETY: this task alone writes its outlet, and has seen room.
+        unsafe { outlet.fill(&mut fill) }?;
+        outlet.publish();
+        self.next = end;
+        self.done = start + n == block.n;
+        clock.lap(&mut self.counters.time.other);
+        job.frame.signals.idle.notify();
+        Ok(true)
+    }
+
+    /// Runs the operator on what was taken, and puts out what it becomes.
+    fn operate(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
+        let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
+        let Self { role, edges, ranked, preparer, taken, scratch, counters, ended, .. } = self;
+        let fill = |jumbo: &mut Jumbo| {
+            jumbo.clear();
+            (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
+            let made = &mut jumbo.made;
+            let Role::Operator { operator, lane } = *role else {
+                // SAFETY: the rows were taken just now.
+                unsafe { made.gather(taken.rows.n, |i| taken.rows.row(i)) }?;
+                jumbo.ranks.extend_from_slice(&taken.ranks);
+                jumbo.rows = Rows::of(&jumbo.made, job.block.text);
+                for hashes in &mut jumbo.hashes {
+                    hashes.clear();
+                    hashes.extend_from_slice(&taken.hashes);
+                }
+                jumbo.shares[0].whole = true;
+                return prepare(preparer.as_ref(), jumbo);
+            };
+            let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
+            let about = &chain.operators[operator];
+            let outcome = match chain.stateful.binary_search(&operator) {
+                // SAFETY: the rows are what the operator takes; the buffer is this task's.
+                Err(_) => unsafe { about.map(taken.rows, made) },
+                // SAFETY: as above; this task alone uses the lane.
+                Ok(stage) => unsafe {
+                    lanes[stage].with(lane, |lane| lane.process(about, taken.rows, &taken.hashes, scratch, made))
+                },
+            };
+            counters.dropped += made.take_dropped();
+            clock.lap(&mut counters.time.useful);
+            match outcome {
+                Ok(()) => {}
+                Err(error @ RunError::Kernel { .. }) => {
+                    // The outputs of earlier events go on; nothing else comes from here.
+                    // ORDERING: Relaxed; a source that sees it late deals events for nothing.
+                    network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
+                    job.frame.note(operator, error);
+                    (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
+                }
+                Err(other) => return Err(other),
+            }
+            if *ranked {
+                rank(&taken.ranks, taken.rows, made.origins(), &mut jumbo.ranks)?;
+            }
+            jumbo.rows = Rows::of(&jumbo.made, job.block.text);
+            clock.lap(&mut counters.time.other);
+            prepare(preparer.as_ref(), jumbo)?;
+            clock.lap(&mut counters.time.useful);
+            route(edges, outlet.serial(), scratch, jumbo)
+        };
+        // SAFETY: this task alone writes its outlet, and has seen room.
+        unsafe { outlet.fill(fill) }?;
+        outlet.publish();
+        *ended |= taken.last;
+        clock.lap(&mut counters.time.other);
+        Ok(())
+    }
+}
+
+/// Delivers what the sink has taken; events up to `known` had been delivered before.
+fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> Result<(), RunError> {
+    let rows = taken.rows;
+    let mut first = job.block.seq(0).max(known.saturating_add(1));
+    if rows.n > 0 {
+        // SAFETY: the rows were taken just now.
+        first = unsafe { rows.seq(0) };
+    }
+    // SAFETY: nothing has been given back.
+    unsafe { taken.deliver(&mut delivered.sink) }?;
+    if taken.started < u64::MAX {
+        // Events are numbered from the block's first one on.
+        let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
+        delivered.record(job.clock.now(), taken.started, job.arrival(index));
+    }
+    Ok(())
+}
+
+/// Finds out about the rows of a jumbo tuple what the sink needs to know. Of an event whose rows part only the sink sees
+/// how many there are: it examines these.
+fn prepare(preparer: Option<&Preparer>, jumbo: &mut Jumbo) -> Result<(), RunError> {
+    if let Some(preparer) = preparer
+        && jumbo.ranks.is_empty()
+        && jumbo.rows.n > 0
+    {
+        // SAFETY: the rows were made just now.
+        jumbo.prepared = Some(unsafe { preparer.prepare_rows(jumbo.rows) }?);
+    }
+    Ok(())
+}
+
+/// The ranks of outputs, from those of their inputs (none: each was alone with its event) and their origins. None, if each
+/// of them is still alone.
+fn rank(inputs: &[Rank], rows: Rows, origins: &[u32], outputs: &mut Vec<Rank>) -> Result<(), RunError> {
+    if origins.windows(2).all(|pair| pair[0] != pair[1]) {
+        // What an input becomes one row of keeps its rank.
+        if !inputs.is_empty() {
+            outputs.extend(origins.iter().map(|&origin| inputs[origin as usize]));
+        }
+        return Ok(());
+    }
+    for outputs_of in origins.chunk_by(|a, b| a == b) {
+        let origin = outputs_of[0] as usize;
+        let input = inputs.get(origin).copied().unwrap_or(Rank::ONLY);
+        if outputs_of.len() == 1 {
+            outputs.push(input);
+            continue;
+        }
+        for number in 0..outputs_of.len() as u64 {
+            // SAFETY: an input that emitted something.
+            outputs.push(input.output(number).ok_or_else(|| path_too_long(unsafe { rows.seq(origin) }))?);
+        }
+    }
+    Ok(())
+}
+
+/// Says whose each of the jumbo tuple's rows are; `serial` counts those of this outlet.
+fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &mut Jumbo) -> Result<(), RunError> {
+    for edge in edges {
+        match edge.route {
+            Route::Turn => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
+            Route::Key(key, place) => {
+                // SAFETY: the rows have the layout that the key belongs to.
+                unsafe { scratch.hash(jumbo.rows, key) }?;
+                let hashes = &mut jumbo.hashes[place];
+                hashes.clear();
+                hashes.extend_from_slice(&scratch.hashes[..jumbo.rows.n]);
+                let shares = &mut jumbo.shares[edge.first..edge.first + edge.readers];
+                if let [only] = shares {
+                    only.whole = true;
+                    continue;
+                }
+                // Everybody has room for all rows, and a row is written without asking.
+                for share in &mut *shares {
+                    share.positions.resize(hashes.len(), 0);
+                    share.filled = 0;
+                }
+                for (position, &hash) in hashes.iter().enumerate() {
+                    let share = &mut shares[lane_of(hash, edge.readers)];
+                    share.positions[share.filled] = position as u32;
+                    share.filled += 1;
+                }
+                for share in shares {
+                    share.positions.truncate(share.filled);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,228 @@
+//! Pipelines of native kernels, pinned, against a loop that takes one event at a time.
+
+#[cfg(not(shuttle))]
+mod faults;
+#[cfg(shuttle)]
+mod schedules;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dataflow::testing::pipelines::{
+    Events, Model, Pipeline, any_blocks, any_pipeline, integers, partitioned, run, some, stateful, stateless, texts,
+};
+use crate::dataflow::testing::unordered;
+use crate::output::digest::Digest;
+use crate::output::sink::SinkKind;
+use crate::threads::idle;
+
+fn options(threads: usize, batch: usize, channel: &str) -> Options {
+    let executor = "pinned".into();
+    Options { executor, channel: Some(channel.into()), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
+}
+
+fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
+    let mut executor = pinned(&pipeline.program(), &options).unwrap();
+    crate::dataflow::testing::pipelines::check(pipeline, blocks, &mut executor, &options);
+}
+
+fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
+    for channel in ["scalegate", "merge_sort"] {
+        for threads in [1, 2, 3, 8] {
+            for batch in [1, 7, 256] {
+                check(pipeline, blocks, options(threads, batch, channel));
+            }
+        }
+    }
+}
+
+// source -> fan -> count by key -> sink
+#[test]
+fn words_are_counted_by_text() {
+    let ops = vec![stateless(1).of(&[-1]), partitioned(4, false).of(&[0])];
+    everywhere(&Pipeline::new(ops, &[1], true), &texts(1500, 300));
+}
+
+// source -> burst by key -> rekey -> burst by key -> sink
+#[test]
+fn rows_of_an_event_part_and_meet_again() {
+    let ops = vec![partitioned(5, true).of(&[-1]), stateless(3).of(&[0]), partitioned(5, true).of(&[1])];
+    everywhere(&Pipeline::new(ops, &[2], false), &integers(1500, 40));
+}
+
+// source -> fan -> burst, one state -> count by key -> sink
+#[test]
+fn a_single_replica_between_several() {
+    let ops = vec![stateless(1).of(&[-1]), stateful(5, true).of(&[0]), partitioned(4, true).of(&[1])];
+    everywhere(&Pipeline::new(ops, &[2], false), &integers(1000, 40));
+}
+
+// source -+-> fan --+-> count by key -+-> sink
+//         +-> few --+                 |
+//         +---------+-----------------+
+#[test]
+fn streams_part_and_meet_again() {
+    let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), partitioned(4, true).of(&[1, -1, 0])];
+    everywhere(&Pipeline::new(ops, &[2, -1], false), &integers(1000, 40));
+}
+
+#[test]
+fn a_stream_meets_itself() {
+    let ops = vec![stateless(0).of(&[-1, -1]), partitioned(5, true).of(&[0, 0])];
+    everywhere(&Pipeline::new(ops, &[1, 1], false), &integers(1000, 40));
+}
+
+#[test]
+fn no_events_and_events_that_vanish() {
+    let ops = || vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0]), stateful(5, true).of(&[1])];
+    everywhere(&Pipeline::new(ops(), &[2], false), &[Events::integers(0, &[])]);
+    everywhere(&Pipeline::new(ops(), &[2], false), &[]);
+    let values: Vec<(i64, i64)> =
+        (0..4000).map(|i| (i % 50, if i / 300 % 2 == 0 { 7 * i + 1 } else { 3 * i })).collect();
+    everywhere(&Pipeline::new(ops(), &[2], false), &[Events::integers(0, &values)]);
+}
+
+#[test]
+fn the_earliest_failure_is_reported_and_nobody_hangs() {
+    let mut values = some(3000, 20);
+    values.iter_mut().for_each(|(_, value)| *value = *value % 1000 * 3);
+    values[1795].1 = 4242;
+    values[1793].1 = 4242 * 3;
+    let blocks = [Events::integers(0, &values)];
+    let late = vec![partitioned(6, false).of(&[-1]), stateless(2).of(&[0]), partitioned(6, false).of(&[1])];
+    everywhere(&Pipeline::new(late, &[2], false), &blocks);
+    let cut = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[0])];
+    everywhere(&Pipeline::new(cut, &[1], false), &blocks);
+    let branches = vec![partitioned(6, false).of(&[-1]), stateless(7).of(&[-1]), stateful(4, false).of(&[0, 1])];
+    everywhere(&Pipeline::new(branches, &[2], false), &blocks);
+}
+
+/// Runs the pipeline and holds keys and values of its rows, in whatever order, against the model's; their digest.
+fn check_unordered(pipeline: &Pipeline, blocks: &[Events], options: &Options) -> Digest {
+    let (executor, pairs) = unordered::run(pipeline, blocks, |program| pinned(program, options).unwrap());
+    assert_eq!(pairs, unordered::pairs(Model::run(pipeline, blocks).outcomes.rows), "{options:?}");
+    executor.metrics().digest
+}
+
+// source -+-> fan --+-> pass -+-> sink
+//         +-> few --+         |
+//         +-------------------+
+#[test]
+fn without_order_every_row_comes_once() {
+    let ops = vec![stateless(1).of(&[-1]), stateless(2).of(&[-1]), stateless(0).of(&[1, 0])];
+    let pipeline = Pipeline::new(ops, &[2, -1], false);
+    let blocks = integers(1000, 40);
+    let mut digests = Vec::new();
+    for threads in [1, 2, 3, 8] {
+        for batch in [1, 7, 256] {
+            let plan = [("source".to_string(), vec![0, threads - 1])].into();
+            let options = Options { plan, ..options(threads, batch, "spsc") };
+            digests.push(check_unordered(&pipeline, &blocks, &options));
+        }
+    }
+    assert!(digests.iter().all(|digest| *digest == digests[0]));
+}
+
+#[test]
+fn events_that_become_nothing_take_time_too() {
+    let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
+    for channel in ["scalegate", "merge_sort", "spsc"] {
+        for threads in [1, 2] {
+            let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
+            let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
+            executor.process(&integers(1000, 40)[0].block()).unwrap();
+            let metrics = executor.metrics();
+            assert_eq!(metrics.digest.rows, 0);
+            assert!(!metrics.processing.is_empty(), "{channel}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn text_outside_of_the_block_ends_the_run() {
+    let mut events = Events::texts(0, &some(2000, 20));
+    events.rows[1500][1] = 1 << 30;
+    for op in [partitioned(4, false).of(&[-1]), stateless(0).of(&[-1])] {
+        let pipeline = Pipeline::new(vec![op], &[0], true);
+        for threads in [1, 2, 3] {
+            let mut executor = pinned(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
+            let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
+            assert!(error.to_string().contains("outside of its block"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn every_idle_strategy_and_the_open_loop() {
+    let ops =
+        vec![stateless(0).of(&[-1]), partitioned(5, true).of(&[0]), stateless(2).of(&[1]), stateful(4, true).of(&[2])];
+    let pipeline = Pipeline::new(ops, &[3], false);
+    for waiting in [idle::Strategy::Spin, idle::Strategy::Yield, idle::Strategy::Park] {
+        for threads in [1, 2, 3] {
+            for rate in [0.0, 1e6] {
+                check(
+                    &pipeline,
+                    &integers(3000, 100),
+                    Options { idle: waiting, rate, ..options(threads, 32, "scalegate") },
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), stateful(4, false).of(&[0])], &[1], false);
+    let refused = |options: Options| match make(pipeline.program(), options) {
+        Err(RunError::Invalid(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was not refused"),
+    };
+    let known = "unknown channel \"pipe\" of executor pinned; known: scalegate, merge_sort, spsc";
+    assert_eq!(refused(options(1, 1, "pipe")), known);
+    assert_eq!(refused(options(1, 1, "spsc")), "the application does not say what agrees without order");
+    for (name, places, why) in [
+        ("nobody", vec![0], "plan: no operator nobody; known: source, pass_0, count_1, sink"),
+        ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),
+        ("count_1", vec![0, 1], "plan: count_1 cannot have 2 replicas"),
+        ("sink", vec![0, 1], "plan: sink cannot have 2 replicas"),
+        ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2; threads are 0 to 1"),
+    ] {
+        let plan = [(name.to_string(), places)].into();
+        assert_eq!(refused(Options { plan, ..options(2, 1, "scalegate") }), why);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn random_pipelines_agree_with_the_loop(
+        (pipeline, blocks) in any::<bool>()
+            .prop_flat_map(any_pipeline_that)
+            .prop_flat_map(|(fails, pipeline)| {
+                let blocks = any_blocks(pipeline.text_keys, fails);
+                (Just(pipeline), blocks)
+            }),
+        threads in 1_usize..5, batch in 1_usize..40, merge_sort: bool,
+        replicas in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 0..4), 8),
+    ) {
+        // Replicas anywhere, also several of one operator on one thread.
+        let mut plan = std::collections::BTreeMap::new();
+        for (index, op) in pipeline.ops.iter().enumerate() {
+            let most = if op.kind == OperatorKind::Stateful { 1 } else { 4 };
+            let places: Vec<usize> = replicas[index].iter().take(most).map(|at| at.index(threads)).collect();
+            if !places.is_empty() {
+                plan.insert(pipeline.name(index), places);
+            }
+        }
+        if !replicas[7].is_empty() {
+            plan.insert("source".into(), replicas[7].iter().map(|at| at.index(threads)).collect());
+        }
+        let channel = if merge_sort { "merge_sort" } else { "scalegate" };
+        check(&pipeline, &blocks, Options { plan, ..options(threads, batch, channel) });
+    }
+}
+
+fn any_pipeline_that(fails: bool) -> impl Strategy<Value = (bool, Pipeline)> {
+    (Just(fails), any_pipeline(fails))
+}

@@ -1,0 +1,135 @@
+//! Estimates: what a row costs at each place, and how many rows it turns into there; moving averages, made while running.
+//!
+//! Cost: a worker writes three words of its own per piece of work.
+
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
+
+/// Weight of the newest observation.
+const NEWEST: f64 = 0.125;
+
+/// What is known about the places of a chain.
+#[derive(Debug)]
+pub struct Estimates {
+    /// Per worker and place. Written by that worker, read by others as a hint.
+    workers: Box<[Box<[CachePadded<Estimate>]>]>,
+}
+
+/// Averages over pieces of work, as bits of doubles: 0 until there was one.
+#[derive(Debug, Default)]
+struct Estimate {
+    nanoseconds: AtomicU64,
+    rows_in: AtomicU64,
+    rows_out: AtomicU64,
+}
+
+/// Averages of one place.
+#[derive(Debug, Clone, Copy, Default)]
+struct Averages {
+    nanoseconds: f64,
+    rows_in: f64,
+    rows_out: f64,
+}
+
+impl Estimates {
+    pub fn new(workers: usize, places: usize) -> Self {
+        let of_worker = || (0..places).map(|_| CachePadded::default()).collect();
+        Self { workers: (0..workers).map(|_| of_worker()).collect() }
+    }
+
+    /// Takes in that `worker` spent this time at `place` on `rows_in` rows, and made `rows_out` of them.
+    pub fn record(&self, worker: usize, place: usize, nanoseconds: u64, rows_in: usize, rows_out: usize) {
+        if rows_in == 0 {
+            return;
+        }
+        let Estimate { nanoseconds: time, rows_in: into, rows_out: out } = &*self.workers[worker][place];
+        // ORDERING: Relaxed: written by this worker only.
+        let is_first = time.load(Ordering::Relaxed) == 0;
+        for (mean, value) in [(time, nanoseconds as f64), (into, rows_in as f64), (out, rows_out as f64)] {
+            // ORDERING: Relaxed: written by this worker only, a hint for others.
+            let before = f64::from_bits(mean.load(Ordering::Relaxed));
+            let after = if is_first { value } else { before + (value - before) * NEWEST };
+            // ORDERING: as above.
+            mean.store(after.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Nanoseconds that an event of the source costs at `place`, as far as `worker` knows: what others found out counts
+    /// where it has not been itself. 0 if nobody has.
+    pub fn per_event(&self, worker: usize, place: usize) -> f64 {
+        let known = |place: usize| {
+            let own = self.workers[worker][place].averages();
+            if own.rows_in > 0.0 {
+                return own;
+            }
+            let others = self.workers.iter().map(|places| places[place].averages());
+            others.into_iter().find(|averages| averages.rows_in > 0.0).unwrap_or_default()
+        };
+        per_event(place, known)
+    }
+
+    /// `per_event` of each place, over all workers.
+    pub fn all(&self) -> Vec<f64> {
+        let sums = |place: usize| {
+            self.workers.iter().map(|places| places[place].averages()).fold(Averages::default(), |sum, one| Averages {
+                nanoseconds: sum.nanoseconds + one.nanoseconds,
+                rows_in: sum.rows_in + one.rows_in,
+                rows_out: sum.rows_out + one.rows_out,
+            })
+        };
+        let places = self.workers.first().map_or(0, |places| places.len());
+        (0..places).map(|place| per_event(place, sums)).collect()
+    }
+}
+
+impl Estimate {
+    fn averages(&self) -> Averages {
+        // ORDERING: Relaxed: hints.
+        let load = |mean: &AtomicU64| f64::from_bits(mean.load(Ordering::Relaxed));
+        Averages { nanoseconds: load(&self.nanoseconds), rows_in: load(&self.rows_in), rows_out: load(&self.rows_out) }
+    }
+}
+
+/// Rows that an event turns into before `place`, times the cost of a row there.
+fn per_event(place: usize, averages: impl Fn(usize) -> Averages) -> f64 {
+    let this = averages(place);
+    if this.rows_in == 0.0 {
+        return 0.0;
+    }
+    let rows: f64 = (0..place)
+        .map(&averages)
+        .map(|before| if before.rows_in > 0.0 { before.rows_out / before.rows_in } else { 1.0 })
+        .product();
+    rows * this.nanoseconds / this.rows_in
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_per_event_of_the_source() {
+        let estimates = Estimates::new(2, 3);
+        assert_eq!(estimates.per_event(0, 2), 0.0);
+        // An event makes ten rows, of which the next place keeps every fifth; a row costs 7 ns at the last one.
+        estimates.record(0, 0, 1000, 100, 1000);
+        estimates.record(1, 1, 3000, 1000, 200);
+        estimates.record(0, 2, 1400, 200, 200);
+        for worker in [0, 1] {
+            assert_eq!([0, 1, 2].map(|place| estimates.per_event(worker, place)), [10.0, 30.0, 14.0]);
+        }
+        assert_eq!(estimates.all(), [10.0, 30.0, 14.0]);
+        // No rows, no news.
+        estimates.record(0, 2, 1400, 0, 0);
+        assert_eq!(estimates.per_event(0, 2), 14.0);
+    }
+
+    #[test]
+    fn averages_move() {
+        let estimates = Estimates::new(1, 1);
+        estimates.record(0, 0, 100, 10, 10);
+        estimates.record(0, 0, 900, 10, 10);
+        assert_eq!(estimates.per_event(0, 0), 20.0);
+        (0..100).for_each(|_| estimates.record(0, 0, 900, 10, 10));
+        assert!((estimates.per_event(0, 0) - 90.0).abs() < 0.01);
+    }
+}

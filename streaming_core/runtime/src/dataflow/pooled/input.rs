@@ -1,0 +1,203 @@
+//! A batch on its way through a stage: split by lane, and put in order again.
+//!
+//! Invariant: the rows of a lane are adjacent and in total order; what the lanes emit is merged by the position of the
+//! input that emitted it.
+//! Cost: with several lanes each row is copied once on the way in and once on the way out; with one lane not at all.
+
+use std::ptr::null;
+
+use crate::dataflow::lane::lane_of;
+use crate::dataflow::operator::Chain;
+use crate::error::RunError;
+use crate::rows::block::Text;
+use crate::rows::buffer::{RowBuffer, copy_row};
+use crate::rows::view::Rows;
+use crate::threads::sync::{CachePadded, UnsafeCell};
+
+/// Lanes of a stage at most.
+pub const MOST_LANES: usize = 256;
+
+/// A batch on its way into a stage.
+#[derive(Debug)]
+pub struct Input {
+    /// Rows in lane order. Written by the step in front, read by the lanes.
+    pub batch: UnsafeCell<Sorted>,
+    /// Per lane: what it emitted. Written by the lane's holder, read by the step behind.
+    pub outputs: Box<[CachePadded<UnsafeCell<Output>>]>,
+}
+
+/// Rows of a batch, those of one lane adjacent, in total order within a lane.
+#[derive(Debug)]
+pub struct Sorted {
+    /// The rows: those of `buffer`, or of whoever made them if there is only one lane.
+    pub rows: Rows,
+    buffer: RowBuffer,
+    /// Per row, in lane order.
+    hashes: Vec<u64>,
+    /// Per row, in total order.
+    lanes: Vec<u8>,
+    pub n: usize,
+    /// Per lane its first row, and the number of rows at the end.
+    pub starts: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub struct Output {
+    pub rows: RowBuffer,
+    /// Every input emitted exactly one row.
+    pub one_each: bool,
+}
+
+impl Input {
+    /// For the stage of operator `index`.
+    pub fn new(chain: &Chain, index: usize, lanes: usize) -> Self {
+        let buffer = RowBuffer::new(chain.input_stride(index), false);
+        let output = || Output { rows: RowBuffer::new(chain.operators[index].stride, lanes > 1), one_each: false };
+        Self {
+            batch: UnsafeCell::new(Sorted {
+                rows: Rows::of(&buffer, Text::empty()),
+                buffer,
+                hashes: Vec::new(),
+                lanes: Vec::new(),
+                n: 0,
+                starts: vec![0; lanes + 1],
+            }),
+            outputs: (0..lanes).map(|_| CachePadded::new(UnsafeCell::new(output()))).collect(),
+        }
+    }
+
+    /// Hands out the room for rows that a step makes for the only lane.
+    ///
+    /// # Safety
+    /// The batch is this worker's, that is not yet released.
+    pub unsafe fn with_buffer<R>(&self, work: impl FnOnce(&mut RowBuffer) -> R) -> R {
+        // SAFETY: as the caller says.
+        self.batch.with_mut(|batch| work(unsafe { &mut (*batch).buffer }))
+    }
+}
+
+impl Sorted {
+    /// Takes rows as they are: all of them belong to the only lane. The hashes are exchanged for those of a former
+    /// batch.
+    pub fn whole(&mut self, rows: Rows, hashes: &mut Vec<u64>) {
+        std::mem::swap(&mut self.hashes, hashes);
+        self.rows = rows;
+        self.n = rows.n;
+        self.starts[1] = rows.n as u32;
+    }
+
+    /// Copies rows into lane order. `hashes` are those of their keys.
+    ///
+    /// # Safety
+    /// The rows are readable and lie outside of this batch.
+    pub unsafe fn sort(&mut self, rows: Rows, hashes: &[u64]) -> Result<(), RunError> {
+        let (n, count) = (rows.n, self.starts.len() - 1);
+        let hashes = &hashes[..n];
+        if self.lanes.len() < n {
+            self.lanes.resize(n, 0);
+        }
+        if self.hashes.len() < n {
+            self.hashes.resize(n, 0);
+        }
+        let mut next = [0_u32; MOST_LANES];
+        for (lane, &hash) in self.lanes[..n].iter_mut().zip(hashes) {
+            *lane = lane_of(hash, count) as u8;
+            next[usize::from(*lane)] += 1;
+        }
+        let mut start = 0;
+        for (place, next) in self.starts.iter_mut().zip(&mut next[..count]) {
+            *place = start;
+            start += std::mem::replace(next, start);
+        }
+        self.starts[count] = start;
+        self.buffer.clear();
+        self.buffer.reserve(n)?;
+        let to = self.buffer.pointer().cast_mut();
+        for (i, (&lane, &hash)) in self.lanes[..n].iter().zip(hashes).enumerate() {
+            let next = &mut next[usize::from(lane)];
+            let place = *next as usize;
+            *next += 1;
+            self.hashes[place] = hash;
+            // SAFETY: there is room for n rows of this stride.
+            unsafe { copy_row(rows.row(i), to.add(place * rows.stride), rows.stride) };
+        }
+        self.rows = Rows::new(to, n, rows.stride, rows.text);
+        self.n = n;
+        Ok(())
+    }
+
+    /// The rows of a lane, and the hashes of their keys.
+    pub fn lane(&self, index: usize) -> (Rows, &[u64]) {
+        let range = self.starts[index] as usize..self.starts[index + 1] as usize;
+        // A stateful operator's rows have no hashes.
+        (self.rows.slice(range.clone()), self.hashes.get(range).unwrap_or_default())
+    }
+}
+
+/// A lane's outputs while they are merged.
+#[derive(Clone, Copy)]
+struct LaneCursor {
+    row: *const u8,
+    /// Origins of this row and of those behind it.
+    origin: *const u32,
+    end: *const u32,
+    /// The next input of the lane.
+    input: u32,
+}
+
+/// Appends the outputs of all lanes to `out` in the order of the inputs that emitted them.
+///
+/// # Safety
+/// The lanes are done with the batch: nobody writes their outputs.
+pub unsafe fn merge(
+    batch: &Sorted,
+    outputs: &[CachePadded<UnsafeCell<Output>>],
+    out: &mut RowBuffer,
+) -> Result<(), RunError> {
+    let lanes = &batch.lanes[..batch.n];
+    let mut cursors = [LaneCursor { row: null(), origin: null(), end: null(), input: 0 }; MOST_LANES];
+    let (mut total, mut one_each) = (0, true);
+    for (lane, (cursor, output)) in cursors.iter_mut().zip(outputs).enumerate() {
+        if batch.starts[lane] == batch.starts[lane + 1] {
+            // The lane never saw this batch: these are outputs of an older one.
+            continue;
+        }
+        output.with(|output| {
+            // SAFETY: nobody writes the outputs.
+            let output = unsafe { &*output };
+            total += output.rows.len();
+            one_each &= output.one_each;
+            let origins = output.rows.origins().as_ptr_range();
+            *cursor = LaneCursor { row: output.rows.pointer(), origin: origins.start, end: origins.end, input: 0 };
+        });
+    }
+    out.reserve(total)?;
+    let stride = out.stride();
+    // SAFETY: there is room for `total` rows; the pointers run over the lanes' rows and origins, one output row for
+    // each of them.
+    unsafe {
+        let mut to = out.pointer().cast_mut().add(out.len() * stride);
+        if one_each {
+            debug_assert_eq!(total, lanes.len());
+            for &lane in lanes {
+                let cursor = &mut cursors[usize::from(lane)];
+                copy_row(cursor.row, to, stride);
+                cursor.row = cursor.row.add(stride);
+                to = to.add(stride);
+            }
+        } else {
+            for &lane in lanes {
+                let cursor = &mut cursors[usize::from(lane)];
+                while cursor.origin < cursor.end && *cursor.origin == cursor.input {
+                    copy_row(cursor.row, to, stride);
+                    cursor.row = cursor.row.add(stride);
+                    cursor.origin = cursor.origin.add(1);
+                    to = to.add(stride);
+                }
+                cursor.input += 1;
+            }
+        }
+        (*out.emitter()).len += total as i64;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! What a worker does at the lanes of a stage.
+
+use crate::dataflow::frame::Job;
+use crate::dataflow::pooled::pool::{Pool, Worker};
+use crate::dataflow::pooled::worklist::list::{Reach, Visit, Visitor};
+use crate::error::RunError;
+use crate::output::clock::Stopwatch;
+use crate::threads::team::Signals;
+
+/// A worker at the lanes of a stage.
+struct AtLanes<'a> {
+    pool: &'a Pool,
+    stage: usize,
+    me: usize,
+    job: &'a Job<'a>,
+    worker: &'a mut Worker,
+    clock: &'a mut Stopwatch,
+    /// Parts of batches so far, and the rows that went in and came out.
+    parts: usize,
+    rows_in: usize,
+    rows_out: usize,
+}
+
+impl Visitor for AtLanes<'_> {
+    fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
+        let Self { pool, stage, worker, job, .. } = self;
+        let frame = job.frame;
+        if self.parts == 0 {
+            pool.move_to(self.me, 2 * *stage + 1);
+            self.clock.lap(&mut worker.counters.time.other);
+        }
+        let index = pool.stages[*stage].operator;
+        let operator = &frame.chain.operators[index];
+        let input = &pool.slot(serial).inputs[*stage];
+        let outcome = input.batch.with(|batch| {
+            input.outputs[lane].with_mut(|output| {
+                // SAFETY: the batch was released, and is not written until all its lanes are done; nobody else is at
+                // the lane, nor at the lane's outputs.
+                let (batch, output) = unsafe { (&*batch, &mut *output) };
+                let (rows, hashes) = batch.lane(lane);
+                output.rows.clear();
+                // SAFETY: the lane was made for this operator, and is this worker's; the rows are the batch's.
+                let outcome = unsafe {
+                    frame.lanes[*stage].with(lane, |state| {
+                        state.process(operator, rows, hashes, &mut worker.scratch, &mut output.rows)
+                    })
+                };
+                let origins = output.rows.origins();
+                output.one_each = origins.len() == rows.n
+                    && origins.iter().enumerate().fold(true, |same, (i, &origin)| same & (origin == i as u32));
+                worker.counters.dropped += output.rows.take_dropped();
+                self.rows_in += rows.n;
+                self.rows_out += output.rows.len();
+                outcome
+            })
+        });
+        pool.note(index, outcome, frame)?;
+        self.parts += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self, serial: u64) {
+        self.pool.stages[self.stage].done.offer(serial);
+        self.job.frame.signals.idle.notify();
+    }
+
+    fn wait(&mut self, wait: &mut dyn FnMut()) {
+        self.clock.lap(&mut self.worker.counters.time.useful);
+        wait();
+        self.clock.lap(&mut self.worker.counters.time.sync);
+    }
+}
+
+impl Pool {
+    /// Takes what is waiting at a stage through its operator; false: nothing was.
+    pub fn run_lanes(
+        &self,
+        index: usize,
+        reach: Reach,
+        me: usize,
+        worker: &mut Worker,
+        job: &Job,
+        clock: &mut Stopwatch,
+    ) -> Result<bool, RunError> {
+        let stage = &self.stages[index];
+        let Signals { idle, stopped } = &*job.frame.signals;
+        let turn = Visit { worker: me, reach, released: stage.front.released(), idle, stopped };
+        let before = worker.counters.time.useful;
+        let mut at = AtLanes { pool: self, stage: index, me, job, worker, clock, parts: 0, rows_in: 0, rows_out: 0 };
+        let did = stage.queue.work(&turn, &mut at)?;
+        if did {
+            let AtLanes { worker, clock, rows_in, rows_out, .. } = at;
+            clock.lap(&mut worker.counters.time.useful);
+            self.estimates.record(me, 2 * index + 1, worker.counters.time.useful - before, rows_in, rows_out);
+        }
+        idle.notify();
+        Ok(did)
+    }
+}

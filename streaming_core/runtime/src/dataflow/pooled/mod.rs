@@ -1,0 +1,170 @@
+//! The `pooled` executor: a pool of workers that choose at run time what to do next, total order end to end
+//! (Prasaad, Ramalingam, Kaushik: Scaling Ordered Stream Processing on Shared-Memory Multicores).
+//!
+//! A block is cut into batches; a batch has a serial number and lives in slot `serial % WINDOW` until it is delivered.
+//! The operators, in topological order, are cut into steps (fused stateless operators, any worker on any batch) and stages (one partitioned or
+//! stateful operator, a worker per lane, batches in order):
+//!
+//! ```text
+//! source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
+//! ```
+//!
+//! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
+//! order. A pipeline that branches (the paper leaves those out) takes the same way, one operator with state after the
+//! other: a batch keeps the rows of an operator until the last one that takes them, and unites the streams that meet.
+//! Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
+//! "reorder" is the `reorder` buffer's. README.md says why nothing overflows and who waits for whom. With one thread there is nothing to order: batches pass straight through (`direct`).
+
+mod estimates;
+mod grouping;
+mod heuristic;
+mod in_order;
+mod input;
+mod lanes;
+mod place;
+mod pool;
+mod regroup;
+mod slot;
+mod stage;
+mod step;
+mod strategies;
+mod worklist;
+
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
+use crate::error::RunError;
+use crate::executor::Executor;
+use crate::output::clock::Stopwatch;
+use crate::output::counters::Counters;
+use crate::program::Program;
+use crate::program::options::Options;
+use crate::threads::sync::Ordering;
+
+use grouping::Grouping;
+use pool::{NOWHERE, Pool, Worker};
+use strategies::Strategies;
+use worklist::list::Reach;
+
+/// Batches after which the shares are looked at for the first time, and then whenever their number has doubled.
+const TRIAL: usize = 64;
+
+/// The executor; see the module.
+type Pooled = Dataflow<Pool>;
+
+/// Makes the executor that `options` describe.
+///
+/// # Errors
+/// `Invalid`: an option names a strategy that does not exist.
+pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    let strategies = Strategies::named(&options)?;
+    Ok(Box::new(pooled(&program, &options, strategies, Grouping::Queue(strategies.queue.partitions))?))
+}
+
+fn pooled(
+    program: &Program,
+    options: &Options,
+    strategies: Strategies,
+    grouping: Grouping,
+) -> Result<Pooled, RunError> {
+    Dataflow::new(program, options, true, |_| 1, |frame| Pool::new(&frame.chain, strategies, grouping, options))
+}
+
+impl Work for Pool {
+    fn section(&self, frame: &Frame, processed: u64) -> usize {
+        // What was processed so far tells how to go on.
+        if self.workers.len() == 1 { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
+    }
+
+    fn begin(&mut self, frame: &mut Frame, n: usize) -> Result<(), RunError> {
+        self.regroup(frame)?;
+        // ORDERING: Relaxed; no worker is at work.
+        self.first = self.source.load(Ordering::Relaxed);
+        self.end = self.first + n.div_ceil(frame.batch) as u64;
+        Ok(())
+    }
+
+    fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
+        // SAFETY: each worker has its own.
+        unsafe {
+            self.workers.with_mut(thread, |worker| match self.workers.len() {
+                1 => alone(worker, job),
+                _ => self.go_round(thread, worker, job),
+            })
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        // SAFETY: no worker is at work.
+        unsafe { self.workers.sum(|worker| worker.counters) }
+    }
+}
+
+/// With one thread: batch after batch straight through the chain.
+fn alone(worker: &mut Worker, job: &Job) -> Result<(), RunError> {
+    let (frame, rows) = (job.frame, job.rows());
+    for start in (0..rows.n).step_by(frame.batch) {
+        frame.check()?;
+        let end = rows.n.min(start + frame.batch);
+        if frame.arrivals.is_open_loop() {
+            let mut clock = Stopwatch::start();
+            job.await_arrival(end, || frame.is_stopped());
+            clock.lap(&mut worker.counters.time.other);
+        }
+        let started = job.clock.now();
+        // SAFETY: the rows are the block's events; there is no other thread.
+        unsafe {
+            frame.deliver(|delivered| {
+                let (batch, sink) = (rows.slice(start..end), &mut delivered.sink);
+                worker.direct.events(&frame.chain, &frame.lanes, batch, sink, &mut worker.counters)?;
+                delivered.record(job.clock.now(), started, job.arrival(start));
+                Ok::<_, RunError>(())
+            })
+        }?;
+    }
+    Ok(())
+}
+
+impl Pool {
+    /// Everything that worker `me` does for a block.
+    fn go_round(&self, me: usize, worker: &mut Worker, job: &Job) -> Result<(), RunError> {
+        let mut clock = Stopwatch::start();
+        loop {
+            job.frame.check()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            if !self.go_on(me, worker, job, &mut clock)? && !self.help(me, worker, job, &mut clock)? {
+                self.move_to(me, NOWHERE);
+                clock.lap(&mut worker.counters.time.other);
+                self.rest(me, job);
+                clock.lap(&mut worker.counters.time.sync);
+            }
+        }
+    }
+
+    /// Waits until there may be something to do.
+    fn rest(&self, me: usize, job: &Job) {
+        let idle = &job.frame.signals.idle;
+        let something = || {
+            job.frame.is_stopped()
+                || self.is_over()
+                || self.source_is_open(job)
+                || self.stages.iter().any(|stage| {
+                    stage.done.is_waiting() || [Reach::Own, Reach::Others].iter().any(|&r| stage.is_waiting(me, r))
+                })
+        };
+        if job.frame.arrivals.is_open_loop() {
+            // Nobody rings a bell when an event arrives: sleepers look again soon.
+            let mut patience = idle.patience();
+            while !something() {
+                if !patience.pass() {
+                    std::thread::sleep(std::time::Duration::from_micros(50));
+                }
+            }
+        } else {
+            idle.wait(something);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

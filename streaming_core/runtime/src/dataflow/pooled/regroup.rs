@@ -1,0 +1,61 @@
+//! Regrouping: stages are split into lanes, and joined again, between blocks.
+
+use crate::dataflow::frame::Frame;
+use crate::dataflow::pooled::input::Input;
+use crate::dataflow::pooled::pool::Pool;
+use crate::dataflow::pooled::stage::Stage;
+use crate::error::RunError;
+use crate::program::OperatorKind;
+use crate::threads::sync::{AtomicU64, CachePadded};
+
+impl Pool {
+    /// Splits stages that would keep the others waiting into lanes, and joins those that would not.
+    ///
+    /// Between blocks, when no batch is in flight.
+    pub fn regroup(&mut self, frame: &mut Frame) -> Result<(), RunError> {
+        let threads = self.workers.len();
+        let costs = self.estimates.all();
+        let all: f64 = costs.iter().sum();
+        let mut changed = false;
+        for k in 0..self.stages.len() {
+            let index = self.stages[k].operator;
+            let share = costs[2 * k + 1] * threads as f64 / all.max(f64::MIN_POSITIVE);
+            if frame.chain.operators[index].kind != OperatorKind::Partitioned {
+                continue;
+            }
+            let lanes = &mut frame.lanes[k];
+            let count = self.grouping.lanes(lanes.count(), lanes.keys(), share, threads);
+            if count == lanes.count() {
+                continue;
+            }
+            self.split(k, count, frame)?;
+            changed = true;
+        }
+        if changed {
+            self.restart(frame);
+        }
+        Ok(())
+    }
+
+    /// Gives stage `k` that many lanes; `restart` must follow.
+    fn split(&mut self, k: usize, count: usize, frame: &mut Frame) -> Result<(), RunError> {
+        let index = self.stages[k].operator;
+        frame.lanes[k].regroup(&frame.chain.operators[index], count)?;
+        for slot in &mut self.slots {
+            slot.inputs[k] = Input::new(&frame.chain, index, count);
+        }
+        Ok(())
+    }
+
+    /// Serial numbers start anew, with empty channels.
+    fn restart(&mut self, frame: &Frame) {
+        let window = self.window as usize;
+        self.stages = (frame.lanes.iter().enumerate())
+            .map(|(index, lanes)| {
+                Stage::new(&frame.chain, index, lanes.count(), self.workers.len(), window, self.strategies)
+            })
+            .collect();
+        self.back = (self.strategies.reorder)(window);
+        self.source = CachePadded::new(AtomicU64::new(0));
+    }
+}

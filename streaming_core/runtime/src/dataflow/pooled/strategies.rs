@@ -1,0 +1,33 @@
+//! Strategies: what the options name, found in the registries.
+
+use crate::dataflow::pooled::heuristic::{self, HEURISTICS};
+use crate::dataflow::pooled::worklist::QUEUES;
+use crate::dataflow::pooled::worklist::list::QueueStrategy;
+use crate::error::RunError;
+use crate::program::options::Options;
+use crate::program::registry::find;
+use crate::threads::reorder::{self, BUFFERS};
+
+const POOLED: &str = " of executor pooled";
+
+/// A choice on each axis.
+#[derive(Debug, Clone, Copy)]
+pub struct Strategies {
+    pub heuristic: heuristic::Make,
+    pub queue: &'static QueueStrategy,
+    pub reorder: reorder::Make,
+}
+
+impl Strategies {
+    /// Those that the options name, the defaults where they name none.
+    ///
+    /// # Errors
+    /// `Invalid`: there is none of that name.
+    pub fn named(options: &Options) -> Result<Self, RunError> {
+        Ok(Self {
+            heuristic: find("heuristic", POOLED, options.heuristic.as_deref(), HEURISTICS)?,
+            queue: find("queue", POOLED, options.queue.as_deref(), QUEUES)?,
+            reorder: find("reorder", POOLED, options.reorder.as_deref(), BUFFERS)?,
+        })
+    }
+}

@@ -1,0 +1,407 @@
+//! Chains of native kernels, pooled, against a loop that takes one event at a time.
+
+#[cfg(not(shuttle))]
+mod faults;
+#[cfg(shuttle)]
+mod schedules;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::dataflow::pooled::worklist::QUEUES;
+use crate::dataflow::testing::pipelines::{self, *};
+use crate::output::sink::SinkKind;
+use crate::threads::reorder::BUFFERS;
+use crate::threads::reorder::buffer::ReorderBuffer;
+use crate::threads::reorder::non_blocking::NonBlocking;
+
+use heuristic::HEURISTICS;
+
+fn options(threads: usize, batch: usize) -> Options {
+    Options { executor: "pooled".into(), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
+}
+
+fn make_pooled(pipeline: &Pipeline, options: Options, grouping: Option<Grouping>) -> Result<Pooled, RunError> {
+    let strategies = Strategies::named(&options)?;
+    let grouping = grouping.unwrap_or(Grouping::Queue(strategies.queue.partitions));
+    pooled(&pipeline.program(), &options, strategies, grouping)
+}
+
+fn run(
+    pipeline: &Pipeline,
+    blocks: &[Events],
+    options: Options,
+    grouping: Option<Grouping>,
+) -> Result<Outcomes, RunError> {
+    pipelines::run(pipeline, blocks, &mut make_pooled(pipeline, options, grouping)?)
+}
+
+/// One lane, several, numbers that change from block to block, and as the queue has it.
+fn groupings(threads: usize) -> [Option<Grouping>; 4] {
+    let in_turn = |numbers: &[usize]| Some(Grouping::InTurn(numbers.to_vec()));
+    [in_turn(&[1]), in_turn(&[4 * threads]), in_turn(&[3, 1, 40, 2, 1]), None]
+}
+
+/// Every heuristic with every queue and every reorder buffer.
+fn ways() -> Vec<Options> {
+    let mut ways = Vec::new();
+    for (heuristic, _) in HEURISTICS {
+        for (queue, _) in QUEUES {
+            for (reorder, _) in BUFFERS {
+                let [heuristic, queue, reorder] = [heuristic, queue, reorder].map(|name| Some((*name).into()));
+                ways.push(Options { heuristic, queue, reorder, ..Options::default() });
+            }
+        }
+    }
+    ways
+}
+
+/// The strategies of one of these ways, and the rest of the options.
+fn by(way: &Options, rest: Options) -> Options {
+    let Options { heuristic, queue, reorder, .. } = way.clone();
+    Options { heuristic, queue, reorder, ..rest }
+}
+
+fn check(pipeline: &Pipeline, blocks: &[Events], options: Options, grouping: Option<Grouping>) {
+    let mut executor = make_pooled(pipeline, options.clone(), grouping.clone()).unwrap();
+    pipelines::check(pipeline, blocks, &mut executor, &(options, grouping));
+}
+
+fn everywhere(ops: &[Op], blocks: &[Events], text_keys: bool) {
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
+    for threads in [1, 2, 3, 8] {
+        for batch in [1, 7, 256] {
+            for grouping in groupings(threads) {
+                let options = by(ways.next().unwrap(), options(threads, batch));
+                check(&Pipeline::chain(ops, text_keys), blocks, options, grouping);
+            }
+        }
+    }
+}
+
+/// Keys and values that look random: `keys` different keys.
+fn some(n: usize, keys: u64) -> Vec<(i64, i64)> {
+    (0..n as i64)
+        .map(|i| {
+            let word = crate::state::key_group::hash_i64(i);
+            ((word % keys) as i64, (word >> 40) as i64)
+        })
+        .collect()
+}
+
+fn integers(n: usize, keys: u64) -> Vec<Events> {
+    let all = some(n, keys);
+    let (a, b) = all.split_at(n / 3);
+    vec![Events::integers(0, a), Events::integers(a.len() as i64, b)]
+}
+
+fn texts(n: usize, keys: u64) -> Vec<Events> {
+    let all = some(n, keys);
+    let (a, b) = all.split_at(n / 3);
+    vec![Events::texts(0, a), Events::texts(a.len() as i64, b)]
+}
+
+// source -> fan -> count by key -> sink
+#[test]
+fn words_are_counted_by_text() {
+    everywhere(&[stateless(1), partitioned(4, false)], &texts(1500, 300), true);
+}
+
+// source -> fan -> count by key -> sink
+#[test]
+fn integers_are_counted_and_flushed() {
+    everywhere(&[stateless(1), partitioned(4, true)], &integers(1500, 300), false);
+}
+
+// source -> count by key -> few -> sink
+#[test]
+fn a_stateless_last_stage() {
+    everywhere(&[partitioned(4, true), stateless(2)], &integers(3000, 54), false);
+}
+
+// source -> burst by key -> rekey -> burst by key -> sink
+#[test]
+fn two_partitioned_stages_with_another_key() {
+    everywhere(&[partitioned(5, true), stateless(3), partitioned(5, true)], &integers(1500, 40), false);
+}
+
+// source -> count by key -> count by key -> sink
+#[test]
+fn partitioned_stages_side_by_side() {
+    everywhere(&[partitioned(4, true), partitioned(5, true)], &integers(2000, 100), false);
+}
+
+// source -> few -> pass -> burst, one state -> sink
+#[test]
+fn a_stateful_last_stage() {
+    everywhere(&[stateless(2), stateless(0), stateful(5, true)], &integers(3000, 100), false);
+}
+
+// source -> count, one state -> burst, one state -> pass -> sink
+#[test]
+fn stateful_stages_side_by_side() {
+    everywhere(&[stateful(4, true), stateful(5, true), stateless(0)], &integers(2000, 100), false);
+}
+
+// source -> burst by text -> count, one state -> count by text -> sink
+#[test]
+fn every_kind_of_stage() {
+    everywhere(&[partitioned(5, false), stateful(4, false), partitioned(4, false)], &texts(1500, 30), true);
+}
+
+// source -> pass -> sink
+#[test]
+fn nothing_but_stateless_operators() {
+    everywhere(&[stateless(0), stateless(1), stateless(2)], &integers(1500, 10), false);
+}
+
+#[test]
+fn a_single_key_takes_all() {
+    everywhere(&[stateless(1), partitioned(4, true)], &integers(1500, 1), false);
+    everywhere(&[partitioned(5, false)], &texts(3000, 1), true);
+}
+
+#[test]
+fn no_events_at_all() {
+    everywhere(&[stateless(1), partitioned(4, true), stateful(4, true)], &[Events::integers(0, &[])], false);
+    everywhere(&[partitioned(4, true)], &[], false);
+}
+
+#[test]
+fn events_that_vanish_leave_empty_batches() {
+    // Values of the form 3k + 1 are filtered out: many batches are empty, between others that are not.
+    let values: Vec<(i64, i64)> =
+        (0..4000).map(|i| (i % 50, if i / 300 % 2 == 0 { 7 * i + 1 } else { 3 * i })).collect();
+    for ops in [
+        &[stateless(2), partitioned(4, true)][..],
+        &[stateless(2), stateful(4, true), partitioned(5, true)],
+        &[partitioned(4, false), stateless(2), partitioned(4, false), stateless(2), stateful(4, false)],
+    ] {
+        everywhere(ops, &[Events::integers(0, &values)], false);
+    }
+}
+
+#[test]
+fn every_idle_strategy_and_the_open_loop() {
+    use crate::threads::idle::Strategy;
+    let blocks = integers(3000, 100);
+    let ops = [stateless(0), partitioned(5, true), stateless(2), stateful(4, true)];
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
+    for idle in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
+        for threads in [1, 2, 3] {
+            for rate in [0.0, 1e6] {
+                for grouping in groupings(threads) {
+                    let options = by(ways.next().unwrap(), options(threads, 32));
+                    check(&Pipeline::chain(&ops, false), &blocks, Options { idle, rate, ..options }, grouping);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_digest_does_not_depend_on_threads_or_batches() {
+    let blocks = texts(3000, 200);
+    let digest = |threads, batch, sink| {
+        let program = Pipeline::chain(&[stateless(1), partitioned(4, false)], true).program();
+        let mut executor = make(program, Options { sink, ..options(threads, batch) }).unwrap();
+        blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+        executor.finish(3000).unwrap();
+        let metrics = executor.metrics();
+        assert!(metrics.in_order && metrics.processing.to_json()["max"].as_f64().unwrap() > 0.0);
+        metrics.digest
+    };
+    let expected = digest(1, 256, SinkKind::Parquet);
+    assert!(expected.rows > 30_000);
+    for (threads, batch) in [(1, 7), (2, 256), (3, 64), (8, 100)] {
+        assert_eq!(digest(threads, batch, SinkKind::Digest), expected);
+        assert_eq!(digest(threads, batch, SinkKind::Count).rows, expected.rows);
+    }
+}
+
+#[test]
+fn the_earliest_failure_is_reported_and_nobody_hangs() {
+    // Two operators fail, the later one at an earlier event of the same batch.
+    let mut values = some(3000, 20);
+    values.iter_mut().for_each(|(_, value)| *value = *value % 1000 * 3);
+    values[1795].1 = 4242;
+    values[1793].1 = 4242 * 3;
+    let blocks = [Events::integers(0, &values)];
+    let late = [partitioned(6, false), stateless(2), partitioned(6, false)];
+    let expected = Model::run(&Pipeline::chain(&late, false), &blocks).failed;
+    assert_eq!(expected, Some((1793, 2)));
+    // What an event emitted before it failed goes nowhere: else `brittle` would fail.
+    let cut = [partitioned(6, false), stateless(7)];
+    for ops in [&late[..], &cut, &[stateless(6), stateful(4, false)], &[stateful(6, false)]] {
+        everywhere(ops, &blocks, false);
+    }
+}
+
+#[test]
+fn text_outside_of_the_block_ends_the_run() {
+    let mut events = Events::texts(0, &some(2000, 20));
+    events.rows[1500][1] = 1 << 30;
+    let ways = ways();
+    let mut ways = ways.iter().cycle();
+    for ops in [&[partitioned(4, false)][..], &[stateless(0)], &[stateful(4, false)]] {
+        for threads in [1, 2, 3] {
+            for grouping in groupings(threads) {
+                let events = std::slice::from_ref(&events);
+                let options = by(ways.next().unwrap(), options(threads, 16));
+                let error = run(&Pipeline::chain(ops, true), events, options, grouping).unwrap_err();
+                assert!(matches!(error, RunError::Invalid(_)), "{error}");
+                assert!(error.to_string().contains("outside of its block"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_heuristic_queue_and_reorder_buffer_together() {
+    let blocks = integers(600, 30);
+    let ops = [stateless(0), partitioned(5, true), stateless(3), partitioned(4, true), stateful(4, true)];
+    for way in ways() {
+        for threads in [2, 3, 8] {
+            for batch in [1, 7, 256] {
+                for grouping in groupings(threads) {
+                    check(&Pipeline::chain(&ops, false), &blocks, by(&way, options(threads, batch)), grouping);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unknown_strategies_are_refused_with_those_there_are() {
+    for (wrong, line) in [
+        (
+            Options { heuristic: Some("cp".into()), ..options(1, 1) },
+            "unknown heuristic \"cp\" of executor pooled; known: ct, lp, et, qst",
+        ),
+        (
+            Options { queue: Some("own".into()), ..options(1, 1) },
+            "unknown queue \"own\" of executor pooled; known: hybrid, partitioned, shared",
+        ),
+        (
+            Options { reorder: Some("none".into()), ..options(1, 1) },
+            "unknown reorder \"none\" of executor pooled; known: non_blocking, lock",
+        ),
+    ] {
+        match make(Pipeline::chain(&[stateless(0)], false).program(), wrong) {
+            Err(RunError::Invalid(message)) => assert_eq!(message, line),
+            _ => panic!("not refused: {line}"),
+        }
+    }
+}
+
+/// A sink that takes its time, which also looks how many batches are in flight.
+#[derive(Debug)]
+struct Slow {
+    buffer: Box<dyn ReorderBuffer>,
+    window: u64,
+}
+
+impl ReorderBuffer for Slow {
+    fn released(&self) -> u64 {
+        self.buffer.released()
+    }
+
+    fn complete_and_release(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
+        assert!(serial < self.released() + self.window, "batch {serial} was started too early");
+        self.buffer.complete_and_release(serial, &mut |serial| {
+            (0..50).for_each(|_| std::thread::yield_now());
+            deliver(serial);
+        })
+    }
+}
+
+#[test]
+fn no_more_batches_are_in_flight_than_there_is_room_for_when_the_sink_is_slow() {
+    let blocks = integers(2000, 30);
+    let pipeline = Pipeline::chain(&[stateless(1), partitioned(4, false), stateless(0)], false);
+    let expected = Model::run(&pipeline, &blocks).outcomes.rows;
+    for way in ways() {
+        let options = by(&way, options(3, 7));
+        let strategies = Strategies::named(&options).unwrap();
+        let mut executor = pooled(&pipeline.program(), &options, strategies, Grouping::InTurn(vec![5])).unwrap();
+        executor.work.regroup(&mut executor.frame).unwrap();
+        let window = executor.work.slots.len() as u64;
+        executor.work.back = Box::new(Slow { buffer: (strategies.reorder)(window as usize), window });
+        let mut rows = Vec::new();
+        for block in &blocks {
+            executor.process(&block.block()).unwrap();
+            rows.extend(executor.take_outputs().0);
+        }
+        assert!(rows == expected.iter().flatten().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>(), "{way:?}");
+    }
+}
+
+/// Two batches of a stateless chain, the second completed first.
+fn second_first(back: Box<dyn ReorderBuffer>) -> (bool, Vec<u8>) {
+    let mut executor = make_pooled(&Pipeline::chain(&[stateless(0)], false), options(2, 10), None).unwrap();
+    executor.work.back = back;
+    executor.work.begin(&mut executor.frame, 20).unwrap();
+    let events = Events::integers(0, &some(20, 5));
+    let block = events.block();
+    let (pool, job) = (&executor.work, executor.frame.job(&block));
+    let (first, second) = (pool.start(&job).unwrap(), pool.start(&job).unwrap());
+    for serial in [second, first] {
+        let mut clock = Stopwatch::start();
+        // SAFETY: there is no other thread.
+        unsafe { pool.workers.with_mut(0, |worker| pool.run_step(0, serial, worker, &job, &mut clock)) }.unwrap();
+    }
+    (executor.metrics().in_order, executor.take_outputs().0)
+}
+
+#[test]
+fn a_broken_reorder_buffer_is_noticed() {
+    let (broken_in_order, broken_rows) = second_first(Box::new(NonBlocking::broken(8)));
+    let expected =
+        Model::run(&Pipeline::chain(&[stateless(0)], false), &[Events::integers(0, &some(20, 5))]).outcomes.rows;
+    let expected: Vec<u8> = expected.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(!broken_in_order && broken_rows != expected);
+    for (_, make) in BUFFERS {
+        assert_eq!(second_first(make(8)), (true, expected.clone()));
+    }
+}
+
+// source -+-> fan --+-> count by key -+-> pass -+-> sink
+//         +-> few --+                 |         |
+//         +---------+-----------------+---------+
+#[test]
+fn streams_part_and_meet_again() {
+    let ops = vec![
+        stateless(1).of(&[-1]),
+        stateless(2).of(&[-1]),
+        partitioned(4, true).of(&[1, -1, 0]),
+        stateless(0).of(&[2, 1]),
+        stateful(5, true).of(&[-1]),
+    ];
+    let pipeline = Pipeline::new(ops, &[3, -1, 2, 4], false);
+    for way in ways() {
+        for (threads, batch) in [(1, 7), (2, 256), (3, 7), (8, 1)] {
+            for grouping in groupings(threads) {
+                check(&pipeline, &integers(500, 40), by(&way, options(threads, batch)), grouping);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    #[test]
+    fn random_pipelines_agree_with_the_loop(
+        (pipeline, blocks) in any::<bool>().prop_flat_map(|fails| (Just(fails), any_pipeline(fails))).prop_flat_map(
+            |(fails, pipeline)| {
+                let blocks = any_blocks(pipeline.text_keys, fails);
+                (Just(pipeline), blocks)
+            }
+        ),
+        threads in 1_usize..5, batch in 1_usize..40, lanes in proptest::collection::vec(1_usize..20, 1..5),
+        way in 0_usize..24,
+    ) {
+        check(&pipeline, &blocks, by(&ways()[way], options(threads, batch)), Some(Grouping::InTurn(lanes)));
+    }
+}

@@ -1,0 +1,72 @@
+//! Whole runs, pooled, under schedules that shuttle draws.
+
+use super::*;
+use crate::dataflow::testing::schedules::{events, explore};
+use crate::threads::idle::Strategy;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+fn chain(round: u64) -> Vec<Op> {
+    match round % 4 {
+        0 => vec![stateless(0), partitioned(5, true)],
+        1 => vec![partitioned(4, false), stateless(2), partitioned(4, true)],
+        2 => vec![stateless(2), stateful(5, true), partitioned(4, false), stateless(0)],
+        _ => vec![stateless(0)],
+    }
+}
+
+#[test]
+fn shuttle_every_schedule_equals_the_loop() {
+    for way in ways() {
+        for threads in [2, 3] {
+            for idle in [Strategy::Yield, Strategy::Park] {
+                let way = way.clone();
+                explore(64, move |round| {
+                    let options = Options { idle, ..by(&way, options(threads, 3)) };
+                    let grouping = Grouping::InTurn(vec![1 + round as usize / 4 % 4, 2]);
+                    check(&Pipeline::chain(&chain(round), false), &events(round), options, Some(grouping));
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn shuttle_a_failure_ends_every_schedule() {
+    for way in ways() {
+        let way = way.clone();
+        explore(32, move |round| {
+            let mut values = some(40, 3);
+            values[3 + round as usize].1 = 4242;
+            let ops = [partitioned(6, false), stateful(4, false)];
+            let options = Options { idle: Strategy::Park, ..by(&way, options(3, 2)) };
+            let error = run(&Pipeline::chain(&ops, false), &[Events::integers(0, &values)], options, None).unwrap_err();
+            assert_eq!(
+                error.rank(),
+                RunError::Kernel { operator: "fragile".into(), seq: 3 + round as i64, exception: vec![] }.rank()
+            );
+        });
+    }
+}
+
+#[test]
+fn shuttle_a_buffer_that_does_not_wait_is_found_out() {
+    static EQUAL: AtomicU64 = AtomicU64::new(0);
+    static DIFFERENT: AtomicU64 = AtomicU64::new(0);
+    explore(100, |round| {
+        let (pipeline, blocks) = (Pipeline::chain(&[stateless(0)], false), events(round));
+        let options = options(3, 1);
+        let strategies = Strategies::named(&options).unwrap();
+        let grouping = Grouping::Queue(strategies.queue.partitions);
+        let mut executor = pooled(&pipeline.program(), &options, strategies, grouping).unwrap();
+        executor.work.back = Box::new(NonBlocking::broken(8));
+        blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());
+        let rows = Model::run(&pipeline, &blocks).outcomes.rows;
+        let expected: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_le_bytes()).collect();
+        let equal = executor.take_outputs().0 == expected;
+        assert_eq!(equal, executor.metrics().in_order);
+        if equal { &EQUAL } else { &DIFFERENT }.fetch_add(1, Ordering::Relaxed);
+    });
+    let [equal, different] = [&EQUAL, &DIFFERENT].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(equal + different, 100);
+    assert!(different > 10, "{different} of 100 schedules were found to be different");
+}

@@ -1,0 +1,106 @@
+//! What a worklist is.
+//!
+//! A batch is offered to all its lanes at once, before it is released to the stage. Invariant of all worklists: a lane sees the
+//! batches that hold rows for it in serial order, each once, one worker at a time; who finishes the last lane of a batch
+//! owns the batch.
+//!
+//! None can overflow: a batch lives in slot `serial % window`, and serials in flight span less than `window`.
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use crate::error::RunError;
+use crate::threads::idle::Idle;
+use crate::threads::sync::AtomicBool;
+
+/// How large a worklist is.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub lanes: usize,
+    pub workers: usize,
+    /// Batches in flight at most, a power of two.
+    pub window: usize,
+    /// The worker that looks after an only lane.
+    pub owner: usize,
+}
+
+impl Shape {
+    /// Lanes that a worker looks after, so that their state stays in its cache.
+    pub fn home(&self, worker: usize) -> Range<usize> {
+        if self.lanes == 1 {
+            return 0..usize::from(worker == self.owner);
+        }
+        worker * self.lanes / self.workers..(worker + 1) * self.lanes / self.workers
+    }
+}
+
+/// What of a worklist a worker asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// What is this worker's to do.
+    Own,
+    /// What others should do first: the last resort, since the state is in another cache.
+    Others,
+}
+
+/// A worker at a worklist.
+#[derive(Debug, Clone, Copy)]
+pub struct Visit<'a> {
+    pub worker: usize,
+    pub reach: Reach,
+    /// Serials below this one were released to the stage, as this worker has read it.
+    pub released: u64,
+    pub idle: &'a Idle,
+    /// Set when some worker has failed: who waits leaves.
+    pub stopped: &'a AtomicBool,
+}
+
+/// What is done with what a worklist hands out.
+pub trait Visitor {
+    /// Takes the rows of `lane` in batch `serial` through the operator; nobody else is at the lane.
+    ///
+    /// # Errors
+    /// The run is over: the lane is not handed out again.
+    fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError>;
+
+    /// Every lane has done its part of batch `serial`, which is the caller's now.
+    fn finish(&mut self, serial: u64);
+
+    /// Calls `wait`, which waits for another worker, and notes the time.
+    fn wait(&mut self, wait: &mut dyn FnMut());
+}
+
+/// Batches of a partitioned stage, by lane.
+pub trait Worklist: Debug + Send + Sync {
+    /// Announces which lanes hold rows of batch `serial`, before it is released.
+    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool);
+
+    /// Whether no lane holds rows of `serial`. For the worker that is just releasing it, who then hands it on: were that
+    /// done earlier, the batch could leave, and its slot be reused, before its release.
+    fn is_empty(&self, serial: u64) -> bool;
+
+    /// Whether `worker` would find something now, perhaps: a hint.
+    fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool;
+
+    /// Does what there is; whether there was anything.
+    ///
+    /// # Errors
+    /// What `run` said, or `Stopped`.
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError>;
+}
+
+/// How many lanes a partitioned stage has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partitions {
+    /// One, or several if its only lane would keep the workers waiting.
+    ByCost,
+    /// That many per worker, always.
+    PerWorker(usize),
+}
+
+/// A strategy for `queue`.
+#[derive(Debug)]
+pub struct QueueStrategy {
+    pub partitions: Partitions,
+    pub make: fn(Shape) -> Box<dyn Worklist>,
+}

@@ -1,0 +1,72 @@
+//! Partitioned queue, a baseline: every lane belongs to one worker for good, and nobody else ever works on it.
+//!
+//! Nothing is taken and nothing is contended for; but a worker whose lanes have little to do cannot help the others.
+//! Cost: one decrement per batch and lane that holds rows.
+//! Source: Prasaad et al., the queue per worker that its hybrid queue is compared with (as many partitions as workers).
+
+use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
+use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::error::RunError;
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
+
+/// The strategy `queue` = `partitioned`.
+pub const QUEUE: QueueStrategy =
+    QueueStrategy { partitions: Partitions::PerWorker(1), make: |shape| Box::new(PartitionedQueue::new(shape)) };
+
+/// The worklist; see the module.
+#[derive(Debug)]
+pub struct PartitionedQueue {
+    /// Per lane: the next serial to look at. Written and read by the lane's worker only.
+    cursors: Box<[CachePadded<AtomicU64>]>,
+    parts: Parts,
+    shape: Shape,
+}
+
+impl PartitionedQueue {
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            cursors: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            parts: Parts::new(shape.lanes, shape.window),
+            shape,
+        }
+    }
+}
+
+impl Worklist for PartitionedQueue {
+    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
+        self.parts.offer(serial, has_rows);
+    }
+
+    fn is_empty(&self, serial: u64) -> bool {
+        self.parts.is_empty(serial)
+    }
+
+    fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool {
+        // ORDERING: Relaxed: this worker wrote it.
+        reach == Reach::Own && self.shape.home(worker).any(|lane| self.cursors[lane].load(Ordering::Relaxed) < released)
+    }
+
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
+        let mut did = false;
+        if visit.reach == Reach::Others {
+            return Ok(false);
+        }
+        for lane in self.shape.home(visit.worker) {
+            // ORDERING: Relaxed: this worker wrote it.
+            let cursor = self.cursors[lane].load(Ordering::Relaxed);
+            for serial in cursor.max(self.parts.oldest(visit.released))..visit.released {
+                if !self.parts.holds(serial, lane) {
+                    continue;
+                }
+                visitor.run(lane, serial)?;
+                did = true;
+                if self.parts.done(serial) {
+                    visitor.finish(serial);
+                }
+            }
+            // ORDERING: Relaxed: nobody else reads it.
+            self.cursors[lane].store(visit.released, Ordering::Relaxed);
+        }
+        Ok(did)
+    }
+}

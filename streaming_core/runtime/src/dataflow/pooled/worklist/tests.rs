@@ -1,0 +1,153 @@
+use super::list::*;
+use super::*;
+use crate::dataflow::pooled::in_order::InOrder;
+use crate::error::RunError;
+use crate::threads::idle::Idle;
+use crate::threads::idle::Strategy;
+use crate::threads::reorder::BUFFERS;
+use crate::threads::sync::{AtomicBool, AtomicU64, Ordering};
+use proptest::prelude::*;
+use std::sync::Mutex;
+
+/// Notes what each lane saw, and hands on what is finished.
+struct Note<'a> {
+    seen: &'a [Mutex<Vec<u64>>],
+    ready: &'a InOrder,
+}
+
+impl Visitor for Note<'_> {
+    fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
+        self.seen[lane].try_lock().expect("one worker a lane").push(serial);
+        Ok(())
+    }
+
+    fn finish(&mut self, serial: u64) {
+        self.ready.offer(serial);
+    }
+
+    fn wait(&mut self, wait: &mut dyn FnMut()) {
+        wait();
+    }
+}
+
+/// Batches of random subsets of lanes through reorder buffer, lanes, and in-order take; what each lane saw.
+fn run(
+    queue: &QueueStrategy,
+    subsets: &[u64],
+    lanes: usize,
+    workers: usize,
+    window: usize,
+) -> (Vec<Vec<u64>>, Vec<u64>) {
+    let (queue, ready) = ((queue.make)(Shape { lanes, workers, window, owner: 0 }), InOrder::new(window));
+    let [front, back] = [0, 1].map(|other| (BUFFERS[(lanes + other) % BUFFERS.len()].1)(window));
+    let source = AtomicU64::new(0);
+    let seen: Vec<_> = (0..lanes).map(|_| Mutex::new(Vec::new())).collect();
+    let delivered = Mutex::new(Vec::new());
+    let total = subsets.len() as u64;
+    let (idle, stopped) = (Idle::new(Strategy::Yield, workers, 1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for worker in 0..workers {
+            let (queue, ready, front, back, source) = (&*queue, &ready, &*front, &*back, &source);
+            let (seen, delivered, idle, stopped) = (&seen, &delivered, &idle, &stopped);
+            scope.spawn(move || {
+                while back.released() < total {
+                    let mut did = false;
+                    let serial = source.load(Ordering::Relaxed);
+                    if serial < total.min(back.released() + window as u64)
+                        && source.compare_exchange(serial, serial + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                    {
+                        did = true;
+                        queue.offer(serial, &|lane| subsets[serial as usize] >> (lane % 64) & 1 == 1);
+                        front.complete_and_release(serial, &mut |serial| {
+                            if queue.is_empty(serial) {
+                                ready.offer(serial);
+                            }
+                        });
+                    }
+                    for reach in [Reach::Own, Reach::Others] {
+                        let visit = Visit { worker, reach, released: front.released(), idle, stopped };
+                        did |= queue.work(&visit, &mut Note { seen, ready }).unwrap();
+                    }
+                    while let Some(serial) = ready.take() {
+                        did = true;
+                        back.complete_and_release(serial, &mut |serial| delivered.lock().unwrap().push(serial));
+                    }
+                    if !did {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+    });
+    (seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect(), delivered.into_inner().unwrap())
+}
+
+fn check(subsets: &[u64], lanes: usize, workers: usize, window: usize) {
+    for (name, queue) in QUEUES {
+        let (seen, delivered) = run(queue, subsets, lanes, workers, window);
+        for (lane, seen) in seen.iter().enumerate() {
+            let expected: Vec<u64> =
+                (0..subsets.len() as u64).filter(|&s| subsets[s as usize] >> (lane % 64) & 1 == 1).collect();
+            assert_eq!(seen, &expected, "{name}, lane {lane}");
+        }
+        assert_eq!(delivered, (0..subsets.len() as u64).collect::<Vec<_>>(), "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn each_lane_sees_its_batches_in_order(
+        subsets in proptest::collection::vec(any::<u64>(), 0..200), lanes in 1_usize..70, workers in 1_usize..4,
+        log in 0_u32..4,
+    ) {
+        check(&subsets, lanes, workers, 1 << log);
+    }
+}
+
+#[test]
+fn a_single_hot_lane_and_empty_batches() {
+    for workers in [1, 2, 3, 8] {
+        check(&[1; 5000], 8, workers, 4);
+        check(&[0; 1000], 8, workers, 4);
+        check(&(0..5000).map(|s| 1 << (s % 9)).collect::<Vec<_>>(), 8, workers, 2);
+    }
+}
+
+/// A run that fails, in a lane that another worker waits for.
+#[test]
+fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
+    struct Fail;
+    impl Visitor for Fail {
+        fn run(&mut self, _: usize, _: u64) -> Result<(), RunError> {
+            Err(RunError::Engine("on purpose".into()))
+        }
+        fn finish(&mut self, _: u64) {
+            panic!("nothing is ever done");
+        }
+        fn wait(&mut self, wait: &mut dyn FnMut()) {
+            wait();
+        }
+    }
+    for (name, queue) in QUEUES {
+        let queue = (queue.make)(Shape { lanes: 1, workers: 2, window: 4, owner: 0 });
+        let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 1), AtomicBool::new(true));
+        (0..2).for_each(|serial| queue.offer(serial, &|_| true));
+        let visit = Visit { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
+        assert_eq!(queue.work(&visit, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
+        // The lane is left to nobody: who would be next has nothing to do, or is told to leave.
+        let next = queue.work(&Visit { worker: 1, reach: Reach::Own, ..visit }, &mut Fail);
+        assert!(next == Ok(false) || next == Err(RunError::Stopped), "{name}: {next:?}");
+    }
+}
+
+#[test]
+fn every_lane_is_looked_after_by_one_worker() {
+    for workers in [1, 2, 3, 8, 300] {
+        for lanes in [1, 2, 7, 32, 256] {
+            let shape = Shape { lanes, workers, window: 8, owner: workers - 1 };
+            let all: Vec<usize> = (0..workers).flat_map(|worker| shape.home(worker)).collect();
+            assert_eq!(all, (0..lanes).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a run stopped.
+
+use thiserror::Error;
+
+/// Why a run stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RunError {
+    /// An operator raised at an event; `exception` is numba's pickle of what it raised.
+    #[error("operator {operator} failed at event {seq}")]
+    Kernel { operator: String, seq: i64, exception: Vec<u8> },
+    /// The program, the options or a block do not fit what the runtime was told.
+    #[error("{0}")]
+    Invalid(String),
+    /// A defect of the engine, or memory ran out.
+    #[error("{0}")]
+    Engine(String),
+    /// Another thread failed first; never reported while the first error is.
+    #[error("stopped because another thread failed")]
+    Stopped,
+    /// A signal asked the process to end (`interruption.rs`).
+    #[error("interrupted by a signal")]
+    Interrupted,
+}
+
+impl RunError {
+    /// Rank for choosing the error to report when several threads fail: defects first, then the earliest event.
+    pub fn rank(&self) -> (u8, i64) {
+        match self {
+            Self::Engine(_) => (0, 0),
+            Self::Invalid(_) => (1, 0),
+            Self::Kernel { seq, .. } => (2, *seq),
+            Self::Interrupted => (3, 0),
+            Self::Stopped => (4, 0),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Memory for what grows: zeroed, 8-aligned, freed only with the arena.
+//!
+//! It is made ready in steps ahead of its use, because a fault for every single page costs more than what is put into it,
+//! and because what was zeroed just now is still in the cache.
+
+use std::ptr::null_mut;
+
+use crate::memory::chunk::Chunk;
+
+/// What a kernel sees of an arena (16 bytes, see README.md); always the first field of an [`Arena`].
+#[repr(C)]
+#[derive(Debug)]
+pub struct ArenaHeader {
+    pub alloc: extern "C" fn(*mut ArenaHeader, i64) -> *mut u8,
+    pub owner: *mut u8,
+}
+
+const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
+
+const FIRST_CHUNK: usize = 16 << 10;
+const LARGEST_CHUNK: usize = 16 << 20;
+/// Bytes that are made ready at a time.
+const STEP: usize = 64 << 10;
+
+/// A bump allocator of chunks. One thread at a time allocates from it; the memory itself may be used by any.
+#[derive(Debug)]
+pub struct Arena {
+    inner: Box<ArenaState>,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+struct ArenaState {
+    header: ArenaHeader,
+    chunks: Vec<Chunk>,
+    next: usize,
+    /// End of what is ready, in the last chunk.
+    limit: usize,
+    chunk: usize,
+}
+
+// SAFETY: the arena owns its chunks; nothing in it refers to the thread that made it.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    pub fn new() -> Self {
+        Self {
+            inner: Box::new(ArenaState {
+                header: ArenaHeader { alloc: allocate, owner: null_mut() },
+                chunks: Vec::new(),
+                next: 0,
+                limit: 0,
+                chunk: FIRST_CHUNK,
+            }),
+        }
+    }
+
+    /// What to put into a context: valid as long as the arena is.
+    pub fn header(&mut self) -> *mut ArenaHeader {
+        (&raw mut *self.inner).cast()
+    }
+
+    /// Zeroed, 8-aligned memory that lives as long as the arena; null when memory ran out.
+    pub fn alloc(&mut self, bytes: usize) -> *mut u8 {
+        self.inner.alloc(bytes)
+    }
+
+    /// Bytes taken from the system.
+    pub fn bytes(&self) -> usize {
+        self.inner.chunks.iter().map(Chunk::bytes).sum()
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ArenaState {
+    fn alloc(&mut self, bytes: usize) -> *mut u8 {
+        let Some(bytes) = bytes.max(1).checked_next_multiple_of(8) else { return null_mut() };
+        if self.limit - self.next < bytes && !self.more(bytes) {
+            return null_mut();
+        }
+        let address = self.next;
+        self.next += bytes;
+        address as *mut u8
+    }
+
+    #[cold]
+    fn more(&mut self, bytes: usize) -> bool {
+        if self.chunks.last().is_none_or(|chunk| chunk.start() + chunk.bytes() - self.next < bytes) {
+            let Some(chunk) = Chunk::take(self.chunk.max(bytes)) else { return false };
+            (self.next, self.limit) = (chunk.start(), chunk.start());
+            self.chunks.push(chunk);
+            self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
+        }
+        let chunk = self.chunks.last_mut().expect("a chunk was taken");
+        let (ready, wanted) = (self.limit - chunk.start(), self.next + bytes - chunk.start());
+        let end = wanted.max(ready + STEP).min(chunk.bytes());
+        chunk.make_ready(ready..end);
+        self.limit = chunk.start() + end;
+        true
+    }
+}
+
+extern "C" fn allocate(header: *mut ArenaHeader, bytes: i64) -> *mut u8 {
+    let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
+    // SAFETY: kernels hand back the header they were given, which is the first field of an `Inner` that only this
+    // thread uses while the kernel runs.
+    unsafe { (*header.cast::<ArenaState>()).alloc(bytes) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_zeroed_aligned_and_distinct() {
+        let mut arena = Arena::new();
+        let header = arena.header();
+        let mut seen = Vec::new();
+        for bytes in [1, 8, 24, 100_000, 3, 70_000, 8] {
+            let block = allocate(header, bytes);
+            assert_eq!(block as usize % 8, 0);
+            // SAFETY: the arena gave `bytes` bytes at `block`.
+            let memory = unsafe { std::slice::from_raw_parts_mut(block, bytes as usize) };
+            assert!(memory.iter().all(|&byte| byte == 0));
+            memory.fill(0xAA);
+            seen.push((block as usize, bytes as usize));
+        }
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
+    }
+
+    #[test]
+    fn impossible_sizes_give_null() {
+        let mut arena = Arena::new();
+        assert!(allocate(arena.header(), -1).is_null());
+        assert!(allocate(arena.header(), i64::MAX).is_null());
+    }
+}

@@ -1,0 +1,5 @@
+//! Memory: what growing containers get theirs from, and where it lies.
+
+pub mod arena;
+pub mod chunk;
+pub mod placement;

@@ -1,0 +1,318 @@
+//! Where memory lies on a machine with several NUMA nodes, and what it costs to fetch it from another one.
+//!
+//! Threads that are bound to cores have a node. A thread's own buffers lie there because it is the first to touch them.
+//! Tables are touched by who loads them, so their pages are bound: those of the rows that a scheme gives one thread to
+//! that thread's node, those of anybody's rows to all nodes in turn.
+//!
+//! What fetching costs is estimated as BriskStream does (its model, section 3): cache lines fetched from another node,
+//! times what a line from there takes longer than one of the own node. The runtime counts what threads hand to each other
+//! and the rows of planned accesses; of an event executed at once, whose accesses nobody lists, it counts one row. Where
+//! all threads are on one node nothing is remote, and nothing is counted.
+
+use std::io;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::threads::topology::{Bound, Topology};
+
+const LINE: usize = 64;
+const PAGE: usize = 4096;
+
+/// The rows of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableRows {
+    pub base: *mut u8,
+    pub rows: usize,
+    pub stride: usize,
+}
+
+/// Of a run; nobody writes it once the run has begun.
+#[derive(Debug)]
+pub struct Placement {
+    /// Per thread: the number of its node.
+    nodes: Vec<usize>,
+    /// Per thread: nanoseconds that a line from the node of each thread takes longer than one of its own. Empty where all
+    /// threads are on one node.
+    extra: Vec<Vec<f64>>,
+    /// The average of these: for a line that any thread fetches and that lies with any.
+    anywhere: f64,
+    /// Why no memory is bound; None if it is to be.
+    why: Option<String>,
+    /// Whether rows lie with the thread that has them, as far as `why` lets them.
+    homed: bool,
+    /// Per table: lines of a row.
+    lines: Vec<usize>,
+}
+
+impl Placement {
+    /// One node, or none that threads belong to.
+    pub fn flat(threads: usize, why: &str) -> Self {
+        Self::of(vec![0; threads], Vec::new(), Some(why.into()))
+    }
+
+    /// On this machine.
+    pub fn probe(threads: usize, pinned: bool) -> Self {
+        let topology = Topology::probe();
+        if topology.nodes.len() == 1 {
+            return Self::flat(threads, "this machine has one memory node");
+        }
+        if !pinned {
+            return Self::flat(threads, "threads are not bound to cores");
+        }
+        Self::on(&topology, threads, || latencies(&topology))
+    }
+
+    /// With thread i on core i of a machine. `latencies`: nanoseconds to fetch a line, by the node that fetches and the
+    /// node where it lies, in the order of the topology's nodes; asked if threads are on several nodes.
+    pub fn on(topology: &Topology, threads: usize, latencies: impl FnOnce() -> io::Result<Vec<Vec<f64>>>) -> Self {
+        let cores = &topology.cores;
+        let nodes: Vec<usize> = (0..threads).map(|thread| cores[thread % cores.len()].node).collect();
+        let mut why = topology.is_mock.then(|| "the topology is a mock".to_string());
+        let mut extra = Vec::new();
+        if nodes.iter().any(|&node| node != nodes[0]) {
+            match latencies() {
+                Ok(latencies) => {
+                    let at = |node: usize| topology.nodes.partition_point(|&other| other < node);
+                    let between = |a: usize, b: usize| (latencies[at(a)][at(b)] - latencies[at(a)][at(a)]).max(0.0);
+                    extra = nodes.iter().map(|&a| nodes.iter().map(|&b| between(a, b)).collect()).collect();
+                }
+                Err(error) => why = Some(format!("latencies between nodes cannot be measured: {error}")),
+            }
+        }
+        Self::of(nodes, extra, why)
+    }
+
+    fn of(nodes: Vec<usize>, extra: Vec<Vec<f64>>, why: Option<String>) -> Self {
+        let anywhere = extra.iter().flatten().sum::<f64>() / (nodes.len() * nodes.len()) as f64;
+        Self { nodes, extra, anywhere, why, homed: false, lines: Vec::new() }
+    }
+
+    /// Whether nothing is remote.
+    #[inline]
+    pub fn is_flat(&self) -> bool {
+        self.extra.is_empty()
+    }
+
+    /// Binds the memory of tables. `homes`: per equal part of every table the thread whose rows these are; None where
+    /// rows are anybody's.
+    pub fn bind(&mut self, tables: impl Iterator<Item = TableRows>, homes: Option<&[usize]>) {
+        self.homed = homes.is_some();
+        for TableRows { base, rows, stride } in tables {
+            self.lines.push(stride.div_ceil(LINE));
+            if self.why.is_some() {
+                continue;
+            }
+            let bytes = rows * stride;
+            let bound = match homes {
+                Some(homes) => pieces(bytes, homes.len())
+                    .zip(homes)
+                    .try_for_each(|(piece, &thread)| bind(base as usize, piece, &self.nodes[thread..=thread])),
+                None => pieces(bytes, 1).try_for_each(|piece| bind(base as usize, piece, &self.nodes)),
+            };
+            self.why = bound.err().map(|error| format!("the system refuses: {error}"));
+        }
+    }
+
+    /// Nanoseconds that thread `to` takes longer to fetch adjacent bytes that thread `from` has written.
+    #[inline]
+    pub fn fetch(&self, to: usize, from: usize, bytes: usize) -> u64 {
+        if self.is_flat() { 0 } else { (bytes.div_ceil(LINE) as f64 * self.extra[to][from]) as u64 }
+    }
+
+    /// The same of a row of each of these tables that any thread may have to fetch.
+    #[inline]
+    pub fn rows(&self, tables: impl Iterator<Item = u8>) -> u64 {
+        if self.is_flat() {
+            return 0;
+        }
+        let lines: usize = tables.map(|table| self.lines[usize::from(table)]).sum();
+        (lines as f64 * self.anywhere) as u64
+    }
+
+    /// The same of one row for each of so many events, unless their rows lie with the thread that has them.
+    #[inline]
+    pub fn events(&self, events: usize) -> u64 {
+        if self.homed { 0 } else { (events as f64 * self.anywhere) as u64 }
+    }
+
+    /// For the run report: the binding that took effect, or why none did.
+    pub fn to_json(&self) -> Value {
+        let longest = self.extra.iter().flatten().fold(0.0, |most: f64, &extra| most.max(extra));
+        match &self.why {
+            Some(why) => json!({"nodes": null, "tables": null, "why": why, "extra_ns": longest}),
+            None => json!({
+                "nodes": self.nodes,
+                "tables": if self.homed { "with their threads" } else { "on all nodes in turn" },
+                "why": null,
+                "extra_ns": longest,
+            }),
+        }
+    }
+}
+
+/// So many bytes in equal parts of whole pages; what does not fill the last page is in none.
+fn pieces(bytes: usize, parts: usize) -> impl Iterator<Item = Range<usize>> {
+    let cut = move |part: usize| (bytes as u128 * part as u128 / parts as u128) as usize / PAGE * PAGE;
+    (0..parts).map(move |part| cut(part)..cut(part + 1))
+}
+
+/// Has pages lie on nodes, in turn if these are several, and moves those that are elsewhere.
+fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
+    const WORD: usize = usize::BITS as usize;
+    // From linux/mempolicy.h; the libc crate lacks it.
+    const MPOL_MF_MOVE: libc::c_uint = 1 << 1;
+    if piece.is_empty() {
+        return Ok(());
+    }
+    let mut mask = [0_usize; 1024 / WORD];
+    for &node in nodes {
+        *mask.get_mut(node / WORD).ok_or(io::ErrorKind::InvalidInput)? |= 1 << (node % WORD);
+    }
+    let mode = if nodes.iter().any(|&node| node != nodes[0]) { libc::MPOL_INTERLEAVE } else { libc::MPOL_PREFERRED };
+    // SAFETY: says where pages lie, not what is in them; the kernel reads the mask that it is told of.
+    let failed = unsafe {
+        let (address, flags) = (base + piece.start, MPOL_MF_MOVE);
+        libc::syscall(libc::SYS_mbind, address, piece.len(), mode, mask.as_ptr(), mask.len() * WORD + 1, flags)
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lines that are fetched to measure a latency.
+const STEPS: usize = 1 << 14;
+
+/// Nanoseconds to fetch a line, by the node that fetches and the node where it lies; measured once in a process, by
+/// threads that follow pointers through memory of another node, more of it than caches hold. Infinite from nodes without
+/// a core, which nobody asks for.
+fn latencies(topology: &Topology) -> io::Result<Vec<Vec<f64>>> {
+    static MEASURED: OnceLock<Result<Vec<Vec<f64>>, io::ErrorKind>> = OnceLock::new();
+    let measure = || {
+        let cached = topology.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
+        let lines = (4 * cached).max(64 << 20).next_power_of_two() / LINE;
+        let core = |node: usize| topology.cores.iter().find(|core| core.node == node).map(|core| core.id);
+        let mut latencies = vec![vec![f64::INFINITY; topology.nodes.len()]; topology.nodes.len()];
+        for (lies, &node) in topology.nodes.iter().enumerate() {
+            let Some(owner) = core(node) else { continue };
+            let memory = on_core(owner, || Ok(circle(lines)))?;
+            for (fetches, &node) in topology.nodes.iter().enumerate() {
+                let Some(core) = core(node) else { continue };
+                latencies[fetches][lies] = on_core(core, || Ok(follow(&memory, STEPS)))?;
+            }
+        }
+        Ok(latencies)
+    };
+    MEASURED.get_or_init(|| measure().map_err(|error: io::Error| error.kind())).clone().map_err(io::Error::from)
+}
+
+/// Has a thread of its own do something on a core.
+fn on_core<R: Send>(core: usize, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(move || {
+            let _bound = Bound::to(core)?;
+            work()
+        });
+        done.join().expect("nothing panics there")
+    })
+}
+
+/// A line and the number of the one to go on with.
+#[repr(align(64))]
+struct Line(usize);
+
+/// So many lines, a power of two, that form one circle in an order that no prefetcher knows: a congruential generator of
+/// full period. They lie on the node of the calling thread, which touches them first.
+fn circle(lines: usize) -> Vec<Line> {
+    (0..lines).map(|line| Line((line.wrapping_mul(0x5DEE_CE66D) + 11) & (lines - 1))).collect()
+}
+
+/// Nanoseconds to fetch a line, on average over so many.
+fn follow(circle: &[Line], steps: usize) -> f64 {
+    let started = std::time::Instant::now();
+    let mut at = 0;
+    for _ in 0..steps {
+        at = circle[at].0;
+    }
+    std::hint::black_box(at);
+    started.elapsed().as_nanos() as f64 / steps as f64
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Two nodes of two cores; a line of the other one takes 60 and 40 ns longer.
+    fn two_nodes(threads: usize) -> Placement {
+        Placement::on(&Topology::mock(2, 2), threads, || Ok(vec![vec![100.0, 160.0], vec![130.0, 90.0]]))
+    }
+
+    fn table(rows: usize, stride: usize) -> TableRows {
+        TableRows { base: std::ptr::null_mut(), rows, stride }
+    }
+
+    #[test]
+    fn fetching_costs_what_lines_of_another_node_take_longer() {
+        let placement = two_nodes(4);
+        assert_eq!(placement.nodes, [0, 0, 1, 1]);
+        assert_eq!([placement.fetch(0, 1, 1000), placement.fetch(3, 3, 1000)], [0, 0]);
+        assert_eq!([placement.fetch(0, 2, 64), placement.fetch(1, 3, 65), placement.fetch(2, 0, 1)], [60, 120, 40]);
+    }
+
+    #[test]
+    fn rows_that_may_lie_anywhere_cost_the_average() {
+        let (mut placement, tables) = (two_nodes(4), [table(10, 64), table(10, 200)]);
+        placement.bind(tables.into_iter(), None);
+        // Of the 16 pairs of threads, 4 fetch for 60 ns and 4 for 40.
+        assert_eq!(placement.rows([0, 1, 1].into_iter()), 9 * 25);
+        assert_eq!(placement.events(8), 200);
+        placement.bind(tables.into_iter(), Some(&[0, 1, 2, 3]));
+        assert_eq!(placement.events(8), 0, "they lie with who has them");
+    }
+
+    #[test]
+    fn on_one_node_nothing_is_remote_and_nothing_is_measured() {
+        let measured = || -> io::Result<Vec<Vec<f64>>> { panic!("there is nothing to be measured") };
+        let placement = Placement::on(&Topology::mock(2, 4), 3, measured);
+        assert_eq!((placement.fetch(0, 2, 1 << 20), placement.events(1 << 20)), (0, 0));
+        let why = Placement::probe(2, false).to_json()["why"].clone();
+        let one = Topology::probe().nodes.len() == 1;
+        assert_eq!(why, if one { "this machine has one memory node" } else { "threads are not bound to cores" });
+    }
+
+    #[test]
+    fn parts_are_whole_pages_and_leave_none_out() {
+        for (bytes, parts) in [(0, 3), (4095, 2), (10 * PAGE + 5, 1), (10 * PAGE, 4), (1_000_003, 7)] {
+            let pieces: Vec<_> = pieces(bytes, parts).collect();
+            assert_eq!(pieces.len(), parts);
+            assert_eq!((pieces[0].start, pieces[parts - 1].end), (0, bytes / PAGE * PAGE));
+            assert!(pieces.windows(2).all(|pair| pair[0].end == pair[1].start));
+            assert!(pieces.iter().all(|piece| piece.start % PAGE == 0 && piece.len().abs_diff(bytes / parts) <= PAGE));
+        }
+    }
+
+    #[test]
+    fn pages_are_bound_to_nodes_that_there_are() {
+        let memory: Vec<Line> = circle(1 << 10);
+        let base = (memory.as_ptr() as usize).next_multiple_of(PAGE);
+        let node = Topology::probe().nodes[0];
+        assert!(bind(base, 0..4 * PAGE, &[5000]).is_err());
+        assert!(bind(base, 0..0, &[5000]).is_ok(), "no pages");
+        match bind(base, 0..4 * PAGE, &[node]) {
+            Ok(()) => assert!(bind(base, 0..4 * PAGE, &[1000]).is_err(), "no machine has a node 1000"),
+            // Some containers forbid it.
+            Err(error) => assert!([libc::EPERM, libc::ENOSYS].contains(&error.raw_os_error().unwrap()), "{error}"),
+        }
+    }
+
+    #[test]
+    fn a_circle_has_all_lines() {
+        let circle = circle(1 << 12);
+        let (mut at, mut met) = (0, vec![false; circle.len()]);
+        for _ in 0..circle.len() {
+            assert!(!std::mem::replace(&mut met[at], true));
+            at = circle[at].0;
+        }
+        assert_eq!(at, 0);
+        assert!(follow(&circle, 100) > 0.0);
+    }
+}

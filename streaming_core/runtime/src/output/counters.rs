@@ -1,0 +1,58 @@
+//! What threads count: the time breakdown, and events that came to nothing.
+
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Nanoseconds of one thread, or summed over threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Breakdown {
+    /// In kernels and in digesting their outputs.
+    pub useful: u64,
+    /// Waiting for other threads, also for locks that they hold.
+    pub sync: u64,
+    /// Asking for locks, seeing whether they are granted, and giving them back; measured in samples, because the clock
+    /// costs as much as they do.
+    pub lock: u64,
+    /// Fetching from other nodes' memory, by an estimate (`placement.rs`).
+    pub remote: u64,
+    /// The rest: distributing, queueing, delivering, waiting for arrivals.
+    pub other: u64,
+}
+
+impl Breakdown {
+    /// Kernels are what fetches from other nodes: takes the estimate out of the time spent in them, which it is part of.
+    pub fn take_out_remote(&mut self) {
+        self.remote = self.remote.min(self.useful);
+        self.useful -= self.remote;
+    }
+}
+
+impl AddAssign for Breakdown {
+    fn add_assign(&mut self, more: Self) {
+        self.useful += more.useful;
+        self.sync += more.sync;
+        self.lock += more.lock;
+        self.remote += more.remote;
+        self.other += more.other;
+    }
+}
+
+/// What one thread counts; merged when somebody asks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counters {
+    pub time: Breakdown,
+    pub cpu_nanoseconds: u64,
+    pub dropped: u64,
+    pub rejected: u64,
+}
+
+impl AddAssign for Counters {
+    fn add_assign(&mut self, more: Self) {
+        self.time += more.time;
+        self.cpu_nanoseconds += more.cpu_nanoseconds;
+        self.dropped += more.dropped;
+        self.rejected += more.rejected;
+    }
+}

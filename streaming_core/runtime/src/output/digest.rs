@@ -1,0 +1,338 @@
+//! The canonical digest of output rows; README.md defines it.
+
+use serde::{Deserialize, Serialize};
+use std::ops::{AddAssign, SubAssign};
+
+use crate::error::RunError;
+use crate::rows::block::{SEQ_BYTES, Text};
+use crate::rows::column::{Column, ColumnKind};
+
+const SEED: u64 = 0x243F_6A88_85A3_08D3;
+const K1: u64 = 0x9E37_79B9_7F4A_7C15;
+const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// Number of rows and the sum of their hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Digest {
+    pub rows: u64,
+    pub sum: u64,
+}
+
+impl AddAssign for Digest {
+    fn add_assign(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+impl SubAssign for Digest {
+    fn sub_assign(&mut self, other: Self) {
+        self.rows -= other.rows;
+        self.sum = self.sum.wrapping_sub(other.sum);
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{:016x}", self.rows, self.sum)
+    }
+}
+
+/// Up to eight bytes as one little-endian word, zero-padded.
+#[inline(always)]
+pub fn word(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    debug_assert!(n <= 8);
+    // Two overlapping loads instead of a loop over bytes.
+    if n >= 4 {
+        let low = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
+        let high = u32::from_le_bytes(bytes[n - 4..].try_into().expect("4 bytes"));
+        u64::from(low) | u64::from(high) << ((n - 4) * 8)
+    } else if n > 0 {
+        let middle = u64::from(bytes[n / 2]) << (n / 2 * 8);
+        u64::from(bytes[0]) | middle | u64::from(bytes[n - 1]) << ((n - 1) * 8)
+    } else {
+        0
+    }
+}
+
+/// The first 16 bytes as two little-endian words, zero-padded, without a branch on the length.
+///
+/// # Safety
+/// `len` bytes, and at least 16, can be read at `bytes`.
+#[inline(always)]
+pub unsafe fn first_words(bytes: *const u8, len: usize) -> (u64, u64) {
+    // SAFETY: 16 bytes are there.
+    let (low, high) = unsafe { (bytes.cast::<u64>().read_unaligned(), bytes.add(8).cast::<u64>().read_unaligned()) };
+    let (low_mask, high_mask) = MASKS[len.min(16)];
+    (low.to_le() & low_mask, high.to_le() & high_mask)
+}
+
+/// The bytes of two words that belong to a text of that length.
+static MASKS: [(u64, u64); 17] = {
+    let mut masks = [(u64::MAX, u64::MAX); 17];
+    let mut n = 0;
+    while n < 8 {
+        masks[n] = ((1 << (8 * n)) - 1, 0);
+        masks[n + 8] = (u64::MAX, (1 << (8 * n)) - 1);
+        n += 1;
+    }
+    masks
+};
+
+/// `yes` if the condition holds, else `no`, without a branch: lengths of words vary, and a wrong guess costs more than
+/// a multiplication in vain.
+#[inline(always)]
+pub fn select(condition: bool, yes: u64, no: u64) -> u64 {
+    no ^ (yes ^ no) & u64::from(condition).wrapping_neg()
+}
+
+#[inline(always)]
+fn step(h: u64, word: u64) -> u64 {
+    let h = (h ^ word).wrapping_mul(K1);
+    h ^ (h >> 32)
+}
+
+/// Hashes rows of one layout.
+#[derive(Debug, Clone)]
+pub struct Hasher {
+    stride: usize,
+    columns: Vec<Column>,
+    /// Rows are told apart by these columns alone, not by (seq, sub).
+    unordered: bool,
+}
+
+impl Hasher {
+    /// Refuses columns that do not lie inside of a row.
+    pub fn new(columns: &[Column], stride: usize) -> Result<Self, RunError> {
+        if stride < SEQ_BYTES {
+            return Err(RunError::Invalid(format!("output rows of {stride} bytes have no room for seq")));
+        }
+        for column in columns {
+            let end = column.kind.bytes().checked_mul(column.count).and_then(|n| n.checked_add(column.offset));
+            if end.is_none_or(|end| end > stride) {
+                return Err(RunError::Invalid(format!("column {column:?} lies outside of a row of {stride} bytes")));
+            }
+        }
+        Ok(Self { stride, columns: columns.to_vec(), unordered: false })
+    }
+
+    /// A hasher of what has to agree without order: these columns, by number, and nothing else.
+    pub fn unordered(&self, columns: &[usize]) -> Self {
+        Self { columns: columns.iter().map(|&at| self.columns[at]).collect(), unordered: true, ..*self }
+    }
+
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Hash of one row as the `sub`-th output of its seq; None if its text lies outside of the block's.
+    ///
+    /// # Safety
+    /// `row` has `stride` readable bytes.
+    #[inline(always)]
+    pub unsafe fn row(&self, row: *const u8, sub: u64, text: Text) -> Option<u64> {
+        // SAFETY: one row is there.
+        unsafe { self.rows(|_| row, [sub], text) }
+    }
+
+    /// Sum of the hashes of `N` rows, `row(i)` the i-th, whose `sub`s are given; None if some text lies outside of the
+    /// block's.
+    ///
+    /// Column by column: the kind is looked at once, and the rows' chains of multiplications overlap.
+    ///
+    /// # Safety
+    /// Each row has `stride` readable bytes.
+    #[inline(always)]
+    pub unsafe fn rows<const N: usize>(
+        &self,
+        row: impl Fn(usize) -> *const u8,
+        subs: [u64; N],
+        text: Text,
+    ) -> Option<u64> {
+        let mut h = [SEED; N];
+        // SAFETY: rows start with their seq, and the columns lie inside of a row.
+        unsafe {
+            if !self.unordered {
+                for (i, (h, sub)) in h.iter_mut().zip(subs).enumerate() {
+                    *h = step(step(*h, row(i).cast::<u64>().read_unaligned()), sub);
+                }
+            }
+            for column in &self.columns {
+                let size = column.kind.bytes();
+                for element in 0..column.count {
+                    let offset = column.offset + element * size;
+                    macro_rules! each {
+                        ($kind:expr) => {
+                            for (i, h) in h.iter_mut().enumerate() {
+                                *h = step(*h, $kind.load(row(i).add(offset)));
+                            }
+                        };
+                    }
+                    match column.kind {
+                        ColumnKind::Text => {
+                            for (i, h) in h.iter_mut().enumerate() {
+                                *h = hash_text(*h, text.field(row(i).add(offset))?);
+                            }
+                        }
+                        ColumnKind::Boolean | ColumnKind::U8 => each!(ColumnKind::U8),
+                        ColumnKind::I8 => each!(ColumnKind::I8),
+                        ColumnKind::I16 => each!(ColumnKind::I16),
+                        ColumnKind::I32 => each!(ColumnKind::I32),
+                        ColumnKind::U16 => each!(ColumnKind::U16),
+                        ColumnKind::U32 => each!(ColumnKind::U32),
+                        ColumnKind::I64 | ColumnKind::F64 => each!(ColumnKind::I64),
+                    }
+                }
+            }
+        }
+        let finish = |h: u64| {
+            let h = h.wrapping_mul(K2);
+            h ^ (h >> 29)
+        };
+        Some(h.iter().fold(0, |sum: u64, &h| sum.wrapping_add(finish(h))))
+    }
+}
+
+/// # Safety
+/// The text's padding (`TEXT_PADDING` bytes) can be read behind it.
+#[inline(always)]
+unsafe fn hash_text(h: u64, bytes: &[u8]) -> u64 {
+    let mut h = step(h, bytes.len() as u64);
+    if bytes.len() <= 16 {
+        // SAFETY: 16 bytes are there, with the padding.
+        let (low, high) = unsafe { first_words(bytes.as_ptr(), bytes.len()) };
+        let one = step(h, low);
+        let short = select(bytes.is_empty(), h, one);
+        return select(bytes.len() > 8, step(one, high), short);
+    }
+    let mut words = bytes.chunks_exact(8);
+    for chunk in &mut words {
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("chunks of 8")));
+    }
+    let rest = words.remainder();
+    if rest.is_empty() { h } else { step(h, word(rest)) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition of README.md, word by word, on big integers cut to 64 bits.
+    fn slow(words: &[u64]) -> u64 {
+        let cut = |x: u128| x % (1_u128 << 64);
+        let mut h: u128 = 0x243F6A8885A308D3;
+        for &word in words {
+            h = cut((h ^ u128::from(word)) * 0x9E3779B97F4A7C15);
+            h ^= h >> 32;
+        }
+        h = cut(h * 0xD6E8FEB86659FD93);
+        (h ^ (h >> 29)) as u64
+    }
+
+    fn slow_text(bytes: &[u8]) -> Vec<u64> {
+        let mut words = vec![bytes.len() as u64];
+        for chunk in bytes.chunks(8) {
+            words.push(chunk.iter().enumerate().map(|(i, &byte)| u64::from(byte) << (8 * i)).sum());
+        }
+        words
+    }
+
+    #[test]
+    fn scalars_are_extended() {
+        let mut row = [0_u8; 40];
+        row[..8].copy_from_slice(&77_i64.to_le_bytes());
+        row[8..16].copy_from_slice(&(-5_i64).to_le_bytes());
+        row[16] = 0xFE;
+        row[17] = 1;
+        row[18..20].copy_from_slice(&(-2_i16).to_le_bytes());
+        row[20..24].copy_from_slice(&0xFFFF_FFF0_u32.to_le_bytes());
+        row[24..32].copy_from_slice(&(-0.0_f64).to_le_bytes());
+        row[32..36].copy_from_slice(&(-3_i32).to_le_bytes());
+        row[36..38].copy_from_slice(&0xFFF0_u16.to_le_bytes());
+        let column = |kind, offset, count| Column { kind, offset, count };
+        let columns = [
+            column(ColumnKind::I64, 8, 1),
+            column(ColumnKind::I8, 16, 1),
+            column(ColumnKind::Boolean, 17, 1),
+            column(ColumnKind::I16, 18, 1),
+            column(ColumnKind::U32, 20, 1),
+            column(ColumnKind::F64, 24, 1),
+            column(ColumnKind::I32, 32, 1),
+            column(ColumnKind::U16, 36, 1),
+            column(ColumnKind::U8, 16, 2),
+        ];
+        let minus = |n: i64| n as u64;
+        let words = [77, 3, minus(-5), minus(-2), 1, minus(-2), 0xFFFF_FFF0, 1 << 63, minus(-3), 0xFFF0, 0xFE, 1];
+        let hasher = Hasher::new(&columns, 40).unwrap();
+        // SAFETY: the row has 40 bytes.
+        assert_eq!(unsafe { hasher.row(row.as_ptr(), 3, Text::empty()) }, Some(slow(&words)));
+        // Pinned, so that the definition cannot drift with both implementations: only seq 0 and sub 0.
+        let hasher = Hasher::new(&[], 8).unwrap();
+        // SAFETY: 8 bytes.
+        assert_eq!(unsafe { hasher.row([0_u8; 8].as_ptr(), 0, Text::empty()) }, Some(slow(&[0, 0])));
+    }
+
+    #[test]
+    fn columns_outside_of_the_row_are_refused() {
+        for (offset, count) in [(9, 1), (8, 2), (usize::MAX, 1), (0, usize::MAX)] {
+            assert!(Hasher::new(&[Column { kind: ColumnKind::I64, offset, count }], 16).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_is_hashed_by_its_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..70), seq: i64, sub: u32) {
+            let mut row = seq.to_le_bytes().to_vec();
+            row.extend(0_u32.to_le_bytes());
+            row.extend((bytes.len() as u32).to_le_bytes());
+            let hasher = Hasher::new(&[Column { kind: ColumnKind::Text, offset: 8, count: 1 }], 16).unwrap();
+            let padded = [&bytes[..], &[0xEE; 64]].concat();
+            // SAFETY: row and text outlive the call.
+            let hash = unsafe { hasher.row(row.as_ptr(), u64::from(sub), Text::new(padded.as_ptr(), bytes.len())) };
+            let mut words = vec![seq as u64, u64::from(sub)];
+            words.extend(slow_text(&bytes));
+            prop_assert_eq!(hash, Some(slow(&words)));
+        }
+
+        #[test]
+        fn rows_hash_together_as_they_do_alone(
+            lengths in proptest::collection::vec(0_usize..40, 0..30), extra: [i64; 3], narrow: i16,
+        ) {
+            let text: Vec<u8> = (0..lengths.iter().sum::<usize>()).map(|i| (i * 7) as u8 ^ 0x80).collect();
+            let (mut rows, mut start) = (Vec::new(), 0);
+            for (i, &length) in lengths.iter().enumerate() {
+                rows.extend((i as i64 / 3).to_le_bytes());
+                rows.extend((start as u32).to_le_bytes());
+                rows.extend((length as u32).to_le_bytes());
+                rows.extend(extra.map(|word| word ^ i as i64).iter().flat_map(|word| word.to_le_bytes()));
+                rows.extend((narrow ^ i as i16).to_le_bytes());
+                start += length;
+            }
+            let column = |kind, offset, count| Column { kind, offset, count };
+            let columns = [
+                column(ColumnKind::Text, 8, 1), column(ColumnKind::I64, 16, 2), column(ColumnKind::F64, 32, 1),
+                column(ColumnKind::I16, 40, 1),
+            ];
+            let hasher = Hasher::new(&columns, 42).unwrap();
+            let subs: Vec<u64> = (0..lengths.len() as u64).map(|i| i % 3).collect();
+            let padded = [&text[..], &[0xEE; 64]].concat();
+            // SAFETY: rows and text outlive the calls.
+            unsafe {
+                let text = Text::new(padded.as_ptr(), text.len());
+                for (i, subs) in subs.as_chunks::<4>().0.iter().enumerate() {
+                    let alone = |j: usize| hasher.row(rows[(i * 4 + j) * 42..].as_ptr(), subs[j], text).unwrap();
+                    let sum = (0..4).fold(0_u64, |sum, j| sum.wrapping_add(alone(j)));
+                    prop_assert_eq!(hasher.rows(|j| rows[(i * 4 + j) * 42..].as_ptr(), *subs, text), Some(sum));
+                }
+            }
+        }
+
+        #[test]
+        fn a_word_is_its_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..9)) {
+            let wanted: u64 = bytes.iter().enumerate().map(|(i, &b)| u64::from(b) << (8 * i)).sum();
+            prop_assert_eq!(word(&bytes), wanted);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Output: where rows end, and what a run says about itself.
+
+pub mod clock;
+pub mod counters;
+pub mod delivered;
+pub mod digest;
+pub mod latency;
+pub mod metrics;
+pub mod sink;

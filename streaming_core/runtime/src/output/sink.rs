@@ -1,0 +1,375 @@
+//! Where outputs end: numbered per seq, checked for order, digested, and kept if somebody wants the rows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::RunError;
+use crate::output::digest::{Digest, Hasher};
+use crate::rows::block::Text;
+use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SinkKind {
+    /// Digest, and the rows are kept until they are taken.
+    Parquet,
+    Digest,
+    /// Number and order only.
+    Count,
+}
+
+/// Rows hashed together.
+const TILE: usize = 8;
+
+/// What can be found out about a batch of outputs before its turn comes; made by any thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Prepared {
+    rows: usize,
+    /// Digest with `sub` starting at 0 for the first row.
+    digest: Digest,
+    first: i64,
+    last: i64,
+    /// How many rows at the start share the first row's seq, and at the end the last one's.
+    leading: usize,
+    trailing: usize,
+    ordered: bool,
+}
+
+impl Prepared {
+    /// Of rows each of which is its event's only output, so that their hashes may be summed in any order: `digest` says
+    /// which have been. Two of one event are found to be out of order.
+    ///
+    /// # Safety
+    /// The rows are readable, and there is one.
+    pub unsafe fn alone(rows: Rows, digest: Digest) -> Self {
+        // SAFETY: as the caller says.
+        let seq_of = |i: usize| unsafe { rows.seq(i) };
+        let ordered = (1..rows.n).fold(true, |ordered, i| ordered & (seq_of(i - 1) < seq_of(i)));
+        let (first, last) = (seq_of(0), seq_of(rows.n - 1));
+        Self { rows: rows.n, digest, first, last, leading: 1, trailing: 1, ordered }
+    }
+
+    /// Sum of the hashes of the rows.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+/// The part of a sink that all threads may use at once.
+#[derive(Debug, Clone)]
+pub struct Preparer {
+    kind: SinkKind,
+    hasher: Hasher,
+}
+
+impl Preparer {
+    /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
+    pub fn prepare(&self, rows: &RowBuffer, text: Text) -> Result<Prepared, RunError> {
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.prepare_rows(Rows::of(rows, text)) }
+    }
+
+    /// As `prepare`, wherever the rows lie.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn prepare_rows(&self, rows: Rows) -> Result<Prepared, RunError> {
+        assert_eq!(rows.stride, self.hasher.stride(), "rows of another layout");
+        // SAFETY: as the caller says; for either way of lying a loop of its own.
+        unsafe {
+            match rows.places.is_null() {
+                true => self.examine(rows, |i| rows.start.wrapping_add(i * rows.stride)),
+                false => self.examine(rows, |i| *rows.places.add(i)),
+            }
+        }
+    }
+
+    /// `row(i)` is the i-th of `rows`.
+    #[inline(always)]
+    unsafe fn examine(&self, rows: Rows, row: impl Fn(usize) -> *const u8 + Copy) -> Result<Prepared, RunError> {
+        let n = rows.n;
+        if n == 0 {
+            return Ok(Prepared { ordered: true, ..Prepared::default() });
+        }
+        // SAFETY: the caller says that the rows are readable; they start with their seq.
+        let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
+        let mut prepared = Prepared { rows: n, first: seq_of(0), ordered: true, ..Prepared::default() };
+        let (mut seq, mut sub, mut leading) = (prepared.first, 0_u64, None);
+        let mut sum = 0_u64;
+        let mut number = |i: usize| {
+            let this = seq_of(i);
+            if this != seq {
+                prepared.ordered &= this > seq;
+                leading.get_or_insert(i);
+                (seq, sub) = (this, 0);
+            }
+            sub += 1;
+            sub - 1
+        };
+        let whole = n / TILE * TILE;
+        for i in (0..whole).step_by(TILE) {
+            let subs = std::array::from_fn(|j| number(i + j));
+            if self.kind != SinkKind::Count {
+                // SAFETY: the rows exist and have the hasher's stride.
+                sum = sum.wrapping_add(unsafe { self.hash::<TILE>(|j| row(i + j), subs, rows.text) }?);
+            }
+        }
+        for i in whole..n {
+            let subs = [number(i)];
+            if self.kind != SinkKind::Count {
+                // SAFETY: as above.
+                sum = sum.wrapping_add(unsafe { self.hash(|_| row(i), subs, rows.text) }?);
+            }
+        }
+        prepared.digest = Digest { rows: n as u64, sum };
+        prepared.last = seq;
+        prepared.leading = leading.unwrap_or(n);
+        prepared.trailing = sub as usize;
+        Ok(prepared)
+    }
+
+    /// Sum of the hashes of `N` rows.
+    ///
+    /// # Safety
+    /// As for `Hasher::rows`.
+    #[inline(always)]
+    unsafe fn hash<const N: usize>(
+        &self,
+        row: impl Fn(usize) -> *const u8,
+        subs: [u64; N],
+        text: Text,
+    ) -> Result<u64, RunError> {
+        // SAFETY: as the caller says.
+        let hash = unsafe { self.hasher.rows(&row, subs, text) };
+        hash.ok_or_else(|| {
+            // SAFETY: as the caller says.
+            let seq = unsafe { row(0).cast::<i64>().read_unaligned() };
+            RunError::Invalid(format!("an output at or soon after event {seq} refers to text outside of its block"))
+        })
+    }
+}
+
+/// What was delivered so far, as far as later outputs depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tally {
+    digest: Digest,
+    last: Option<i64>,
+    /// The next `sub` of `last`.
+    sub: u64,
+    in_order: bool,
+}
+
+/// Takes batches of outputs one after the other, in the order of delivery.
+#[derive(Debug)]
+pub struct Sink {
+    preparer: Preparer,
+    so_far: Tally,
+    rows: Vec<u8>,
+    subs: Vec<u32>,
+}
+
+impl Sink {
+    pub fn new(kind: SinkKind, hasher: Hasher) -> Self {
+        Self {
+            preparer: Preparer { kind, hasher },
+            so_far: Tally { digest: Digest::default(), last: None, sub: 0, in_order: true },
+            rows: Vec::new(),
+            subs: Vec::new(),
+        }
+    }
+
+    pub fn preparer(&self) -> &Preparer {
+        &self.preparer
+    }
+
+    /// Delivers a batch that `prepare` has examined.
+    pub fn deliver(&mut self, rows: &RowBuffer, prepared: &Prepared, text: Text) -> Result<(), RunError> {
+        // SAFETY: a buffer's rows are readable.
+        unsafe { self.deliver_rows(Rows::of(rows, text), prepared) }
+    }
+
+    /// As `deliver`, wherever the rows lie.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn deliver_rows(&mut self, rows: Rows, prepared: &Prepared) -> Result<(), RunError> {
+        assert_eq!(rows.n, prepared.rows, "prepared with other rows");
+        if prepared.rows == 0 {
+            return Ok(());
+        }
+        let continues = self.so_far.last == Some(prepared.first);
+        let offset = if continues { self.so_far.sub } else { 0 };
+        self.so_far.in_order &= prepared.ordered && self.so_far.last.is_none_or(|last| last <= prepared.first);
+        self.so_far.digest += prepared.digest;
+        if offset > 0 && self.preparer.kind != SinkKind::Count {
+            // The batch goes on with the seq the last one ended with: its first rows get other numbers.
+            for i in 0..prepared.leading {
+                // SAFETY: as the caller says, and `prepare` has seen their stride.
+                let hash = |sub| unsafe { self.preparer.hash(|_| rows.row(i), [sub], rows.text) };
+                let (assumed, real) = (hash(i as u64)?, hash(offset + i as u64)?);
+                self.so_far.digest.sum = self.so_far.digest.sum.wrapping_sub(assumed).wrapping_add(real);
+            }
+        }
+        if self.preparer.kind == SinkKind::Parquet {
+            // SAFETY: as the caller says.
+            unsafe { self.keep(rows, offset) }?;
+        }
+        let whole = prepared.trailing == prepared.rows;
+        self.so_far.sub = prepared.trailing as u64 + if whole { offset } else { 0 };
+        self.so_far.last = Some(prepared.last);
+        Ok(())
+    }
+
+    /// Takes rows out of the digest that are in it before their time, each its event's only output.
+    ///
+    /// # Safety
+    /// The rows are readable.
+    pub unsafe fn take_back(&mut self, rows: Rows) -> Result<(), RunError> {
+        for i in 0..rows.n {
+            // SAFETY: as the caller says.
+            let prepared = unsafe { self.preparer.prepare_rows(rows.slice(i..i + 1)) }?;
+            self.so_far.digest -= prepared.digest;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// The rows are readable.
+    unsafe fn keep(&mut self, rows: Rows, offset: u64) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        let bytes = |row: *const u8, n: usize| unsafe { std::slice::from_raw_parts(row, n * rows.stride) };
+        // SAFETY: as above.
+        let row = |i: usize| unsafe { rows.row(i) };
+        // SAFETY: as above; rows start with their seq.
+        let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
+        match rows.places.is_null() {
+            true => self.rows.extend_from_slice(bytes(rows.start, rows.n)),
+            false => (0..rows.n).for_each(|i| self.rows.extend_from_slice(bytes(row(i), 1))),
+        }
+        let (mut seq, mut sub) = (seq_of(0), offset);
+        for i in 0..rows.n {
+            if seq_of(i) != seq {
+                (seq, sub) = (seq_of(i), 0);
+            }
+            let number =
+                u32::try_from(sub).map_err(|_| RunError::Invalid(format!("event {seq} has more than 2^32 outputs")))?;
+            self.subs.push(number);
+            sub += 1;
+        }
+        Ok(())
+    }
+
+    /// The rows delivered since the last call and their subs; only the parquet sink keeps any.
+    pub fn take(&mut self) -> (Vec<u8>, Vec<u32>) {
+        (std::mem::take(&mut self.rows), std::mem::take(&mut self.subs))
+    }
+
+    pub fn digest(&self) -> Digest {
+        self.so_far.digest
+    }
+
+    /// What a later sink of the same kind goes on from.
+    pub fn so_far(&self) -> Tally {
+        self.so_far
+    }
+
+    /// Goes on from what another sink had delivered.
+    pub fn go_on(&mut self, so_far: Tally) {
+        self.so_far = so_far;
+    }
+
+    /// Whether everything so far came in the order of seq.
+    pub fn in_order(&self) -> bool {
+        self.so_far.in_order
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::rows::column::{Column, ColumnKind};
+    use proptest::prelude::*;
+
+    fn sink(kind: SinkKind) -> Sink {
+        Sink::new(kind, Hasher::new(&[Column { kind: ColumnKind::I64, offset: 8, count: 1 }], 16).unwrap())
+    }
+
+    fn batch(rows: &[(i64, i64)]) -> RowBuffer {
+        let mut buffer = RowBuffer::new(16, false);
+        for &(seq, value) in rows {
+            // SAFETY: 16 bytes.
+            unsafe { buffer.push([seq, value].as_ptr().cast(), 0).unwrap() };
+        }
+        buffer
+    }
+
+    fn deliver(sink: &mut Sink, rows: &[(i64, i64)]) {
+        let rows = batch(rows);
+        let prepared = sink.preparer().prepare(&rows, Text::empty()).unwrap();
+        sink.deliver(&rows, &prepared, Text::empty()).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn batches_do_not_matter(counts in proptest::collection::vec(0_usize..6, 1..30), cuts: u64) {
+            let rows: Vec<(i64, i64)> =
+                counts.iter().enumerate().flat_map(|(s, &n)| (0..n).map(move |i| (s as i64, i as i64 * 7))).collect();
+            let (mut whole, mut parts) = (sink(SinkKind::Parquet), sink(SinkKind::Parquet));
+            deliver(&mut whole, &rows);
+            let mut rest = &rows[..];
+            let mut bits = cuts;
+            while !rest.is_empty() {
+                let n = (bits as usize % 4).min(rest.len());
+                bits = bits.rotate_right(3).wrapping_add(1);
+                deliver(&mut parts, &rest[..n]);
+                rest = &rest[n..];
+            }
+            // Not adjacent, and put down the other way round.
+            let mut scattered = sink(SinkKind::Parquet);
+            let backwards: Vec<(i64, i64)> = rows.iter().rev().copied().collect();
+            let buffer = batch(&backwards);
+            let places: Vec<*const u8> = (0..rows.len()).rev().map(|i| buffer.row(i)).collect();
+            for places in places.chunks(1 + cuts as usize % 40) {
+                let rows = Rows { places: places.as_ptr(), n: places.len(), ..Rows::nothing(16) };
+                // SAFETY: rows of the buffer.
+                unsafe {
+                    let prepared = scattered.preparer().prepare_rows(rows).unwrap();
+                    scattered.deliver_rows(rows, &prepared).unwrap();
+                }
+            }
+            prop_assert_eq!(whole.digest(), scattered.digest());
+            prop_assert!(scattered.in_order());
+            prop_assert_eq!(whole.digest(), parts.digest());
+            prop_assert!(parts.in_order());
+            let subs: Vec<u32> = counts.iter().flat_map(|&n| 0..n as u32).collect();
+            let taken = parts.take();
+            prop_assert_eq!(&taken.1, &subs);
+            prop_assert_eq!(&taken, &scattered.take());
+            prop_assert_eq!(taken, whole.take());
+        }
+    }
+
+    #[test]
+    fn disorder_is_noticed_within_and_between_batches() {
+        let mut within = sink(SinkKind::Count);
+        deliver(&mut within, &[(1, 0), (0, 0)]);
+        assert!(!within.in_order());
+        let mut between = sink(SinkKind::Digest);
+        deliver(&mut between, &[(5, 0)]);
+        deliver(&mut between, &[(4, 0)]);
+        assert!(!between.in_order());
+    }
+
+    #[test]
+    fn order_and_values_change_the_digest() {
+        let of = |rows: &[(i64, i64)]| {
+            let mut sink = sink(SinkKind::Digest);
+            deliver(&mut sink, rows);
+            sink.digest()
+        };
+        assert_ne!(of(&[(1, 5), (1, 6)]), of(&[(1, 6), (1, 5)]));
+        assert_ne!(of(&[(1, 5)]), of(&[(1, 6)]));
+        assert_ne!(of(&[(1, 5)]), of(&[(1, 5), (1, 5)]));
+    }
+}

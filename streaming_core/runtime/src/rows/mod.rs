@@ -1,0 +1,8 @@
+//! Rows: fixed width, their text beside them.
+
+pub mod block;
+pub mod buffer;
+pub mod column;
+pub mod emitter;
+pub mod union;
+pub mod view;

@@ -1,0 +1,111 @@
+//! hash(key) mod G and the owner map: the one partitioner of the runtime.
+//!
+//! Hashes have a fixed seed: where a key goes is the same in every process and on every host.
+
+use crate::output::digest::word;
+
+/// Key groups: the unit in which ownership is given out. A power of two, far more than threads.
+pub const GROUPS: usize = 4096;
+
+const K1: u64 = 0x9E37_79B9_7F4A_7C15;
+const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+const SEED: u64 = 0x2545_F491_4F6C_DD1D;
+
+/// The three parts of every hash, for who has the words of a key at hand: `finish(step(step(start(n), w0), w1))`.
+#[inline(always)]
+pub fn start(len: usize) -> u64 {
+    (len as u64 ^ SEED).wrapping_mul(K1)
+}
+
+#[inline(always)]
+pub fn step(h: u64, word: u64) -> u64 {
+    let h = (h ^ word).wrapping_mul(K1);
+    h ^ (h >> 32)
+}
+
+#[inline(always)]
+pub fn finish(h: u64) -> u64 {
+    let h = h.wrapping_mul(K2);
+    h ^ (h >> 29)
+}
+
+/// Hash of an integer key; every bit of the key reaches the high bits.
+#[inline(always)]
+pub fn hash_i64(key: i64) -> u64 {
+    finish(step(SEED, key as u64))
+}
+
+/// Hash of a text key, eight bytes at a time.
+#[inline(always)]
+pub fn hash_bytes(key: &[u8]) -> u64 {
+    let mut h = start(key.len());
+    let mut words = key.chunks_exact(8);
+    for chunk in &mut words {
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("chunks of 8")));
+    }
+    let rest = words.remainder();
+    finish(if rest.is_empty() { h } else { step(h, word(rest)) })
+}
+
+/// The key group of a hash: its high bits, so that the low ones stay for hash tables inside of a group.
+#[inline(always)]
+pub fn group(hash: u64) -> usize {
+    (hash >> (64 - GROUPS.trailing_zeros())) as usize
+}
+
+/// Who owns which key group.
+#[derive(Debug, Clone)]
+pub struct OwnerMap {
+    owners: Box<[u16; GROUPS]>,
+}
+
+impl OwnerMap {
+    /// Deals the groups to `owners` in contiguous, equally long ranges.
+    pub fn even(owners: usize) -> Self {
+        assert!((1..=GROUPS).contains(&owners));
+        let mut map = Box::new([0; GROUPS]);
+        for (group, owner) in map.iter_mut().enumerate() {
+            *owner = (group * owners / GROUPS) as u16;
+        }
+        Self { owners: map }
+    }
+
+    #[inline(always)]
+    pub fn owner(&self, group: usize) -> usize {
+        self.owners[group & (GROUPS - 1)] as usize
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_never_change() {
+        // Pinned: a changed hash moves keys between owners and hosts.
+        assert_eq!(hash_i64(0), 0x7837_0140_C1AB_1441);
+        assert_eq!(hash_bytes(b"lockstep!"), 0xF879_29D7_8C02_A65B);
+        assert_ne!(hash_bytes(b"a"), hash_bytes(b"a\0"));
+        assert_ne!(hash_bytes(b"abcdefgh"), hash_bytes(b"abcdefgh\0"));
+    }
+
+    #[test]
+    fn consecutive_keys_spread_over_all_groups() {
+        let mut counts = vec![0; GROUPS];
+        for key in 0..(GROUPS as i64 * 100) {
+            counts[group(hash_i64(key))] += 1;
+        }
+        assert!(counts.iter().all(|&n| (40..180).contains(&n)), "{counts:?}");
+    }
+
+    #[test]
+    fn every_owner_gets_its_share() {
+        for owners in [1, 2, 3, 7, 1024] {
+            let map = OwnerMap::even(owners);
+            let mut counts = vec![0; owners];
+            (0..GROUPS).for_each(|g| counts[map.owner(g)] += 1);
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(most - least <= 1);
+        }
+    }
+}

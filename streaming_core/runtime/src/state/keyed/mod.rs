@@ -1,0 +1,258 @@
+//! Keyed state: a hash table from integer or text keys to fixed-size zeroed states, looked up a batch at a time.
+//!
+//! Invariant: a state never moves, and its key is a copy of its own, so that it outlives the block it came from.
+//! Cost: two cache lines a look-up (an index word of tag and address, then the entry: key beside state); keys up to
+//! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys, and no look-up waits while the
+//! whole table grows.
+
+mod index;
+mod rows;
+
+use crate::error::RunError;
+use crate::memory::arena::Arena;
+use crate::program::Key;
+use crate::rows::column::ColumnKind;
+use crate::state::key_group::{hash_bytes, hash_i64};
+
+use index::Index;
+pub use rows::KeyedRows;
+use rows::{SHORT, TextKey};
+
+const FIRST_BLOCK: usize = 4 << 10;
+const LARGEST_BLOCK: usize = 64 << 10;
+/// Bytes before the state: an integer key, or a text key's length and two words.
+const INTEGER_HEAD: usize = 8;
+const TEXT_HEAD: usize = 24;
+/// Beyond this many bytes of index and entries, look-ups fetch ahead.
+const CACHED: usize = 1 << 20;
+/// How many look-ups ahead the index, and half as many the entry, is fetched.
+const AHEAD: usize = 16;
+
+/// States of the keys of one or more key groups. One thread at a time uses it; states may be used by any.
+#[derive(Debug)]
+pub struct KeyedState {
+    key: Key,
+    /// Bytes of a key and its state.
+    entry: usize,
+    index: Index,
+    len: usize,
+    /// Where new entries go: (address, how many fit), and how many are there.
+    block: Option<(*mut u8, usize)>,
+    used: usize,
+    memory: Arena,
+    /// Copies of long keys.
+    long: Arena,
+}
+
+// SAFETY: the table owns its memory; nothing in it refers to the thread that made it.
+unsafe impl Send for KeyedState {}
+
+impl KeyedState {
+    /// An empty table for keys read as `key` says and states of `state_size` bytes.
+    pub fn new(key: Key, state_size: usize) -> Self {
+        let bytes = Self::head(key) + state_size;
+        // No entry lies in more cache lines than it must.
+        let entry = if bytes <= 64 { bytes.next_power_of_two() } else { bytes.next_multiple_of(32) };
+        Self { key, entry, index: Index::new(), len: 0, block: None, used: 0, memory: Arena::new(), long: Arena::new() }
+    }
+
+    fn head(key: Key) -> usize {
+        if key.kind == ColumnKind::Text { TEXT_HEAD } else { INTEGER_HEAD }
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The address of the state of each row's key; a new key gets a zeroed state. `hashes` are those of the rows.
+    pub fn locate(&mut self, rows: &KeyedRows, hashes: &[u64], states: &mut [*mut u8]) -> Result<(), RunError> {
+        let (hashes, states) = (&hashes[..rows.n()], &mut states[..rows.n()]);
+        if self.index.bytes() + self.len * self.entry > CACHED {
+            self.locate_with::<true>(rows, hashes, states)
+        } else {
+            self.locate_with::<false>(rows, hashes, states)
+        }
+    }
+
+    #[inline(always)]
+    fn locate_with<const FETCH: bool>(
+        &mut self,
+        rows: &KeyedRows,
+        hashes: &[u64],
+        states: &mut [*mut u8],
+    ) -> Result<(), RunError> {
+        let offset = self.key.offset;
+        match self.key.kind {
+            ColumnKind::Text => {
+                for (i, (&hash, state)) in hashes.iter().zip(states).enumerate() {
+                    self.fetch::<FETCH>(hashes, i);
+                    let key = rows.text(i, offset).ok_or_else(|| rows.outside(i))?;
+                    // SAFETY: this table's entries are text entries.
+                    *state = match self.index.find(hash, |entry| unsafe { key.matches(entry) }) {
+                        Some(entry) => entry.wrapping_add(TEXT_HEAD),
+                        None => self.insert_text(hash, &key)?,
+                    };
+                }
+            }
+            kind => {
+                for (i, (&hash, state)) in hashes.iter().zip(states).enumerate() {
+                    self.fetch::<FETCH>(hashes, i);
+                    // SAFETY: the key lies inside of the row, as `KeyedRows::new` demands.
+                    let key = unsafe { kind.load(rows.field(i, offset)) };
+                    // SAFETY: this table's entries start with their integer key.
+                    *state = match self.index.find(hash, |entry| unsafe { entry.cast::<u64>().read() == key }) {
+                        Some(entry) => entry.wrapping_add(INTEGER_HEAD),
+                        None => self.insert_integer(hash, key)?,
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn fetch<const FETCH: bool>(&self, hashes: &[u64], i: usize) {
+        if FETCH {
+            if let Some(&hash) = hashes.get(i + AHEAD) {
+                self.index.fetch_place(hash);
+            }
+            if let Some(&hash) = hashes.get(i + AHEAD / 2) {
+                self.index.fetch_entry(hash);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_text(&mut self, hash: u64, key: &TextKey) -> Result<*mut u8, RunError> {
+        let high = if key.len <= SHORT {
+            key.high
+        } else {
+            // SAFETY: the arena gives `len` bytes and more, the key has `len`.
+            unsafe {
+                let copy = self.long.alloc(key.len);
+                if copy.is_null() {
+                    return Err(out_of_memory());
+                }
+                std::ptr::copy_nonoverlapping(key.bytes, copy, key.len);
+                copy as usize as u64
+            }
+        };
+        let entry = self.insert()?;
+        // SAFETY: a new entry of this table, large enough for its head.
+        unsafe { entry.cast::<[u64; 3]>().write([key.len as u64, key.low, high]) };
+        self.adopt(hash, entry)?;
+        Ok(entry.wrapping_add(TEXT_HEAD))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_integer(&mut self, hash: u64, key: u64) -> Result<*mut u8, RunError> {
+        let entry = self.insert()?;
+        // SAFETY: a new entry of this table, large enough for its head.
+        unsafe { entry.cast::<u64>().write(key) };
+        self.adopt(hash, entry)?;
+        Ok(entry.wrapping_add(INTEGER_HEAD))
+    }
+
+    /// A new zeroed entry, not yet in the index: that needs its key.
+    fn insert(&mut self) -> Result<*mut u8, RunError> {
+        let block = match self.block {
+            Some((block, fits)) if self.used < fits => block,
+            last => {
+                let bytes = last.map_or(FIRST_BLOCK, |(_, fits)| (fits * self.entry * 2).min(LARGEST_BLOCK));
+                let fits = (bytes / self.entry).max(1);
+                // Whole cache lines, so that every block starts one.
+                let block = self.memory.alloc((fits * self.entry).next_multiple_of(64));
+                if block.is_null() {
+                    return Err(out_of_memory());
+                }
+                self.block = Some((block, fits));
+                self.used = 0;
+                block
+            }
+        };
+        let entry = block.wrapping_add(self.used * self.entry);
+        self.used += 1;
+        Ok(entry)
+    }
+
+    /// Hands every entry, with its key's hash, to the table that `owner` chooses. States stay where they are: this
+    /// table, empty now, must live as long as the others, because its memory holds them.
+    pub fn give_away(&mut self, mut owner: impl FnMut(u64) -> *mut KeyedState) -> Result<(), RunError> {
+        for entry in self.index.entries() {
+            let hash = hash_of(self.key, entry);
+            // SAFETY: the caller gives tables that nobody else uses.
+            let table = unsafe { &mut *owner(hash) };
+            assert_eq!(table.entry, self.entry, "tables of one operator");
+            table.adopt(hash, entry)?;
+        }
+        self.index = Index::new();
+        self.len = 0;
+        Ok(())
+    }
+
+    fn adopt(&mut self, hash: u64, entry: *mut u8) -> Result<(), RunError> {
+        let key = self.key;
+        self.index.enter(hash, entry, |entry| hash_of(key, entry)).ok_or_else(out_of_memory)?;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Every key with the address of its state, ascending: text by bytes, integers by value.
+    pub fn sorted(&self) -> Vec<(KeyRef<'_>, *mut u8)> {
+        let mut all: Vec<_> = self
+            .index
+            .entries()
+            .map(|entry| {
+                // SAFETY: an entry of this table.
+                let key = unsafe {
+                    match self.key.kind {
+                        ColumnKind::Text => KeyRef::Text(bytes_of(entry)),
+                        _ => KeyRef::Integer(entry.cast::<i64>().read()),
+                    }
+                };
+                (key, entry.wrapping_add(Self::head(self.key)))
+            })
+            .collect();
+        all.sort_unstable_by_key(|&(key, _)| key);
+        all
+    }
+}
+
+/// A key in a table; the order is the canonical one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyRef<'a> {
+    Integer(i64),
+    Text(&'a [u8]),
+}
+
+fn hash_of(key: Key, entry: *const u8) -> u64 {
+    // SAFETY: an entry of a table with such keys.
+    unsafe {
+        match key.kind {
+            ColumnKind::Text => hash_bytes(bytes_of(entry)),
+            _ => hash_i64(entry.cast::<i64>().read()),
+        }
+    }
+}
+
+/// # Safety
+/// `entry` is one of a table whose keys are text; the result must not outlive that.
+unsafe fn bytes_of<'a>(entry: *const u8) -> &'a [u8] {
+    // SAFETY: short keys stand in the entry, long ones where it says.
+    unsafe {
+        let len = entry.cast::<u64>().read() as usize;
+        let start = if len <= SHORT { entry.add(8) } else { entry.add(16).cast::<*const u8>().read() };
+        std::slice::from_raw_parts(start, len)
+    }
+}
+
+#[cold]
+fn out_of_memory() -> RunError {
+    RunError::Engine("out of memory for keyed state".into())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,79 @@
+//! A door that lets in one number after the other: 0, 1, 2, ... Who has the number waits before it, and what is behind it
+//! belongs to who is in.
+//!
+//! What must not wait completes into a reorder buffer (`reorder/`) instead, and leaves its work to who is at the front.
+
+use crate::error::RunError;
+use crate::threads::idle::Idle;
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
+
+#[derive(Debug, Default)]
+pub(crate) struct Door {
+    /// Whose turn it is; written by who is in.
+    next: CachePadded<AtomicU64>,
+}
+
+impl Door {
+    /// The number whose turn it is.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        // ORDERING: Acquire takes over what is behind the door from who was in before.
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Waits for the turn of `number`, unless `leaves` says that it never comes.
+    ///
+    /// # Errors
+    /// `Stopped`: it does not.
+    #[inline]
+    pub fn enter(&self, number: u64, idle: &Idle, leaves: impl Fn() -> bool) -> Result<(), RunError> {
+        if self.next() != number {
+            idle.wait(|| self.next() == number || leaves());
+            if self.next() != number {
+                return Err(RunError::Stopped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the next one in, by who is: `number`.
+    #[inline]
+    pub fn leave(&self, number: u64, idle: &Idle) {
+        // ORDERING: Release hands on what is behind the door.
+        self.next.store(number + 1, Ordering::Release);
+        idle.notify();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::threads::idle::Strategy;
+    use crate::threads::sync::{Arc, UnsafeCell, thread};
+
+    #[test]
+    fn loom_one_is_in_at_a_time_and_in_order() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let shared = Arc::new((Door::default(), Idle::new(Strategy::Park, 2, 2), UnsafeCell::new(0)));
+            let work = |(door, idle, last): &(Door, Idle, UnsafeCell<u64>), me: u64| {
+                for number in [me, me + 2] {
+                    door.enter(number, idle, || false).unwrap();
+                    // SAFETY: loom checks that nobody else is at the cell.
+                    last.with_mut(|last| unsafe {
+                        assert_eq!(*last, number);
+                        *last += 1;
+                    });
+                    door.leave(number, idle);
+                }
+            };
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || work(&shared, 1))
+            };
+            work(&shared, 0);
+            other.join().unwrap();
+        });
+    }
+}

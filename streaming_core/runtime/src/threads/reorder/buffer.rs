@@ -1,0 +1,17 @@
+//! What a reorder buffer is.
+//!
+//! Invariant of all buffers: serials are released 0, 1, 2, ..., each once, one release after the other, each by a worker that
+//! sees everything its completer wrote.
+
+use std::fmt::Debug;
+
+/// Serials leave in order, fewer than a window of them between the first unreleased and the last completed.
+pub trait ReorderBuffer: Debug + Send + Sync {
+    /// All serials below this one have been released; who reads it sees what their completers and releasers wrote.
+    fn released(&self) -> u64;
+
+    /// Declares `serial` complete, each below `released() + window` exactly once, and releases what is next in order.
+    ///
+    /// `deliver(serial)` is called in order, never by two workers at once; returns how many were delivered here.
+    fn complete_and_release(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize;
+}

@@ -1,0 +1,323 @@
+//! The threads of a run: they persist over blocks, and every one of them leaves when one fails.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::RunError;
+use crate::threads::idle::{Idle, Strategy};
+use crate::threads::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, Shared, UnsafeCell, lock, thread,
+};
+use crate::threads::topology::{Bound, Topology};
+
+type Job = Shared<dyn Fn(usize) -> Result<(), RunError> + Sync>;
+
+/// `threads` threads, the caller of `run` being number 0.
+#[derive(Debug)]
+pub struct Team {
+    shared: Arc<TeamState>,
+    handles: Vec<thread::JoinHandle<()>>,
+    /// Core of thread 0 while a job runs, if threads are pinned.
+    caller: Option<usize>,
+}
+
+/// How threads within a job wait for each other and learn that one has failed.
+#[derive(Debug)]
+pub struct Signals {
+    pub idle: Idle,
+    /// Set by any thread that fails; never reset: a failed run is over.
+    pub stopped: AtomicBool,
+}
+
+#[derive(Debug)]
+struct TeamState {
+    /// Number of the current job; written by the caller only.
+    job_number: CachePadded<AtomicUsize>,
+    /// Workers still at the current job: set by the caller, counted down by each worker.
+    running: CachePadded<AtomicUsize>,
+    /// Written by the caller before `job_number` moves, read by the workers after they saw it move.
+    job: UnsafeCell<Option<Job>>,
+    /// Set by the caller once, with the last job number.
+    leaving: AtomicBool,
+    error: Mutex<Option<RunError>>,
+    /// Between jobs. Blocks may be far apart (somebody reads files), so this always ends up asleep.
+    between: Idle,
+    signals: Arc<Signals>,
+    /// Per thread: CPU nanoseconds spent in jobs, written by that thread.
+    cpu: Vec<CachePadded<AtomicU64>>,
+    /// Per thread: its core + 1 if it was bound; written by that thread.
+    cores: Vec<AtomicUsize>,
+}
+
+// SAFETY: `job` is the only part that is not Sync by itself: it is written by the caller while no worker runs (all
+// have counted down `running`), and read by workers between the change of `job_number` and their count-down.
+unsafe impl Sync for TeamState {}
+// SAFETY: as above.
+unsafe impl Send for TeamState {}
+
+impl Team {
+    /// Starts `threads - 1` threads. With `pin`, thread i runs on the i-th core this process may use.
+    pub fn new(threads: usize, strategy: Strategy, pin: bool) -> Result<Self, RunError> {
+        let topology = Topology::probe();
+        let cores = topology.cores.len();
+        let between = if strategy == Strategy::Spin && threads <= cores { Strategy::Spin } else { Strategy::Park };
+        let shared = Arc::new(TeamState {
+            job_number: CachePadded::new(AtomicUsize::new(0)),
+            running: CachePadded::new(AtomicUsize::new(0)),
+            job: UnsafeCell::new(None),
+            leaving: AtomicBool::new(false),
+            error: Mutex::new(None),
+            between: Idle::new(between, threads, cores),
+            signals: Arc::new(Signals { idle: Idle::new(strategy, threads, cores), stopped: AtomicBool::new(false) }),
+            cpu: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            cores: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
+        });
+        let core = |index: usize| pin.then(|| topology.cores[index % cores].id);
+        let mut team = Self { shared, handles: Vec::new(), caller: core(0) };
+        for index in 1..threads {
+            let (shared, core) = (team.shared.clone(), core(index));
+            let handle = thread::Builder::new()
+                .name(format!("lockstep-{index}"))
+                .spawn(move || shared.work(index, core))
+                .map_err(|error| RunError::Engine(format!("cannot start thread {index}: {error}")))?;
+            team.handles.push(handle);
+        }
+        Ok(team)
+    }
+
+    /// For jobs: everybody who waits or loops looks at `stopped` and leaves with `RunError::Stopped`.
+    pub fn signals(&self) -> Arc<Signals> {
+        self.shared.signals.clone()
+    }
+
+    /// Runs `job(thread)` on every thread and returns when all have left it. After a failure, and only then, the team
+    /// is of no more use.
+    ///
+    /// # Errors
+    /// The failure of lowest rank; a panic is an `Engine` error.
+    pub fn run(&mut self, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) -> Result<(), RunError> {
+        let shared = &*self.shared;
+        // ORDERING: Relaxed; set by threads that have since counted down `running`.
+        if shared.signals.stopped.load(Ordering::Relaxed) {
+            return Err(RunError::Engine("the run has failed before".into()));
+        }
+        // The mask is restored after each job: the thread belongs to the caller.
+        let bound = self.caller.map(|core| Bound::to(core).map(|bound| (core, bound)));
+        if let Some(Ok((core, _))) = &bound {
+            // ORDERING: Relaxed; read by this thread only, between jobs.
+            shared.cores[0].store(core + 1, Ordering::Relaxed);
+        }
+        if self.handles.is_empty() {
+            shared.attempt(0, job);
+        } else {
+            // SAFETY: only the lifetime changes: this call returns only after every worker is done with the job.
+            let job: &'static (dyn Fn(usize) -> Result<(), RunError> + Sync) = unsafe { std::mem::transmute(job) };
+            let pointer: *const (dyn Fn(usize) -> Result<(), RunError> + Sync) = job;
+            // SAFETY: only ever used as a shared reference to a `Sync` function.
+            let shared_job = unsafe { Shared::new(pointer.cast_mut()) };
+            // SAFETY: no worker is at a job, so nobody reads the cell.
+            shared.job.with_mut(|cell| unsafe { *cell = Some(shared_job) });
+            // ORDERING: Relaxed; published by the next store.
+            shared.running.store(self.handles.len(), Ordering::Relaxed);
+            // ORDERING: Release publishes `job` and `running` to workers that see the new number.
+            shared.job_number.fetch_add(1, Ordering::Release);
+            shared.between.notify();
+            shared.attempt(0, job);
+            // ORDERING: Acquire takes over everything the workers wrote before they counted down.
+            shared.signals.idle.wait(|| shared.running.load(Ordering::Acquire) == 0);
+        }
+        match lock(&shared.error).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// CPU time all threads spent in jobs.
+    pub fn cpu_nanoseconds(&self) -> u64 {
+        // ORDERING: Relaxed; between jobs nobody writes them.
+        self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Core of each thread as it really took effect; None unless every thread is bound.
+    pub fn binding(&self) -> Option<Vec<usize>> {
+        // ORDERING: Relaxed; written before the threads' first job, read between jobs.
+        self.shared.cores.iter().map(|core| core.load(Ordering::Relaxed).checked_sub(1)).collect()
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        // ORDERING: Relaxed; published by the next store.
+        self.shared.leaving.store(true, Ordering::Relaxed);
+        // ORDERING: Release publishes `leaving`.
+        self.shared.job_number.fetch_add(1, Ordering::Release);
+        self.shared.between.notify();
+        for handle in self.handles.drain(..) {
+            // Panics inside of jobs were caught; nothing else can panic.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl TeamState {
+    fn work(&self, index: usize, core: Option<usize>) {
+        let bound = core.map(|core| Bound::to(core).map(|bound| (core, bound)));
+        if let Some(Ok((core, _))) = &bound {
+            // ORDERING: Relaxed; published with the count-down of the first job.
+            self.cores[index].store(core + 1, Ordering::Relaxed);
+        }
+        let mut done = 0;
+        loop {
+            // ORDERING: Acquire takes over `job`, `running` and `leaving`.
+            self.between.wait(|| self.job_number.load(Ordering::Acquire) != done);
+            done += 1;
+            // ORDERING: Relaxed; published by `job_number`.
+            if self.leaving.load(Ordering::Relaxed) {
+                return;
+            }
+            // SAFETY: published by `job_number`; not written until we count down.
+            let job = self.job.with(|cell| unsafe { *cell }).expect("a job was published");
+            // SAFETY: the caller keeps the function alive until all have counted down.
+            self.attempt(index, unsafe { &*job.get() });
+            // ORDERING: Release hands everything this thread wrote to the caller.
+            self.running.fetch_sub(1, Ordering::Release);
+            self.signals.idle.notify();
+        }
+    }
+
+    fn attempt(&self, index: usize, job: &(dyn Fn(usize) -> Result<(), RunError> + Sync)) {
+        let before = thread_cpu_nanoseconds();
+        // Whatever a panicking thread left half-done is not used again: the run is over.
+        let outcome = catch_unwind(AssertUnwindSafe(|| job(index)));
+        let error = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error),
+            Err(payload) => {
+                let text = payload
+                    .downcast_ref::<&str>()
+                    .map(|text| (*text).to_string())
+                    .or_else(|| payload.downcast_ref::<String>().cloned())
+                    .unwrap_or_else(|| "unknown".into());
+                Some(RunError::Engine(format!("thread {index} panicked: {text}")))
+            }
+        };
+        if let Some(error) = error {
+            let mut first = lock(&self.error);
+            if first.as_ref().is_none_or(|other| error.rank() < other.rank()) {
+                *first = Some(error);
+            }
+            drop(first);
+            // ORDERING: Release; those who leave because of it need nothing else from this thread.
+            self.signals.stopped.store(true, Ordering::Release);
+            self.signals.idle.notify();
+        }
+        // ORDERING: Relaxed; read between jobs.
+        self.cpu[index].fetch_add(thread_cpu_nanoseconds().saturating_sub(before), Ordering::Relaxed);
+    }
+}
+
+/// CPU time of the calling thread in nanoseconds.
+fn thread_cpu_nanoseconds() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid place for the answer.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    if failed != 0 {
+        return 0;
+    }
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::threads::barrier::Barrier;
+
+    #[test]
+    fn every_thread_runs_every_job() {
+        for strategy in [Strategy::Spin, Strategy::Yield, Strategy::Park] {
+            for threads in [1, 2, 3, 8] {
+                let mut team = Team::new(threads, strategy, false).unwrap();
+                let counts: Vec<AtomicUsize> = (0..threads).map(|_| AtomicUsize::new(0)).collect();
+                for _ in 0..50 {
+                    team.run(&|index| {
+                        counts[index].fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    })
+                    .unwrap();
+                }
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 50));
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_frees_those_at_the_barrier() {
+        let mut team = Team::new(3, Strategy::Park, false).unwrap();
+        let barrier = Barrier::new(3);
+        let signals = team.signals();
+        let outcome = team.run(&|index| {
+            if index == 1 {
+                panic!("on purpose");
+            }
+            barrier.wait(index, &signals.idle, &signals.stopped)
+        });
+        assert_eq!(outcome, Err(RunError::Engine("thread 1 panicked: on purpose".into())));
+        assert!(team.run(&|_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn the_earliest_event_s_failure_is_reported() {
+        let mut team = Team::new(4, Strategy::Yield, false).unwrap();
+        let failure = |seq| RunError::Kernel { operator: "op".into(), seq, exception: Vec::new() };
+        let barrier = Barrier::new(4);
+        let signals = team.signals();
+        let outcome = team.run(&|index| {
+            barrier.wait(index, &signals.idle, &signals.stopped)?;
+            Err(failure(10 - index as i64))
+        });
+        assert_eq!(outcome, Err(failure(7)));
+    }
+
+    #[test]
+    fn pinned_threads_say_where() {
+        let before = crate::threads::topology::affinity().unwrap();
+        let mut team = Team::new(2, Strategy::Yield, true).unwrap();
+        team.run(&|_| Ok(())).unwrap();
+        let binding = team.binding().unwrap();
+        assert!(binding.len() == 2 && binding.iter().all(|core| before.contains(core)));
+        assert_eq!(crate::threads::topology::affinity().unwrap(), before);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::threads::own::Own;
+
+    /// The caller writes what a job is about, both threads do it, and the caller reads what came of it: loom fails if a job
+    /// begins before it was given or goes on after `run`. A second one, because the first finds threads that begin.
+    #[test]
+    fn loom_a_job_is_handed_out_and_what_it_did_comes_back() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let mut team = Team::new(2, Strategy::Yield, false).unwrap();
+            let parts = Own::new(2, || 0);
+            for round in 1..=2 {
+                for part in 0..2 {
+                    // SAFETY: between jobs, loom checks that nobody else is at it.
+                    unsafe { parts.with_mut(part, |part| *part += 1) };
+                }
+                team.run(&|index| {
+                    // SAFETY: the thread's own part.
+                    unsafe { parts.with_mut(index, |part| *part *= 10) };
+                    Ok(())
+                })
+                .unwrap();
+                for part in 0..2 {
+                    // SAFETY: as above.
+                    assert_eq!(unsafe { parts.with(part, |part| *part) }, [10, 110][round - 1]);
+                }
+            }
+        });
+    }
+}

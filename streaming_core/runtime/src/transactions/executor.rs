@@ -1,0 +1,194 @@
+//! The transactional executor: state transactions on shared tables, in the way a scheme orders them.
+
+use std::collections::BTreeMap;
+
+use crate::error::RunError;
+use crate::executor::Executor;
+use crate::memory::placement::Placement;
+use crate::output::clock::{Arrivals, Clock};
+use crate::output::counters::Counters;
+use crate::output::latency::Latencies;
+use crate::output::metrics::{Metrics, Standing};
+use crate::output::sink::Sink;
+use crate::program::Program;
+use crate::program::options::Options;
+use crate::rows::block::Block;
+use crate::threads::team::Team;
+use crate::transactions::delivery::Delivery;
+use crate::transactions::run::{Run, Scheme};
+use crate::transactions::scheme;
+
+use crate::state::table::Tables;
+use crate::transactions::transaction::Transaction;
+
+struct Transactional {
+    event_stride: usize,
+    transaction: Transaction,
+    scheme: Box<dyn Scheme>,
+    tables: Tables,
+    placement: Placement,
+    delivery: Delivery,
+    team: Team,
+    clock: Clock,
+    arrivals: Arrivals,
+    events: u64,
+    /// What was counted before the run was resumed.
+    before: Counters,
+    chosen_before: BTreeMap<String, u64>,
+}
+
+impl Transactional {
+    fn counters(&self) -> Counters {
+        let (mut counters, mut scheme) = (self.before, self.scheme.counters());
+        scheme.time.take_out_remote();
+        counters += scheme;
+        counters.cpu_nanoseconds += self.team.cpu_nanoseconds();
+        counters
+    }
+
+    /// Events by the scheme that ran them.
+    fn chosen(&self) -> BTreeMap<String, u64> {
+        let mut chosen = self.chosen_before.clone();
+        for (scheme, events) in self.scheme.chosen() {
+            *chosen.entry(scheme.to_owned()).or_default() += events;
+        }
+        chosen
+    }
+}
+
+pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
+    let placement = Placement::probe(options.threads, options.pin);
+    make_with(scheme::make, placement, program, options)
+}
+
+/// With a scheme and a placement of the caller's own making: tests bring broken ones, to see that they are found out, and
+/// made-up ones.
+pub fn make_with(
+    make_scheme: impl FnOnce(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>,
+    mut placement: Placement,
+    program: Program,
+    options: Options,
+) -> Result<Box<dyn Executor>, RunError> {
+    let Some(transaction) = &program.transaction else {
+        return Err(RunError::Invalid("the transactional executor runs transactions, not dataflows".into()));
+    };
+    let scheme = make_scheme(&program, &options)?;
+    let tables = Tables::new(&program.tables, options.threads)?;
+    placement.bind(tables.rows(), scheme.homes().as_deref());
+    Ok(Box::new(Transactional {
+        event_stride: program.event.stride,
+        // SAFETY: whoever makes a program answers for its addresses.
+        transaction: unsafe { Transaction::new(transaction)? },
+        scheme,
+        tables,
+        placement,
+        delivery: Delivery::new(Sink::new(options.sink, program.hasher()?)),
+        team: Team::new(options.threads, options.idle, options.pin)?,
+        clock: Clock::default(),
+        arrivals: Arrivals::new(options.rate),
+        events: 0,
+        before: Counters::default(),
+        chosen_before: BTreeMap::new(),
+    }))
+}
+
+impl Executor for Transactional {
+    fn process(&mut self, block: &Block) -> Result<(), RunError> {
+        if block.stride != self.event_stride {
+            return Err(RunError::Invalid(format!(
+                "events have {} bytes, the block's rows {}",
+                self.event_stride, block.stride
+            )));
+        }
+        self.scheme.rewind();
+        let clock = self.clock.start();
+        let signals = self.team.signals();
+        let run = Run {
+            block,
+            events: 0..block.n,
+            offset: self.events,
+            transaction: &self.transaction,
+            tables: &self.tables,
+            placement: &self.placement,
+            delivery: &self.delivery,
+            first_ticket: self.delivery.next_ticket(),
+            arrivals: self.arrivals,
+            clock,
+            idle: &signals.idle,
+            stopped: &signals.stopped,
+        };
+        let scheme = &*self.scheme;
+        let outcome = self.team.run(&|thread| scheme.block(thread, &run));
+        self.clock.stop(clock);
+        self.events += block.n as u64;
+        outcome
+    }
+
+    fn finish(&mut self, _seq: i64) -> Result<(), RunError> {
+        // Every block is complete when `process` returns, and transactions have nothing to flush.
+        Ok(())
+    }
+
+    fn take_outputs(&mut self) -> (Vec<u8>, Vec<u32>) {
+        self.delivery.delivered_mut().sink.take()
+    }
+
+    fn metrics(&self) -> Metrics {
+        // SAFETY: threads only work within `process`, which needs `&mut self`.
+        let delivered = unsafe { self.delivery.delivered() };
+        Metrics {
+            events: self.events,
+            counters: self.counters(),
+            seconds: self.clock.seconds(),
+            binding: self.team.binding(),
+            memory: self.placement.to_json(),
+            chosen: self.chosen(),
+            ..delivered.metrics()
+        }
+    }
+
+    fn load_table(&mut self, index: usize, rows: &[u8]) -> Result<(), RunError> {
+        self.tables.load(index, rows)
+    }
+
+    fn table(&self, index: usize) -> Result<Vec<u8>, RunError> {
+        self.tables.copy(index)
+    }
+
+    fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
+        // SAFETY: threads only work within `process`, which needs `&mut self`.
+        let delivered = unsafe { self.delivery.delivered() };
+        let mut chosen = self.chosen();
+        chosen.retain(|_, events| *events > 0);
+        let standing = Standing {
+            events: self.events,
+            nanoseconds: self.clock.nanoseconds(),
+            counters: self.counters(),
+            chosen,
+            delivered: delivered.sink.so_far(),
+            processing: delivered.processing.counts(),
+            end_to_end: delivered.end_to_end.counts(),
+        };
+        let images = (0..self.tables.len()).map(|index| self.tables.image(index)).collect::<Result<_, _>>()?;
+        Ok((standing, images))
+    }
+
+    fn resume(&mut self, standing: Standing, images: &[&[u8]]) -> Result<(), RunError> {
+        if self.events > 0 || images.len() != self.tables.len() {
+            let message = format!("{} images for {} tables, at event {}", images.len(), self.tables.len(), self.events);
+            return Err(RunError::Invalid(message));
+        }
+        for (index, image) in images.iter().enumerate() {
+            self.tables.restore(index, image)?;
+        }
+        self.events = standing.events;
+        self.before = standing.counters;
+        self.chosen_before = standing.chosen;
+        self.clock = Clock::after(standing.nanoseconds);
+        let delivered = self.delivery.delivered_mut();
+        delivered.sink.go_on(standing.delivered);
+        delivered.processing = Latencies::of(&standing.processing);
+        delivered.end_to_end = Latencies::of(&standing.end_to_end);
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! Outcomes: what becomes of each event of a batch.
+
+use std::cell::UnsafeCell;
+
+use crate::memory::arena::ArenaHeader;
+use crate::program::kernel::{ApplyContext, decision};
+use crate::transactions::batch::Batch;
+
+/// Per event of a batch: its decision, and where its results and captures are. Written by plan and apply kernels
+/// through the addresses (the decisions atomically while several threads apply), so it is never borrowed mutably then.
+#[derive(Debug)]
+pub struct Outcome {
+    pub(crate) events: usize,
+    pub(crate) decisions: Column<u32>,
+    pub(crate) results: Column<u64>,
+    pub(crate) captures: Column<u64>,
+    pub(crate) first: Column<u32>,
+}
+
+/// An array that kernels write through its address. std's cell and not the shim's: no model sees a kernel.
+pub(crate) type Column<T> = Box<[UnsafeCell<T>]>;
+
+// SAFETY: Rust code only reads decisions, atomically; everything else is for kernels, under a scheme's protocol.
+unsafe impl Sync for Outcome {}
+
+pub(crate) fn address<T>(column: &Column<T>) -> *mut T {
+    UnsafeCell::raw_get(column.as_ptr())
+}
+
+impl Outcome {
+    /// For batches of up to `events` events.
+    pub fn new(events: usize) -> Self {
+        fn column<T: Default>(events: usize) -> Column<T> {
+            (0..events).map(|_| UnsafeCell::default()).collect()
+        }
+        Self {
+            events,
+            decisions: column(events),
+            results: column(events),
+            captures: column(events),
+            first: column(events),
+        }
+    }
+
+    /// A context for applying accesses of this batch; `shared`: other threads apply accesses of the same events.
+    pub fn apply_context(
+        &self,
+        batch: &Batch,
+        tables: *const *mut u8,
+        arena: *mut ArenaHeader,
+        shared: bool,
+    ) -> ApplyContext {
+        ApplyContext {
+            rows: batch.rows(),
+            text: batch.block.text.pointer(),
+            tables,
+            decisions: address(&self.decisions),
+            results: address(&self.results),
+            captures: address(&self.captures),
+            arena,
+            shared: i64::from(shared),
+            ..ApplyContext::default()
+        }
+    }
+
+    /// Where the results of a planned event's reads go.
+    #[inline(always)]
+    pub fn results(&self, event: u32) -> *mut u8 {
+        // SAFETY: nobody plans the event now.
+        unsafe { *self.results[event as usize].get() as *mut u8 }
+    }
+
+    /// Whether an event's outcome is known, while other threads apply its conditions.
+    #[inline(always)]
+    pub fn is_decided(&self, event: u32) -> bool {
+        // SAFETY: inside of the array, aligned; while threads apply, it is only accessed atomically. std's atomic and
+        // not the shim's: its other users are kernels, which no model sees.
+        let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.decisions[event as usize].get()) };
+        // ORDERING: Acquire pairs with the kernels' Release: captures and rows read for the decision came before it.
+        decision::is_decided(word.load(std::sync::atomic::Ordering::Acquire))
+    }
+}

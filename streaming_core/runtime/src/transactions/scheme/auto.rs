@@ -1,0 +1,272 @@
+//! `auto`: `serial` or `tstream`, whichever is measured to be faster. Which of them that is depends on the cost of
+//! operators, on how many events span several threads' rows and on the machine, and all of it may change on the way.
+//!
+//! Blocks are run in segments, each by one scheme. At first both are tried; then the faster one goes on, and now and then
+//! the other is tried again. A trial is short, and the more it will cost, by what the last one did, the longer it waits: so
+//! trials take a small part of the time, however slow the other scheme is, and a change is soon seen where it is near. Any
+//! choice gives the same results.
+
+use std::ops::Range;
+
+use crate::error::RunError;
+use crate::output::counters::Counters;
+use crate::program::Program;
+use crate::program::options::Options;
+use crate::threads::barrier::Barrier;
+use crate::threads::sync::UnsafeCell;
+use crate::transactions::run::{Run, Scheme};
+use crate::transactions::scheme::{serial, tstream};
+
+/// Segments of a trial. The least cost of them counts: the first may warm up, and what a segment takes longer than
+/// another is somebody else's doing.
+const PARTS: usize = 2;
+/// Events of each, per way. `serial` begins every segment with trials of its own.
+const PART: [usize; 2] = [4096, 500];
+/// The part of the time that trials may cost by what is measured of them; going over to the other way and back, which
+/// is not, costs about as much again.
+const BUDGET: f64 = 0.005;
+/// Events between two trials at least, whatever they cost.
+const WAIT: usize = 1 << 17;
+/// Segments end where batches of this many events would, or where intervals do if these are shorter.
+const BATCH: usize = 2048;
+/// How much faster `tstream` has to be: it takes all threads, `serial` leaves the others time.
+const MARGIN: f64 = 1.05;
+
+struct Auto {
+    ways: [(&'static str, Box<dyn Scheme>); 2],
+    barrier: Barrier,
+    /// Read by all in segments; written between blocks, and by thread 0 between two barriers.
+    state: UnsafeCell<State>,
+    /// Events and nanoseconds of the segment that ended last, until `state` takes note of them; written by
+    /// thread 0, and like `state`.
+    ended: UnsafeCell<Option<(usize, u64)>>,
+}
+
+// SAFETY: see `state` and `ended`.
+unsafe impl Sync for Auto {}
+
+struct State {
+    /// Who runs the segment, and the first ticket of a block's second one and those that follow.
+    way: usize,
+    ticket: u64,
+    /// Who runs what is no trial.
+    faster: usize,
+    /// Per way: nanoseconds per event of its last segment, and the least of the last two.
+    last: [f64; 2],
+    cost: [f64; 2],
+    /// Segments to come of the trial.
+    parts: usize,
+    /// Events until the next trial.
+    wait: usize,
+    /// Per way: how many events it has run.
+    events: [u64; 2],
+    interval: usize,
+}
+
+pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
+    Ok(Box::new(Auto {
+        ways: [("serial", serial::make(program, options)?), ("tstream", tstream::make(program, options)?)],
+        barrier: Barrier::new(options.threads),
+        state: UnsafeCell::new(State::new(options.punctuation.min(BATCH), options.threads)),
+        ended: UnsafeCell::new(None),
+    }))
+}
+
+impl Scheme for Auto {
+    fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
+        let (mut begin, mut ticket) = (run.events.start, run.first_ticket);
+        loop {
+            // SAFETY: nobody writes it as long as somebody is in a segment.
+            let (way, end) = self.state.with(|state| unsafe { ((*state).way, (*state).end(begin..run.events.end)) });
+            let segment = Run { events: begin..end, first_ticket: ticket, ..run.clone() };
+            let started = run.clock.now();
+            self.ways[way].1.block(thread, &segment)?;
+            if thread == 0 {
+                // SAFETY: as it says.
+                self.ended.with_mut(|ended| unsafe { *ended = Some((end - begin, run.clock.now() - started)) });
+            }
+            // Most blocks are one segment, and cost no barrier: whoever is late to such a one finds the state as it was.
+            if end == run.events.end {
+                return Ok(());
+            }
+            self.barrier.wait(thread, run.idle, run.stopped)?;
+            if thread == 0 {
+                self.rewind();
+                // SAFETY: the others wait at the next barrier, or come to it.
+                self.state.with_mut(|state| unsafe { (*state).ticket = run.delivery.next_ticket() });
+            }
+            self.barrier.wait(thread, run.idle, run.stopped)?;
+            // SAFETY: as above.
+            (begin, ticket) = (end, self.state.with(|state| unsafe { (*state).ticket }));
+        }
+    }
+
+    fn rewind(&self) {
+        // SAFETY: no thread is in a segment.
+        let ended = self.ended.with_mut(|ended| unsafe { (*ended).take() });
+        let way = self.state.with_mut(|state| {
+            // SAFETY: as above.
+            let state = unsafe { &mut *state };
+            if let Some((events, nanoseconds)) = ended {
+                state.note(events, nanoseconds);
+            }
+            state.way
+        });
+        self.ways[way].1.rewind();
+    }
+
+    fn homes(&self) -> Option<Vec<usize>> {
+        self.ways[1].1.homes()
+    }
+
+    fn chosen(&self) -> Vec<(&'static str, u64)> {
+        // SAFETY: no thread is in `block`.
+        let ended = self.ended.with(|ended| unsafe { *ended });
+        // SAFETY: as above.
+        let (mut events, way) = self.state.with(|state| unsafe { ((*state).events, (*state).way) });
+        events[way] += ended.map_or(0, |(events, _)| events as u64);
+        self.ways.iter().map(|(name, _)| *name).zip(events).collect()
+    }
+
+    fn counters(&self) -> Counters {
+        let mut sum = self.ways[0].1.counters();
+        sum += self.ways[1].1.counters();
+        sum
+    }
+}
+
+impl State {
+    /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `tstream`.
+    fn new(interval: usize, threads: usize) -> Self {
+        let unknown = [f64::INFINITY; 2];
+        Self {
+            way: 0,
+            ticket: 0,
+            faster: 0,
+            last: unknown,
+            cost: unknown,
+            // Where there is nobody to share the work with, all schemes are the same.
+            parts: if threads == 1 { 0 } else { PARTS },
+            wait: usize::MAX,
+            events: [0; 2],
+            interval,
+        }
+    }
+
+    /// The end of the segment that begins with `events`.
+    fn end(&self, events: Range<usize>) -> usize {
+        let n = if self.parts > 0 { PART[self.way] } else { self.wait };
+        (events.start + n.min(events.len())).next_multiple_of(self.interval).min(events.end)
+    }
+
+    /// So many events were run in so many nanoseconds.
+    fn note(&mut self, events: usize, nanoseconds: u64) {
+        let (way, cost) = (self.way, nanoseconds.max(1) as f64 / events as f64);
+        self.cost[way] = cost.min(self.last[way]);
+        self.last[way] = cost;
+        self.events[way] += events as u64;
+        if self.parts == 0 {
+            self.wait = self.wait.saturating_sub(events);
+            if self.wait == 0 {
+                (self.way, self.parts) = (1 - self.faster, PARTS);
+            }
+            return;
+        }
+        self.parts -= 1;
+        if self.parts > 0 {
+            return;
+        }
+        if self.cost[1].is_infinite() {
+            // At the start, after the trial of `serial`.
+            (self.way, self.parts) = (1, PARTS);
+            return;
+        }
+        self.faster = usize::from(self.cost[1] * MARGIN < self.cost[0]);
+        self.way = self.faster;
+        let other = 1 - self.faster;
+        let trial = PARTS * PART[other].next_multiple_of(self.interval);
+        // In events that could be run instead.
+        let loss = trial as f64 * (self.cost[other] / self.cost[self.faster] - 1.0);
+        self.wait = WAIT.max((loss / BUDGET) as usize);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Runs so many blocks of so many events, at costs per event that depend on the way and the block. Returns the events
+    /// of each way, and how much longer it took than the faster way of every block alone.
+    fn run(blocks: usize, block: usize, cost: impl Fn(usize, usize) -> u64) -> ([u64; 2], f64) {
+        let (mut state, mut took, mut least) = (State::new(500, 2), 0, 0);
+        for number in 0..blocks {
+            let mut begin = 0;
+            while begin < block {
+                let end = state.end(begin..block);
+                assert!(begin < end && end <= block);
+                let events = end - begin;
+                let nanoseconds = cost(state.way, number) * events as u64;
+                state.note(events, nanoseconds);
+                (took, begin) = (took + nanoseconds, end);
+            }
+            least += block as u64 * cost(0, number).min(cost(1, number));
+        }
+        assert_eq!(state.events.iter().sum::<u64>(), (blocks * block) as u64);
+        (state.events, took as f64 / least as f64)
+    }
+
+    #[test]
+    fn the_faster_way_gets_nearly_everything() {
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [30, 60][way]);
+        assert!(serial > 30 * tstream, "{serial} {tstream}");
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [60, 30][way]);
+        assert!(tstream > 30 * serial, "{serial} {tstream}");
+    }
+
+    #[test]
+    fn trials_cost_little_however_slow_the_other_way_is() {
+        for cost in [[22, 250], [22, 2500], [15, 44], [300, 25], [30, 40]] {
+            for block in [500, 5000, 65_536] {
+                let (_, longer) = run(20_000_000 / block, block, |way, _| cost[way]);
+                assert!(longer < 1.0 + 2.0 * BUDGET, "{cost:?} {block}: {longer}");
+            }
+        }
+    }
+
+    #[test]
+    fn as_good_as_equal_is_left_to_one_writer() {
+        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [101, 100][way]);
+        assert!(serial > 30 * tstream, "{serial} {tstream}");
+    }
+
+    #[test]
+    fn a_change_is_noticed() {
+        for block in [5000, 1 << 17] {
+            let half = 2_500_000 / block;
+            let (_, longer) =
+                run(2 * half, block, |way, number| if number < half { [30, 60][way] } else { [90, 60][way] });
+            assert!(longer < 1.05, "{block}: {longer}");
+        }
+    }
+
+    #[test]
+    fn a_disturbed_segment_decides_nothing() {
+        let mut state = State::new(500, 2);
+        for number in 0..200 {
+            let events = state.end(0..5000);
+            let disturbance = if number % 3 == 0 { 5_000_000 } else { 0 };
+            state.note(events, events as u64 * [30, 60][state.way] + disturbance);
+            assert_eq!(state.faster, 0, "{number}");
+        }
+        assert!(state.events[1] > 0);
+    }
+
+    #[test]
+    fn one_thread_is_never_cut() {
+        let mut state = State::new(500, 1);
+        for _ in 0..5 {
+            assert_eq!((state.way, state.end(0..1 << 20)), (0, 1 << 20));
+            state.note(1 << 20, 1 << 24);
+        }
+    }
+}

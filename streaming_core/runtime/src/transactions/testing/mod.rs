@@ -1,0 +1,6 @@
+//! What schemes are tested with.
+
+#[cfg(not(loom))]
+mod bank;
+#[cfg(loom)]
+pub mod world;

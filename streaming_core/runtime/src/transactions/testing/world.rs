@@ -1,0 +1,182 @@
+//! What the models of schemes run in: a block of two events without outputs. Each has a condition on one row and adds one to
+//! another, where it is executed or its accesses are applied. Loom fails if two are at a row at a time, or one does not see
+//! what the other left.
+
+// Decisions are the kernels', which no model sees: std's atomics.
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::memory::placement::Placement;
+use crate::output::clock::{Arrivals, Clock};
+use crate::output::sink::{Sink, SinkKind};
+use crate::program::Program;
+use crate::program::kernel::{
+    Access, ApplyContext, ExecuteContext, PlaceContext, PlanContext, PostContext, decision, kind,
+};
+use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::state::key_group::{OwnerMap, group, hash_i64};
+use crate::state::table::Tables;
+use crate::threads::idle::{Idle, Strategy};
+use crate::threads::sync::{AtomicBool, UnsafeCell};
+use crate::transactions::delivery::Delivery;
+use crate::transactions::run::Run;
+use crate::transactions::transaction::Transaction;
+
+/// Of so many tables with a row each, the first has the row of an event's condition, and one whose row is in another of two
+/// shares that of its modification.
+const TABLES: u8 = 8;
+
+fn modified() -> u8 {
+    let share = |table: u8| OwnerMap::even(2).owner(group(hash_i64((u64::from(table) << 32) as i64)));
+    (1..TABLES).find(|&table| share(table) != share(0)).expect("one of them is")
+}
+
+extern "C" fn plan(context: *mut PlanContext) -> i64 {
+    // SAFETY: the context is the runtime's.
+    unsafe {
+        let context = &mut *context;
+        for event in context.begin as usize..context.end as usize {
+            for (table, kind) in [(0, kind::CONDITION), (modified(), kind::MODIFY)] {
+                if context.len == context.cap {
+                    assert_eq!((context.grow)(context), 0);
+                }
+                let access = Access { event: event as u32, row: 0, slot: 0, function: 0, table, kind };
+                context.accesses.add(context.len as usize).write(access);
+                context.len += 1;
+            }
+            context.decisions.add(event).write(1);
+            context.results.add(event).write(0);
+        }
+    }
+    0
+}
+
+extern "C" fn apply(context: *mut ApplyContext) -> i64 {
+    // SAFETY: the context is the runtime's, an event is the address of the rows, and decisions are changed here only; loom
+    // checks who is at a row.
+    unsafe {
+        let context = &mut *context;
+        for i in 0..context.n as usize {
+            let access = *context.accesses.add(i);
+            let rows = &*context.rows.cast::<*const [UnsafeCell<u64>; 2]>().add(access.event as usize).read();
+            let word = AtomicU32::from_ptr(context.decisions.add(access.event as usize));
+            if access.kind == kind::CONDITION {
+                rows[0].with_mut(|row| *row += 0);
+                word.fetch_sub(1, Ordering::AcqRel);
+            } else if decision::is_decided(word.load(Ordering::Acquire)) {
+                rows[1].with_mut(|row| *row += 1);
+            } else {
+                context.done = i as i64;
+                return 0;
+            }
+        }
+        context.done = context.n;
+    }
+    0
+}
+
+extern "C" fn post(_: *mut PostContext) -> i64 {
+    0
+}
+
+/// All rows lie at the start.
+extern "C" fn place(_: *mut PlaceContext) -> i64 {
+    0
+}
+
+extern "C" fn execute(context: *mut ExecuteContext) -> i64 {
+    // SAFETY: as in `apply`.
+    unsafe {
+        let context = &*context;
+        for i in context.begin as usize..context.end as usize {
+            let i = if context.selection.is_null() { i } else { context.selection.add(i).read() as usize };
+            let rows = &*context.rows.cast::<*const [UnsafeCell<u64>; 2]>().add(i).read();
+            rows[1].with_mut(|row| *row += 1);
+        }
+    }
+    0
+}
+
+/// Two threads' world.
+pub struct World {
+    pub program: Program,
+    transaction: Transaction,
+    tables: Tables,
+    placement: Placement,
+    delivery: Delivery,
+    idle: Idle,
+    stopped: AtomicBool,
+    rows: Box<[UnsafeCell<u64>; 2]>,
+    events: [usize; 2],
+    text: [u64; TEXT_PADDING / 8],
+}
+
+impl World {
+    pub fn new() -> Self {
+        let tables = [r#"{"name": "t", "rows": 1, "stride": 8, "read": [0, 8]}"#; TABLES as usize].join(", ");
+        let kernels = [
+            plan as extern "C" fn(*mut PlanContext) -> i64 as usize,
+            apply as extern "C" fn(*mut ApplyContext) -> i64 as usize,
+            post as extern "C" fn(*mut PostContext) -> i64 as usize,
+            execute as extern "C" fn(*mut ExecuteContext) -> i64 as usize,
+            place as extern "C" fn(*mut PlaceContext) -> i64 as usize,
+        ];
+        // SAFETY: the kernels are functions of this file, for the layouts given here.
+        let program = unsafe {
+            Program::parse(&format!(
+                r#"{{"kind": "transaction", "event": {{"stride": 8}},
+                "tables": [{}],
+                "transaction": {{"name": "t", "plan": {}, "apply": {}, "post": {}, "execute": {}, "place": {},
+                                 "stride": 8, "result_stride": 8}},
+                "columns": []}}"#,
+                tables, kernels[0], kernels[1], kernels[2], kernels[3], kernels[4]
+            ))
+        }
+        .unwrap();
+        let rows = Box::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
+        let event = (&raw const *rows) as usize;
+        World {
+            // SAFETY: the kernels above.
+            transaction: unsafe { Transaction::new(program.transaction.as_ref().unwrap()).unwrap() },
+            tables: Tables::new(&program.tables, 2).unwrap(),
+            placement: Placement::flat(2, "a model"),
+            delivery: Delivery::new(Sink::new(SinkKind::Count, program.hasher().unwrap())),
+            idle: Idle::new(Strategy::Yield, 2, 2),
+            stopped: AtomicBool::new(false),
+            events: [event; 2],
+            text: [0; TEXT_PADDING / 8],
+            rows,
+            program,
+        }
+    }
+
+    /// Runs `work` with everything a thread needs.
+    pub fn run(&self, work: impl FnOnce(&Run)) {
+        // SAFETY: both outlive the block.
+        let block = unsafe {
+            let text = Text::new(self.text.as_ptr().cast(), 0);
+            Block::new(self.events.as_ptr().cast(), self.events.len(), 8, text)
+        };
+        work(&Run {
+            block: &block,
+            events: 0..block.n,
+            offset: 0,
+            transaction: &self.transaction,
+            tables: &self.tables,
+            placement: &self.placement,
+            delivery: &self.delivery,
+            first_ticket: 0,
+            arrivals: Arrivals::new(0.0),
+            clock: Clock::default().start(),
+            idle: &self.idle,
+            stopped: &self.stopped,
+        });
+    }
+
+    /// Everything was delivered, under `tickets` tickets; how many events have been executed, or applied. All threads but this
+    /// one have ended.
+    pub fn check(&self, tickets: u64) -> u64 {
+        assert_eq!(self.delivery.next_ticket(), tickets);
+        // SAFETY: as the caller says; loom checks it.
+        self.rows[1].with(|row| unsafe { *row })
+    }
+}

@@ -1,0 +1,168 @@
+//! State transactions: their compiled operators, called on the events of a batch.
+
+use std::ptr::null_mut;
+
+use crate::error::RunError;
+use crate::memory::arena::ArenaHeader;
+use crate::program;
+use crate::program::kernel::{
+    Access, ApplyContext, ExecuteContext, Kernel, PlaceContext, PlanContext, PostContext, Raised,
+};
+use crate::rows::buffer::RowBuffer;
+use crate::transactions::batch::Batch;
+use crate::transactions::outcome::{Outcome, address};
+use crate::transactions::planner::Planner;
+use crate::transactions::slots::Slots;
+
+/// The kernels of a transaction.
+#[derive(Debug, Clone)]
+pub struct Transaction {
+    name: String,
+    plan: Kernel<PlanContext>,
+    apply: Kernel<ApplyContext>,
+    post: Kernel<PostContext>,
+    execute: Kernel<ExecuteContext>,
+    place: Kernel<PlaceContext>,
+}
+
+impl Transaction {
+    /// # Safety
+    /// The program's addresses are kernels that follow README.md and outlive this.
+    pub unsafe fn new(transaction: &program::TransactionSpec) -> Result<Self, RunError> {
+        // SAFETY: as the caller says.
+        unsafe {
+            Ok(Self {
+                name: transaction.name.clone(),
+                plan: Kernel::at(transaction.plan)?,
+                apply: Kernel::at(transaction.apply)?,
+                post: Kernel::at(transaction.post)?,
+                execute: Kernel::at(transaction.execute)?,
+                place: Kernel::at(transaction.place)?,
+            })
+        }
+    }
+
+    #[cold]
+    fn failed(&self, batch: &Batch, raised: Raised) -> RunError {
+        let at = batch.begin + usize::try_from(raised.at).unwrap_or(0);
+        let seq = if at < batch.block.n { batch.block.seq(at) } else { -1 };
+        RunError::Kernel { operator: self.name.clone(), seq, exception: raised.exception }
+    }
+
+    /// Compute mode: appends the accesses of some events of the batch to the planner.
+    ///
+    /// Only this call writes the outcome's entries of these events while it runs.
+    pub fn plan(
+        &self,
+        batch: &Batch,
+        events: std::ops::Range<usize>,
+        planner: &mut Planner,
+        outcome: &Outcome,
+    ) -> Result<(), RunError> {
+        assert!(events.end <= batch.len() && batch.len() <= outcome.events);
+        let context = &mut planner.inner.context;
+        context.rows = batch.rows();
+        context.text = batch.block.text.pointer();
+        context.begin = events.start as i64;
+        context.end = events.end as i64;
+        context.decisions = address(&outcome.decisions);
+        context.results = address(&outcome.results);
+        context.captures = address(&outcome.captures);
+        context.first = address(&outcome.first);
+        // SAFETY: the arrays have an entry per event; accesses and result memory belong to the planner.
+        unsafe { self.plan.call(context) }.map_err(|raised| self.failed(batch, raised))
+    }
+
+    /// State access mode: applies accesses in their order, up to the first that has to wait for its event's decision.
+    /// Returns how many were applied.
+    ///
+    /// # Safety
+    /// Nobody else applies accesses of the same rows meanwhile, or the scheme answers for it; `accesses` has `n`.
+    #[inline(always)]
+    pub unsafe fn apply(
+        &self,
+        batch: &Batch,
+        context: &mut ApplyContext,
+        accesses: *const Access,
+        n: usize,
+    ) -> Result<usize, RunError> {
+        context.accesses = accesses;
+        context.n = n as i64;
+        context.done = 0;
+        // SAFETY: the context was made by `Outcome::apply_context`; the caller answers for the accesses.
+        unsafe { self.apply.call(context) }.map_err(|raised| self.failed(batch, raised))?;
+        Ok(context.done as usize)
+    }
+
+    /// Post-processing of events all of whose accesses were applied. Returns how many were rejected.
+    pub fn post(
+        &self,
+        batch: &Batch,
+        events: std::ops::Range<usize>,
+        outcome: &Outcome,
+        outputs: &mut RowBuffer,
+    ) -> Result<u64, RunError> {
+        assert!(events.end <= batch.len() && batch.len() <= outcome.events);
+        let mut context = PostContext {
+            rows: batch.rows(),
+            begin: events.start as i64,
+            end: events.end as i64,
+            text: batch.block.text.pointer(),
+            decisions: address(&outcome.decisions),
+            results: address(&outcome.results),
+            emitter: outputs.emitter(),
+            ..PostContext::default()
+        };
+        // SAFETY: the arrays have an entry per event; result memory lives in planners that were not reset since.
+        unsafe { self.post.call(&mut context) }.map_err(|raised| self.failed(batch, raised))?;
+        Ok(context.rejected as u64)
+    }
+
+    /// Where the rows of some events of the batch lie: `place::low` and `place::high` of what is written into `places`,
+    /// which is as long as the batch. Only this call writes the entries of these events while it runs.
+    pub fn place(&self, batch: &Batch, events: std::ops::Range<usize>, places: *mut u32) -> Result<(), RunError> {
+        assert!(events.end <= batch.len());
+        let mut context = PlaceContext {
+            rows: batch.rows(),
+            begin: events.start as i64,
+            end: events.end as i64,
+            text: batch.block.text.pointer(),
+            places,
+            error_at: 0,
+            error: null_mut(),
+            error_len: 0,
+        };
+        // SAFETY: the caller's array has an entry per event.
+        unsafe { self.place.call(&mut context) }.map_err(|raised| self.failed(batch, raised))
+    }
+
+    /// Takes events of the batch, all or those selected in ascending order, from plan to outputs, one after the other.
+    /// Returns how many were (dropped, rejected).
+    ///
+    /// # Safety
+    /// Nobody else is at the tables meanwhile, or the scheme answers for it.
+    pub unsafe fn execute(
+        &self,
+        batch: &Batch,
+        tables: *const *mut u8,
+        arena: *mut ArenaHeader,
+        slots: &mut Slots,
+        selection: Option<&[u32]>,
+        outputs: &mut RowBuffer,
+    ) -> Result<(u64, u64), RunError> {
+        let context = &mut slots.inner.context;
+        context.selection = selection.map_or(null_mut(), |events| events.as_ptr());
+        context.rows = batch.rows();
+        context.begin = 0;
+        context.end = selection.map_or(batch.len(), <[u32]>::len) as i64;
+        context.text = batch.block.text.pointer();
+        context.tables = tables;
+        context.arena = arena;
+        context.emitter = outputs.emitter();
+        context.dropped = 0;
+        context.rejected = 0;
+        // SAFETY: the batch has that many rows, the scratch memory is this thread's; the caller answers for the tables.
+        unsafe { self.execute.call(context) }.map_err(|raised| self.failed(batch, raised))?;
+        Ok((context.dropped as u64, context.rejected as u64))
+    }
+}

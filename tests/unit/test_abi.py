@@ -1,0 +1,39 @@
+"""What kernels are built against is what the runtime says of itself."""
+
+import json
+
+import pytest
+
+from streaming_core import _runtime
+from streaming_core.kernels import abi
+
+SAID = _runtime.abi()
+NAMES = {name: value for name, value in vars(abi).items() if name.isupper() and isinstance(value, int)}
+
+
+def test_every_name_of_a_field_is_where_the_runtime_has_it():
+    fields = {
+        f"{prefix}_{field.upper()}": offset
+        for prefix, struct in abi.STRUCTS.items()
+        for field, offset in SAID[struct].items()
+    }
+    assert {name: fields.get(name, SAID["constants"].get(name)) for name in NAMES} == NAMES
+    assert len(NAMES) > 70
+
+
+def test_every_struct_is_known_to_both():
+    assert {*abi.STRUCTS.values(), "Access", "constants"} == set(SAID)
+    # Python writes accesses down word by word, and reads them so.
+    assert SAID["Access"] == {"event": 0, "row": 4, "slot": 8, "function": 12, "table": 14, "kind": 15, "size": 16}
+
+
+@pytest.mark.parametrize(("option", "value"), [("colour", 1), ("Threads", 2)])
+def test_an_unknown_option_is_refused_in_one_line_that_names_it(option, value):
+    program = {
+        "kind": "dataflow", "event": {"stride": 8}, "outputs": [0], "columns": [],
+        "operators": [{"kind": "stateless", "name": "pass", "inputs": [-1], "kernel": 1, "stride": 8}],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=r"^options: unknown field") as refused:
+        _runtime.Engine(json.dumps(program), json.dumps({"executor": "pooled", option: value}))
+    assert f"`{option}`" in str(refused.value)
+    assert "\n" not in str(refused.value)
