@@ -5,49 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from streaming_core.errors import BadInput
-from streaming_core.language import tables
-from streaming_core.language.application import App, Constant, Operator
-from streaming_core.language.record import Record, Resolved
+from streaming_core.language.application import App, Operator
+from streaming_core.language.record import Record
+from streaming_core.oracle.typed.bound import Bound
 from streaming_core.oracle.typed.kinds import NONE, OUT, PLAN, POST, RowKind
 from streaming_core.oracle.typed.reader import Reader
 from streaming_core.oracle.typed.tree import Function
 
 
-class Program:
+class Program(Bound):
     """The functions of one bound application, typed on demand.
-
-    Args:
-        app: the application.
-        params: its bound parameters.
 
     Raises:
         BadInput: (from any method) the function is not part of the language; the line says where and why.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
-        self.app, self.params = app, params
-        self._resolved: dict[Record, Resolved] = {}
-        self._constants: dict[Constant, np.ndarray] = {}
+        super().__init__(app, params)
         self._functions: dict[tuple, Function | None] = {}
-
-    def resolved(self, declaration: Record) -> Resolved:
-        """The record with its sizes; one object per record."""
-        if declaration not in self._resolved:
-            self._resolved[declaration] = declaration.resolve(self.params)
-        return self._resolved[declaration]
-
-    def constant(self, constant: Constant) -> np.ndarray:
-        """A side table's values (int64 or float64)."""
-        if constant not in self._constants:
-            self._constants[constant] = tables.constant(self.app, constant, self.params)
-        return self._constants[constant]
-
-    def roles(self) -> list[Callable]:
-        """The functions that are declared to be an operator's."""
-        return [function for operator in self.app.operators for function in operator.functions.values()]
 
     def operator(self, declared: Operator, role: str) -> Function:
         """The typed function of an operator: role map, process, flush, plan or post."""

@@ -6,14 +6,12 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.language.record import Record
-
-if TYPE_CHECKING:
-    from streaming_core.oracle.typed.program import Program
+from streaming_core.oracle.typed.bound import Bound
 
 
 class Scope:
@@ -23,7 +21,7 @@ class Scope:
         BadInput: its source cannot be read, or it is no plain function of that many arguments.
     """
 
-    def __init__(self, program: Program, function: Callable, arguments: tuple, output: Record | None):
+    def __init__(self, program: Bound, function: Callable, arguments: tuple, output: Record | None):
         self.program, self.function, self.output = program, function, output
         try:
             lines, first = inspect.getsourcelines(function)
