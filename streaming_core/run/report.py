@@ -83,7 +83,9 @@ class RunReport(BaseModel):
     memory: dict | None = Field(
         None,
         description="Of a transactional run: `nodes`, the memory node of each thread, and `tables`, how rows lie on "
-        "them, as it took effect; or `why` nothing is bound. `extra_ns`: what a line of another node takes longer.",
+        "them, as it took effect; or `why` nothing is bound. `extra_ns`: what a line of another node takes longer. "
+        "`remote` is 'estimated' where the breakdown's is a model's and no measurement, `sockets` 'made up' where "
+        "pools are those of sockets that the machine does not have.",
     )
     host: dict = Field(description="Name, load average before and after, versions, and why there is no energy.")
 

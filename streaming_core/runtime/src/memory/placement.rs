@@ -139,14 +139,17 @@ impl Placement {
 
     /// For the run report: the binding that took effect, or why none did.
     pub fn to_json(&self) -> Value {
+        // What the breakdown says of remote memory is this model's, and no measurement.
+        let remote = (!self.is_flat()).then_some("estimated");
         let longest = self.extra.iter().flatten().fold(0.0, |most: f64, &extra| most.max(extra));
         match &self.why {
-            Some(why) => json!({"nodes": null, "tables": null, "why": why, "extra_ns": longest}),
+            Some(why) => json!({"nodes": null, "tables": null, "why": why, "extra_ns": longest, "remote": remote}),
             None => json!({
                 "nodes": self.nodes,
                 "tables": if self.homed { "with their threads" } else { "on all nodes in turn" },
                 "why": null,
                 "extra_ns": longest,
+                "remote": remote,
             }),
         }
     }

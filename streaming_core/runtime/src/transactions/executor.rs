@@ -136,12 +136,16 @@ impl Executor for Transactional {
     fn metrics(&self) -> Metrics {
         // SAFETY: threads only work within `process`, which needs `&mut self`.
         let delivered = unsafe { self.delivery.delivered() };
+        let mut memory = self.placement.to_json();
+        if self.scheme.makes_up_sockets() {
+            memory["sockets"] = "made up".into();
+        }
         Metrics {
             events: self.events,
             counters: self.counters(),
             seconds: self.clock.seconds(),
             binding: self.team.binding(),
-            memory: self.placement.to_json(),
+            memory,
             chosen: self.chosen(),
             ..delivered.metrics()
         }

@@ -98,6 +98,11 @@ pub trait Scheme: Send + Sync {
         None
     }
 
+    /// Whether threads were dealt to sockets that this machine does not have.
+    fn makes_up_sockets(&self) -> bool {
+        false
+    }
+
     /// Events that were run in either way, of a scheme that chooses between several.
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         Vec::new()

@@ -119,6 +119,10 @@ impl Scheme for Auto {
         self.ways[1].1.homes()
     }
 
+    fn makes_up_sockets(&self) -> bool {
+        self.ways[1].1.makes_up_sockets()
+    }
+
     fn chosen(&self) -> Vec<(&'static str, u64)> {
         // SAFETY: no thread is in `block`.
         let ended = self.ended.with(|ended| unsafe { *ended });

@@ -118,27 +118,32 @@ impl Chains {
     pub fn sort(&mut self, task: Assignment, accesses: &[Access], later: &mut Vec<Access>) {
         // Numbers come round again after 2^32 batches; a mark that old would merely keep a condition in its place.
         let written = (task.number as u32).wrapping_add(1).max(1);
+        // What the loop uses is held apart from what it writes, or all of it would be loaded anew for each access.
+        let Marks { marks, starts } = &*self.marks;
+        let (cells, starts) = (&marks[..], &starts[..]);
         self.ready.reserve(accesses.len());
         later.reserve(accesses.len());
         let (mut ahead, mut behind) = (self.ready.len(), later.len());
+        let (to_ready, to_later) = (self.ready.as_mut_ptr(), later.as_mut_ptr());
         for access in accesses {
+            let row = starts[usize::from(access.table)] + access.row as usize;
+            debug_assert!(row < cells.len());
+            // SAFETY: the row's entry is this thread's, and the plan kernel has checked that the row lies inside of its table.
             // Both have room for all accesses; what is written but not counted is overwritten.
-            let (to_ready, to_later) = (self.ready.as_mut_ptr(), later.as_mut_ptr());
-            self.mark(self.row(access), |mark| {
-                // SAFETY: as said.
-                unsafe {
-                    if !access.waits() && mark.written != written {
+            unsafe {
+                cells.get_unchecked(row).with_mut(|mark| {
+                    if !access.waits() && (*mark).written != written {
                         to_ready.add(ahead).write(*access);
                         ahead += 1;
                     } else {
                         to_later.add(behind).write(*access);
                         behind += 1;
                         if access.kind == kind::MODIFY {
-                            mark.written = written;
+                            (*mark).written = written;
                         }
                     }
-                }
-            });
+                });
+            }
         }
         // SAFETY: that many were written.
         unsafe {

@@ -109,6 +109,10 @@ impl Scheme for Tstream {
         self.pools.homes()
     }
 
+    fn makes_up_sockets(&self) -> bool {
+        self.pools.made_up
+    }
+
     fn counters(&self) -> Counters {
         // SAFETY: no thread is in `block`.
         unsafe { self.threads.sum(|thread| thread.bench.counters) }

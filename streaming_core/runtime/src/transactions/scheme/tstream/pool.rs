@@ -16,11 +16,13 @@ use crate::threads::topology::Topology;
 /// that most events lie in one.
 const SHARES: usize = 2;
 
+const PER_SOCKET: &str = "shared_per_socket";
+
 /// The registry: adding a pool touches this table and `RunSpec`'s.
 const POOLS: &[(&str, Sockets)] = &[
     ("shared_nothing", |threads| (0..threads).collect()),
     ("shared_everything", |threads| vec![0; threads]),
-    ("shared_per_socket", sockets),
+    (PER_SOCKET, sockets),
 ];
 
 /// Number of the pool of each of so many threads, ascending from 0.
@@ -31,6 +33,8 @@ pub(super) struct Pools {
     /// Per thread: its pool, and its rank in it.
     members: Vec<(usize, usize)>,
     stealing: bool,
+    /// The pools are those of sockets that this machine does not have.
+    pub made_up: bool,
 }
 
 struct SharePool {
@@ -48,7 +52,8 @@ impl Pools {
         if options.stealing && !shared {
             return Err(RunError::Invalid("stealing needs a shared pool".into()));
         }
-        Ok(Self::of(&pools(options.threads), if shared { SHARES } else { 1 }, options.stealing))
+        let made_up = options.pool.as_deref() == Some(PER_SOCKET) && Topology::probe().is_mock;
+        Ok(Self { made_up, ..Self::of(&pools(options.threads), if shared { SHARES } else { 1 }, options.stealing) })
     }
 
     /// `pools`: number of each thread's pool; `shares`: per thread.
@@ -64,7 +69,7 @@ impl Pools {
             let first = made.last().map_or(0, |last| last.first + last.shares);
             made.push(SharePool { first, shares: threads * shares, threads, taken: Default::default() });
         }
-        Self { pools: made, members, stealing }
+        Self { pools: made, members, stealing, made_up: false }
     }
 
     /// How many shares a batch is dealt to.

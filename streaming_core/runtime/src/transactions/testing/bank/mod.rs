@@ -155,15 +155,18 @@ fn what_is_fetched_from_another_node_is_part_of_the_breakdown() {
             let mut engine = executor::make_with(scheme::make, placement, program(100, 50), options).unwrap();
             process(&mut *engine, [100, 50], &events).unwrap();
             let metrics = engine.metrics();
-            (metrics.digest, metrics.counters.time, metrics.memory["why"].clone())
+            let made_up = metrics.memory["sockets"] == "made up";
+            assert_eq!(made_up, pool.contains("socket") && Topology::probe().is_mock, "{scheme}{pool}");
+            let remote = metrics.memory["remote"].clone();
+            (metrics.digest, metrics.counters.time, metrics.memory["why"].clone(), remote)
         };
-        let (digest, near, _) = run(flat(2));
-        assert_eq!(near.remote, 0, "{scheme}{pool}");
-        let (same, far, why) = run(two_nodes());
+        let (digest, near, _, none) = run(flat(2));
+        assert_eq!((near.remote, none.is_null()), (0, true), "{scheme}{pool}");
+        let (same, far, why, remote) = run(two_nodes());
         assert_eq!(same, digest);
         // Half of what is handed over, or half of the rows, lie with the other thread.
         assert!(far.remote > 0 && far.useful > 0, "{scheme}{pool}: {far:?}");
-        assert_eq!(why, "the topology is a mock");
+        assert_eq!((why, remote), ("the topology is a mock".into(), "estimated".into()));
     }
 }
 
