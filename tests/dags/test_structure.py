@@ -134,7 +134,7 @@ def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
         ("batches", [0.5]),
         ("batches", []),
         ("stealing", "perhaps"),
-        ("events", 0),
+        ("events", -1),
         ("events", "many"),
         ("repetitions", 0),
         ("rate", -1),
