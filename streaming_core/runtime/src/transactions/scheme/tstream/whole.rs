@@ -268,14 +268,22 @@ impl Whole {
         desk: &Desk,
     ) -> Result<Prepared, RunError> {
         let Assignment { thread, run, batch, outcome, .. } = task;
-        let mut rest: Vec<usize> = (0..self.shares.len())
+        // Of each share how far it has come, and where its outputs lie. They stay as they are until the next batch's first
+        // barrier.
+        let mut views: Vec<(usize, *const [u32], *const u8)> = (0..self.shares.len())
             .map(|share| {
-                let before = |event: &u32| (*event as usize) < slice.start;
                 // SAFETY: outputs are only read between this batch's second barrier and the next one's first.
-                unsafe { self.shares.with(share, |executed| executed.rows.origins().partition_point(before)) }
+                unsafe {
+                    self.shares.with(share, |executed| {
+                        let origins = executed.rows.origins();
+                        let at = origins.partition_point(|&event| (event as usize) < slice.start);
+                        (at, &raw const *origins, executed.rows.pointer())
+                    })
+                }
             })
             .collect();
-        let first = rest.clone();
+        let first: Vec<usize> = views.iter().map(|view| view.0).collect();
+        let stride = bench.outputs.stride();
         bench.outputs.clear();
         let mut event = slice.start;
         while event < slice.end {
@@ -285,25 +293,21 @@ impl Whole {
             if place == SPANS {
                 bench.counters.rejected += run.transaction.post(batch, event..end, outcome, &mut bench.outputs)?;
             } else {
-                let at = &mut rest[place as usize];
-                // SAFETY: as above.
+                let (at, origins, rows) = &mut views[place as usize];
+                // SAFETY: as above; the rows lie in another buffer.
                 unsafe {
-                    self.shares.with(place as usize, |executed| {
-                        let (rows, origins) = (&executed.rows, executed.rows.origins());
-                        while origins.get(*at).is_some_and(|&origin| (origin as usize) < end) {
-                            // SAFETY: the row lies in another buffer.
-                            bench.outputs.push(rows.row(*at), 0)?;
-                            *at += 1;
-                        }
-                        Ok::<_, RunError>(())
-                    })?;
+                    let origins = &**origins;
+                    while origins.get(*at).is_some_and(|&origin| (origin as usize) < end) {
+                        bench.outputs.push(rows.add(*at * stride), 0)?;
+                        *at += 1;
+                    }
                 }
             }
             event = end;
         }
-        for (share, at) in rest.iter().enumerate().filter(|_| !run.placement.is_flat()) {
+        for (share, (at, ..)) in views.iter().enumerate().filter(|_| !run.placement.is_flat()) {
             // SAFETY: as above.
-            let (by, stride) = unsafe { self.shares.with(share, |executed| (executed.by, executed.rows.stride())) };
+            let by = unsafe { self.shares.with(share, |executed| executed.by) };
             bench.counters.time.remote += run.placement.fetch(thread, by, (at - first[share]) * stride);
         }
         bench.counters.dropped += bench.outputs.take_dropped();
