@@ -139,9 +139,10 @@ test-runtime: | fit
 	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
 
 .PHONY: lint
-lint: setup ## check style and common mistakes, Python and Rust
+lint: setup ## check style, types and common mistakes, Python and Rust
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
 	@cargo fmt --all --check
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings
 
@@ -157,7 +158,7 @@ prune: setup ## remove old outputs and caches; raw results stay
 # In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
 .PHONY: clean
 clean: ## remove the environment, build outputs, metastore and marts; never history
-	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
 	@[ ! -d "$(LOCKSTEP_HOME)/warehouse" ] \

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -113,7 +114,8 @@ def row_by_row(
         The number of rows that differ and the first of them ({expected, actual}), or None where a row is missing,
         extra or elsewhere, so that only a join can tell which.
     """
-    count, first = 0, []
+    count = 0
+    first: list[dict] = []
     left, right = _batches(expected, columns), _batches(actual, columns)
     a, b = next(left, None), next(right, None)
     while a is not None and b is not None:
@@ -148,7 +150,8 @@ def same_multiset(expected: list[Path], actual: list[Path], columns: list[str]) 
 
 def out_of_order(paths: list[Path]) -> tuple[int, list[int]]:
     """Rows delivered directly after one that comes later in (seq, sub): their number, and the first positions."""
-    count, first, position = 0, [], 0
+    count, position = 0, 0
+    first: list[int] = []
     last = (np.iinfo(np.int64).min, np.iinfo(np.int64).min)
     for batch in _batches(paths, ["seq", "sub"]):
         if not len(batch):
@@ -251,7 +254,7 @@ def _evidence(expected: dict | None, actual: dict) -> dict:
     }
 
 
-def readable(value: object) -> object:
+def readable(value: object) -> Any:
     """A value as it may stand in JSON: bytes as text where they are UTF-8 (else 0x...), NaN and infinities by name."""
     if isinstance(value, bytes):
         try:

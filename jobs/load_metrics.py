@@ -75,7 +75,7 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
     if attempt.status != "ok":
         return []
     found = []
-    for sample in attempt.report.samples:
+    for sample in attempt.measured.samples:
         same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
         row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", "dropped_invalid", "rejected")}

@@ -49,6 +49,18 @@ class Attempt:
     report: RunReport | None
     exit: dict
 
+    @property
+    def folder(self) -> Path:
+        """`path` of one that was made."""
+        assert self.path is not None
+        return self.path
+
+    @property
+    def measured(self) -> RunReport:
+        """`report` of one that is ok."""
+        assert self.report is not None
+        return self.report
+
 
 def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     """Every attempt at a planned cell, oldest first; a single `not_run` one where there is none.

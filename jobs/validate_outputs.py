@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -96,8 +97,8 @@ class Subject:
     @property
     def views(self) -> dict[str, Path]:
         """What invariants read: name -> Parquet file, or folder of such."""
-        outputs = self.attempt.path / "outputs"
-        tables = {f"state_{path.stem}": path for path in parts(self.attempt.path / "state")}
+        outputs = self.attempt.folder / "outputs"
+        tables = {f"state_{path.stem}": path for path in parts(self.attempt.folder / "state")}
         return {"events": self.workload / "events", **({"outputs": outputs} if parts(outputs) else {}), **tables}
 
     @property
@@ -259,7 +260,7 @@ def spark_row_json(text: str | None, kinds: dict[str, pa.DataType]) -> str | Non
     return row_json({name: _decoded(value, kinds.get(name)) for name, value in json.loads(text).items()})
 
 
-def _decoded(value: object, kind: pa.DataType | None) -> object:
+def _decoded(value: Any, kind: pa.DataType | None) -> Any:
     if value is None or kind is None:
         return value
     if pa.types.is_binary(kind):
@@ -274,7 +275,7 @@ def _decoded(value: object, kind: pa.DataType | None) -> object:
 # --- the events behind violations --------------------------------------------------------------------------------
 
 
-def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[Path, int], str]:
+def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[Path, int | None], str | None]:
     """(workload, seq) -> canonical JSON of the input event; a flush has none."""
     workloads = [workload for workload, seqs in wanted.items() if seqs and parts(workload / "events")]
     if not workloads:
@@ -306,7 +307,8 @@ def invariants_query(asked: list[tuple[int, str, str]], views: dict[int, dict[st
     Files are listed and their schemas read where they are named, so each is named once, as a common table expression
     that those of the invariants select from. Not as a temporary view: nothing of it stays in the session.
     """
-    files, branches = {}, []
+    files: dict[str, Path] = {}
+    branches = []
     for subject, name, sql in asked:
         used = [view for view in views[subject] if view in sql]
         files |= {f"`{view} of {subject}`": views[subject][view] for view in used}
@@ -411,13 +413,13 @@ class Verdicts:
 
 def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
     """How many of the measured passes disagree with the oracle's digest (or the first pass's), and a line on it."""
-    samples = attempt.report.samples
+    samples = attempt.measured.samples
     wanted = oracle.get("output_digest") or samples[0].digest
     wrong = [s for s in samples if s.digest != wanted]
     lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {wanted}" for s in wrong[:3]]
     state = oracle.get("state_digest")
-    if state and attempt.report.state_digest != state:
-        lines.append(f"final state has digest {attempt.report.state_digest}, expected {state}")
+    if state and attempt.measured.state_digest != state:
+        lines.append(f"final state has digest {attempt.measured.state_digest}, expected {state}")
     return len(wrong), "; ".join(lines)
 
 
@@ -426,9 +428,9 @@ def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Su
     manifest = json.loads((oracle / "manifest.json").read_text())
     agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None
     columns = agrees and agrees["columns"]
-    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.path / "outputs"), columns)]
+    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.folder / "outputs"), columns)]
     wanted = {path.stem: [path] for path in parts(oracle / "state")}
-    got = {path.stem: [path] for path in parts(attempt.path / "state")}
+    got = {path.stem: [path] for path in parts(attempt.folder / "state")}
     for table in sorted(wanted.keys() | got.keys()) if agrees is None else agrees["states"]:
         pairs.append(Pair(f"state:{table}", wanted.get(table, []), got.get(table, [])))
     for pair in pairs:
@@ -522,13 +524,13 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
         result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
         found.append((subject, pair.check, evidence))
         if pair.check == "outputs" and pair.columns is None:
-            passes = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.report.samples if not s.in_order]
-            line = f"not delivered in order: {', '.join(passes)}" if passes else ""
+            moving = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.measured.samples if not s.in_order]
+            line = f"not delivered in order: {', '.join(moving)}" if moving else ""
             moved = facts["out_of_order"]
             result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
             found.append((subject, "order", [{"kind": "out_of_order", **row} for row in facts["misplaced"]]))
     wrong, line = digest_faults(subject.attempt, subject.wanted)
-    passes = len(subject.attempt.report.samples)
+    passes = len(subject.attempt.measured.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     return found
 

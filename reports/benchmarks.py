@@ -82,7 +82,7 @@ def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:
     A result that is not the loop's is no figure and in no chart.
     """
     right = [row for row in experiment["rows"] if row["result"] != "different"]
-    found = []
+    found: list[list[dict[str, Any]]] = []
     for plot in experiment["plots"]:
         rows = [row for row in right if plot["loop"] or row["way"] != "loop"]
         if plot["kind"] == "parts":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import vl_convert
 
 from reports import series
@@ -159,7 +161,7 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
     title, factor, shape, logarithmic = UNITS.get(plot["y"], (plot["y"], 1, "~s", False))
     logarithmic = logarithmic and plot["kind"] == "line"  # a bar stands on zero
     values = [point | {"y": point["y"] * factor} for point in points]
-    y = {
+    y: dict[str, Any] = {
         "field": "y",
         "type": "quantitative",
         "title": title,

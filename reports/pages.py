@@ -262,7 +262,7 @@ def _plain(row: dict, other: dict | None = None) -> Markup:
 def _commands(run: Run, cell: Cell) -> list[str]:
     """Shell lines that make the same comparison again, from nothing but the checkout."""
     spec, regression = cell.spec, run.plan.get("regression", {})
-    planned = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
+    planned: dict = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
     events = planned.get("events") or cell.facts.get("events") or regression.get("events", 0)
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
@@ -418,7 +418,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
         numbers = benchmarks.numbers(suite)
         for experiment in suite["experiments"]:
             labels: set[str] = set()
-            groups = []
+            groups: list[list[dict]] = []
             for group in filter(None, benchmarks.charts(experiment)):  # nobody can draw what could not be measured
                 if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two charts that are alone share a row
                     groups.append([])

@@ -10,6 +10,7 @@ Standard library only: this has to be there when nothing else can be loaded.
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
 import sys
@@ -40,14 +41,14 @@ def begin(name: str) -> None:
 def end(name: str, command: Callable[[], int | None]) -> NoReturn:
     """Runs the command of this name and exits with its code, or with that of what it raises."""
     # What cannot be written in the terminal's encoding is shown as an escape; a name in it is no reason to fail.
-    if sys.stdout is not None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _check_room()
         _check_names()
         code = command() or 0
     except SystemExit as ended:  # argparse, after --help
-        code = ended.code or 0
+        code = ended.code or 0  # type: ignore[assignment]  # argparse exits with numbers
     except BaseException as error:
         sys.exit(_ended(name, error))
     sys.exit(_ended(name, None, code))

@@ -182,6 +182,7 @@ class Kept:
 
     def _sweep(self, newest: str) -> None:
         """Removes what was used longest ago until the rest is within the limit; never the entry just written."""
+        assert self.folder is not None
         found = []
         for entry in os.scandir(self.folder):
             # Files that someone is writing count, too: one left behind by a process that was killed goes in its turn.

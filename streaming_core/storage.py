@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from streaming_core import interruption
 from streaming_core.errors import BadInput
@@ -37,7 +37,7 @@ class Lock:
         """`shared`: every user of this machine takes it."""
         self.path = Path(path)
         self._shared = shared
-        self._file = None
+        self._file: IO[str] | None = None
 
     def take(self, holder: str = "") -> bool:
         """Takes it and notes the holder; False when somebody else has it."""
@@ -71,6 +71,7 @@ class Lock:
 
     def tell(self, holder: str) -> None:
         """Replaces what others read about the holder."""
+        assert self._file is not None
         self._file.seek(0)
         self._file.truncate()
         self._file.write(holder)

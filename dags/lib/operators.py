@@ -165,7 +165,7 @@ class CoreRun(BaseOperator):
             write_json(attempt / "spec.json", RunSpec.parse(self.spec).model_dump(mode="json"))
         self._host, self._attempt = Host.of(self.host, where), attempt
         workload = where.workload(self.app, self.workload)
-        last = []
+        last: list[str] = []
         self.log.info("%s %s on %s", self.cell, attempt.name, self.host)
 
         def say(line: str) -> None:

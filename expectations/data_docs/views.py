@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from great_expectations.render.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
-from jinja2 import ChoiceLoader, FileSystemLoader
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
 OURS = Path(__file__).parent / "templates"
 
@@ -14,8 +14,11 @@ OURS = Path(__file__).parent / "templates"
 class _Ours:
     """Looks for a template here first."""
 
+    env: Environment
+
     def __init__(self, **settings: Any):
         super().__init__(**settings)
+        assert self.env.loader is not None
         self.env.loader = ChoiceLoader([FileSystemLoader(OURS), self.env.loader])
 
 

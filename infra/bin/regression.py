@@ -178,17 +178,15 @@ class Progress:
         table.add_column(overflow="ellipsis", no_wrap=True)
         for stage in self.stages():
             mark, style = MARKS.get(stage["state"], ("·", "dim"))
-            seconds, detail = stage["seconds"], ""
+            seconds = stage["seconds"]
             if stage["state"] == "running":
                 mark, style = "▸", "bold cyan"
                 seconds = time.time() - stage["start"]
-            if stage["stage"] == "run_core":
-                detail = self._cells()
             table.add_row(
                 Text(mark, style),
                 Text(stage["title"], style),
                 f"{seconds:.1f} s" if seconds is not None else "",
-                detail,
+                self._cells() if stage["stage"] == "run_core" else "",
             )
         footer = Text(f"  {time.time() - self._since:.0f} s  {self.note}", style="dim")
         return Group(table, footer)
@@ -224,6 +222,7 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
             pass_fds=(write_end,),
         )
     os.close(write_end)
+    assert child.stdin is not None
     child.stdin.write(json.dumps(conf).encode())
     child.stdin.close()
 
@@ -286,7 +285,8 @@ def main(argv: list[str] | None = None) -> int:
             command.append("--scheduler")
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
-        code, run = 1, {}
+        code = 1
+        run: dict = {}
         if not noted.number:
             code, run = follow(command, conf, log, progress, console.is_terminal and not options.json, noted)
         if noted.number:

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
@@ -71,7 +72,7 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 def cell_table(run: Run) -> Table:
     """application, executor, strategy, threads, events/s, p99, verdict"""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title, justify in (
+    columns: tuple[tuple[str, Literal["left", "right"]], ...] = (
         ("application", "left"),
         ("executor", "left"),
         ("strategy", "left"),
@@ -79,7 +80,8 @@ def cell_table(run: Run) -> Table:
         ("events/s", "right"),
         ("p99", "right"),
         ("verdict", "left"),
-    ):
+    )
+    for title, justify in columns:
         table.add_column(title, justify=justify, no_wrap=True)
     before = None
     for cell in run.cells:

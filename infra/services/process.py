@@ -17,6 +17,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 GRACE_SECONDS = 15
 POLL_SECONDS = 0.05
@@ -45,7 +46,7 @@ class Noted:
             signal.signal(number, signal.SIG_IGN)
 
 
-def start(command: Sequence[str], dies_by: int | None = signal.SIGTERM, **options: object) -> subprocess.Popen:
+def start(command: Sequence[str], dies_by: int | None = signal.SIGTERM, **options: Any) -> subprocess.Popen:
     """Starts a command in a process group of its own; no shell is involved, its input is empty unless it is given.
 
     Args:
@@ -110,6 +111,7 @@ class Process:
             stderr=subprocess.STDOUT,
         )
         try:
+            assert self._child.stdout is not None
             for line in self._lines(self._child.stdout.fileno()):
                 say(line.decode("utf-8", "replace").rstrip())
             while self._child.poll() is None:
@@ -146,5 +148,5 @@ class Process:
                 return
 
     def _insist(self) -> None:
-        if self._asked is not None and time.monotonic() > self._asked + GRACE_SECONDS:
+        if self._child is not None and self._asked is not None and time.monotonic() > self._asked + GRACE_SECONDS:
             signal_group(self._child.pid, signal.SIGKILL)

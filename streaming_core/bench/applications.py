@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from streaming_core.apps import registry
@@ -34,9 +35,14 @@ def run(
                 ways += [RunSpec(app=app.name, executor=name, scheme=scheme, threads=c) for c in counts]
         rounds = iter(range(repetitions + 1))
         size = EVENTS.get(app.name, 1_000_000) if events is None else events
+
+        def tick(name: str = app.name, rounds: Iterator[int] = rounds) -> None:
+            if progress:
+                progress(f"bench {name}", next(rounds), repetitions)
+
         results += Race(app.name, {}, size).run(
             [spec for spec in ways if not spec.is_unsafe(app)],
             repetitions,
-            tick=lambda name=app.name, rounds=rounds: progress and progress(f"bench {name}", next(rounds), repetitions),
+            tick=tick,
         )
     return host.facts(repetitions) | {"results": results}

@@ -104,7 +104,7 @@ def _against(rows: list[Row], axis: str, **having: Any) -> str:
     first = _found(rows, **{axis: DEFAULT[axis]}, **having)
     others = [_found(rows, **{axis: value}, **having) for value in AXES[axis][1:]]
     said = [f"{faster(first, other):.2f} times that of {other[axis]}" for other in others if first and other]
-    return f"{first[axis]} has {', '.join(said).replace('that', 'the throughput', 1)}" if said else ""
+    return f"{first[axis]} has {', '.join(said).replace('that', 'the throughput', 1)}" if first and said else ""
 
 
 def _strategies(counts: list[int]) -> Sweep:
@@ -221,9 +221,9 @@ def _buffers(rows: list[Row], where: str, **having: Any) -> str:
     first, second = AXES["reorder"]
     found = {}
     for value in dict.fromkeys(_value(row, where) for row in rows if row["way"] != "loop"):
-        ways = [_found(rows, reorder=name, **{where: value}, **having) for name in (first, second)]
-        if all(ways):
-            found[f"{value:g}"] = f"{faster(*ways):.2f}"
+        one, other = (_found(rows, reorder=name, **{where: value}, **having) for name in (first, second))
+        if one and other:
+            found[f"{value:g}"] = f"{faster(one, other):.2f}"
     return f"{first} has {', '.join(found.values())} times the throughput of {second} at {where} {', '.join(found)}"
 
 
@@ -257,8 +257,9 @@ def _loaded(counts: list[int]) -> Sweep:
 
 def _latencies(rows: list[Row]) -> Iterator[str]:
     for app in dict.fromkeys(row["app"] for row in rows):
-        ways = [_found(rows, app=app, load=load, reorder=DEFAULT["reorder"]) for load in LOADS]
-        if all(ways):
+        asked = (_found(rows, app=app, load=load, reorder=DEFAULT["reorder"]) for load in LOADS)
+        ways = [way for way in asked if way]
+        if len(ways) == len(LOADS):
             said = ", ".join(f"{way['end_to_end_p99_us'] / 1000:.3g} ms at {way['load']:g}" for way in ways)
             yield f"{app}: the end-to-end p99 is {said} of the peak rate"
 

@@ -61,9 +61,8 @@ def _gains(rows: list[Row]) -> Iterator[str]:
     for app in APPS:
         gains = {}
         for injectors, instances in itertools.product(COUNTS, COUNTS):
-            ways = [cells.get((app, injectors, instances, channel)) for channel in CHANNELS]
-            if max(injectors, instances) > 1 and all(way and way["result"] == "equal" for way in ways):
-                gate, sort = ways
+            gate, sort = (cells.get((app, injectors, instances, channel)) for channel in CHANNELS)
+            if max(injectors, instances) > 1 and gate and sort and gate["result"] == sort["result"] == "equal":
                 gains[injectors, instances] = faster(gate, sort), sort["cpu_ns"] / gate["cpu_ns"]
         for at in [(2, 2), max(gains, key=lambda cell: gains[cell][0], default=(2, 2))]:
             if at in gains:

@@ -41,7 +41,7 @@ app = typer.Typer(
 )
 
 # Typer's own base of usage errors: it exports only this subclass.
-UsageError = typer.BadParameter.__base__
+UsageError: Any = typer.BadParameter.__base__
 
 
 def show(value: Any) -> None:
@@ -84,7 +84,7 @@ def apps(as_json: Json = False) -> None:
     from streaming_core.apps import registry
     from streaming_core.run.way import executors_of
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in registry.names():
         loaded = registry.load(name)
         able = executors_of(loaded.kind)
@@ -106,7 +106,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
 
     loaded = registry.load(name)
     params = loaded.bind()
-    about = {
+    about: dict[str, Any] = {
         "app": name,
         "about": loaded.doc,
         "source": loaded.reads,
@@ -122,7 +122,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "event": {f.name: str(f.type) for f in loaded.event.resolve(params).arrow()},
         "output": {f.name: str(f.type) for f in loaded.outputs.resolve(params).arrow()},
         "tables": {
-            t.name: {f.name: str(f.type) for f in t.row.resolve(params).arrow()} | {"rows": t.size}
+            t.name: {**{f.name: str(f.type) for f in t.row.resolve(params).arrow()}, "rows": t.size}
             for t in loaded.tables
         },
         "params": {

@@ -34,7 +34,8 @@ def _option(name: str) -> Any:
     """A field of a RunSpec as an option; without a value, the specification decides."""
     field = FIELDS[name]
     words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or values_of(field)
-    kind = str if words else Path if get_origin(field.annotation) is dict else field.annotation
+    kind: Any = str if words else Path if get_origin(field.annotation) is dict else field.annotation
+    assert field.description is not None
     text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
     return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
 
@@ -62,8 +63,9 @@ def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
                 parameters += [inspect.Parameter(n, kind, default=None, annotation=a) for n, a in options.items()]
             else:
                 parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        with_options.__signature__ = signature.replace(parameters=parameters)
-        return with_options
+        decorated: Any = with_options
+        decorated.__signature__ = signature.replace(parameters=parameters)
+        return decorated
 
     return decorate
 

@@ -15,6 +15,7 @@ from streaming_core.language.application import App
 def outputs_digest(app: App, order: str, outputs: pa.Table) -> tuple[int, int]:
     """Digest of outputs (with seq and sub), or of some of them: digests of parts add up."""
     if order == "none":
+        assert app.unordered is not None  # RunSpec.check
         return digest_table(outputs.select(app.unordered.columns))
     return digest_table(outputs, ("seq", "sub"))
 
@@ -22,5 +23,6 @@ def outputs_digest(app: App, order: str, outputs: pa.Table) -> tuple[int, int]:
 def states_digest(app: App, order: str, states: dict[str, pa.Table]) -> str:
     """Digest of final tables and keyed states, by name."""
     if order == "none":
+        assert app.unordered is not None  # RunSpec.check
         states = {name: states[name] for name in app.unordered.states}
     return state_digest(states)

@@ -47,6 +47,7 @@ def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
                 values = to_numpy(column.flatten()).reshape(-1, slot.count)
                 rows[name] = one_nan(values) if item.is_float else values
             case kind:
+                assert isinstance(kind, Scalar)  # an event holds no container
                 rows[name] = one_nan(to_numpy(column)) if kind.is_float else to_numpy(column)
     texts.append(np.zeros(TEXT_PADDING, np.uint8))
     return rows, np.concatenate(texts)
@@ -81,6 +82,7 @@ def _column(values: np.ndarray, slot: Slot) -> pa.Array:
         if slot.type.item.name == "boolean":
             items = items.cast(pa.bool_())
         return pa.FixedSizeListArray.from_arrays(items, slot.count)
+    assert isinstance(slot.type, Scalar)
     array = to_arrow(values)
     return array.cast(pa.bool_()) if slot.type.name == "boolean" else array
 
@@ -107,6 +109,7 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
 
 def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:
     """Rings as lists, oldest first."""
+    assert isinstance(slot.type, Ring)
     item = slot.type.item
     start, lengths = raw[:, :8].copy().view("<u4").astype(np.int64).T
     items = np.ascontiguousarray(raw[:, 8 : 8 + slot.count * item.width]).view(item.dtype)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -230,6 +230,20 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             f"digest {found}, expected {manifest['manifest_digest']}; make it anew with `streaming-core generate`"
         )
     return manifest
+
+
+class Source(Protocol):
+    """Events of an application, in order: a workload, or a recording."""
+
+    @property
+    def manifest(self) -> dict[str, Any]: ...
+    @property
+    def app(self) -> App: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]: ...
 
 
 @dataclass(frozen=True)

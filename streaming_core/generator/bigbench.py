@@ -216,9 +216,9 @@ def _key(params: dict) -> tuple:
 
 
 @lru_cache(maxsize=2)  # what begins on a day is needed for the next one too
-def _visited(params: tuple, seed: int, day: int) -> dict[str, np.ndarray]:
+def _visited(key: tuple, seed: int, day: int) -> dict[str, np.ndarray]:
     """Columns of the clicks of visits that begin on a day, visit by visit; `second` of the stream instead of ts."""
-    params = dict(params)
+    params = dict(key)
     second, of, number, visit, looks = _clicked(params, seed, day)
     each, draws = Draws(seed, "bb.click", units=visit[of] * LINES + number), Draws(seed, "bb.visit", units=visit)
     bought = number >= looks[of]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -219,7 +220,7 @@ def _arrivals(seed: int, xways: int, seconds: int, veh_per_s: float) -> np.ndarr
 
 
 @lru_cache(maxsize=4)
-def _road(*asked: int | float | bool) -> Road:
+def _road(*asked: Any) -> Road:
     return Road(*asked)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,9 @@ import pyarrow as pa
 from streaming_core.errors import BadInput
 from streaming_core.generator.distributions import note, recorded
 
-Columns = dict[str, "np.ndarray | pa.Array | list[bytes]"]
+Columns = Mapping[str, "np.ndarray | pa.Array | list[bytes]"]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 RECENT = 4  # streams, and periods of each, that are kept
 EMPTY = 10_000  # periods one after the other in which nothing may happen
 
@@ -69,7 +72,8 @@ class _Stream:
                 self._columns(period)
             else:
                 self._end(period, self._count(*self._asked, period))
-        parts, period, at = [], bisect_right(self._ends, start), start
+        parts: list[Columns] = []
+        period, at = bisect_right(self._ends, start), start
         while not parts or at < stop:
             columns = self._columns(period)
             first, end = self._ends[period - 1] if period else 0, min(stop, self._ends[period])
@@ -103,7 +107,7 @@ class _Stream:
             raise BadInput(f"a generator gives no events in its periods {period - EMPTY + 1} to {period}")
 
 
-def _used(recent: OrderedDict, key: object) -> object:
+def _used(recent: OrderedDict[Key, Value], key: Key) -> Value:
     """The value of `key`, now the last to go when there are more than a few."""
     recent.move_to_end(key)
     if len(recent) > RECENT:

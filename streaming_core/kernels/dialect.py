@@ -247,7 +247,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> Any:
-        node = self.generic_visit(node)
+        self.generic_visit(node)  # changes it in place
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "_drop":
             return [node, ast.copy_location(ast.Return(None), node)]  # nothing of a dropped event happens after it
@@ -349,7 +349,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            return self.number(node, -node.operand.value)
+            value = node.operand.value
+            return self.number(node, -value if isinstance(value, int | float) else value)
         if isinstance(node.op, ast.Invert):
             return self.word(node, "invert", self.visit(node.operand))
         return self.generic_visit(node)

@@ -66,7 +66,7 @@ def load_scalar(builder: ir.IRBuilder, address: ir.Value, offset: int | ir.Value
         return builder.icmp_unsigned("!=", raw, raw.type(0))
     if scalar.width == 8:
         return raw
-    return builder.sext(raw, I64) if scalar.low < 0 else builder.zext(raw, I64)
+    return builder.sext(raw, I64) if scalar.bounds[0] < 0 else builder.zext(raw, I64)
 
 
 def raise_error(context, builder: ir.IRBuilder, error: type[Exception], message: str) -> None:
@@ -102,7 +102,7 @@ def convert(context, builder: ir.IRBuilder, value: ir.Value, given: types.Type, 
             return builder.trunc(wide, I8)
     elif scalar.width == 8:
         return wide
-    low, high = scalar.low, scalar.high
+    low, high = scalar.bounds
     shifted = builder.sub(wide, i64(low))
     too_far = builder.icmp_unsigned(">", shifted, i64(high - low))
     raise_if(context, builder, too_far, OverflowError, f"{where}: the value does not fit {scalar.name}")

@@ -16,7 +16,7 @@ from streaming_core import errors, interruption, machine
 from streaming_core.errors import BadInput
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
-from streaming_core.language.record import Resolved, Scalar, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.storage import digest_of
 
 PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
@@ -65,6 +65,8 @@ class Program:
         if app.unordered is not None:
             names = [*self.output.event[0]]
             self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
+        self._loaded: dict[str, machine.Loaded]
+        self._spans: list
         if whole is not None:
             self._loaded, self._spans = whole._loaded, whole._spans
         else:
@@ -126,14 +128,15 @@ class Program:
                 "kind": operator.kind,
                 "name": operator.name,
                 "inputs": [number[id(o)] for o in operator.inputs],
-                "stride": operator.output.resolve(self.params).event[1],
+                "stride": operator.emitted.resolve(self.params).event[1],
                 "kernel": f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}",
             }
             if operator.state is not None:
                 entry["state_size"] = operator.state.resolve(self.params).state[1]
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
             if operator.kind == "partitioned":
-                slot = operator.input.resolve(self.params).event[0][operator.key]
+                slot = operator.input.resolve(self.params).event[0][operator.keyed_by]
+                assert isinstance(slot.type, Scalar | Text)  # App.key_by
                 entry["key"] = {"kind": slot.type.name, "offset": slot.offset}
             operators.append(entry)
         return {
@@ -214,7 +217,7 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         operator = app.operators[1]
         rows = [t.row.resolve(params) for t in app.tables]
         sizes = [tables.size(app, t, params) for t in app.tables]
-        output = operator.output.resolve(params)
+        output = operator.emitted.resolve(params)
         post = translator.translate(operator.functions["post"], operator.output)
         # Compiled once only to see what it looks at, for reads need not bring along more.
         scout = Bound(rows, sizes, event, seen=[set() for _ in rows])
@@ -231,13 +234,13 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
         add(operator, "place", place_kernel, plan, event, bound)
         return kernels, bound.spans
     for operator in runnable(app.operators[1:-1]):
-        event, output = operator.input.resolve(params), operator.output.resolve(params)
+        event, output = operator.input.resolve(params), operator.emitted.resolve(params)
         functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
         if operator.kind == "stateless":
             scratch = operator.scratch and operator.scratch.resolve(params)
             add(operator, "map", shapes.map_kernel, functions["map"], event, output, scratch)
             continue
-        state = operator.state.resolve(params)
+        state = operator.kept.resolve(params)
         add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)
         if "flush" in functions:
             add(operator, "flush", shapes.flush_kernel, functions["flush"], state, output)
@@ -248,7 +251,8 @@ def columns(record: Resolved) -> list[dict]:
     """The columns of an output row as the runtime's digest reads them."""
     found = []
     for slot in record.event[0].values():
-        kind = slot.type if isinstance(slot.type, Scalar | Text) else slot.type.item
+        assert isinstance(slot.type, Scalar | Text | Array)  # an output holds no container
+        kind = slot.type.item if isinstance(slot.type, Array) else slot.type
         found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
     return found
 

@@ -7,6 +7,7 @@ GIL: an exception leaves numba's pickled description in the context and the stat
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from numba import njit
@@ -24,6 +25,9 @@ from streaming_core.kernels.memory import load_half, load_word, store_half, stor
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
+if TYPE_CHECKING:
+    from numba.core.dispatcher import Dispatcher
+
 # No fastmath; `python` semantics for division by zero; bounds are checked by the words themselves. Nobody but other
 # compiled code calls these functions: faces for Python would be a sixth of the time to compile.
 OPTIONS = {
@@ -35,7 +39,7 @@ OPTIONS = {
 }
 
 
-def compiled(function: Callable) -> Callable:
+def compiled(function: Callable) -> Dispatcher:
     """njit with the one set of options every operator and kernel is compiled with."""
     return njit(**OPTIONS)(function)
 

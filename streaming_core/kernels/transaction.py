@@ -5,8 +5,8 @@ A plan does not touch any table: it writes down accesses (runtime/README.md) for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from numba.core import cgutils, types
 from numba.core.datamodel import models
@@ -21,6 +21,9 @@ from streaming_core.kernels.abi import CAPTURE, CONDITION, MODIFY, READ
 from streaming_core.kernels.emitter import drop
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import CONTAINERS, Counter, Map, Resolved, Set, TopK
+
+if TYPE_CHECKING:
+    from numba.core.dispatcher import Dispatcher
 
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
@@ -61,6 +64,7 @@ class Bound:
 
     def spans_seen(self) -> list[tuple[int, int]]:
         """The bytes, in whole words, between the first and the last field of each table that was seen."""
+        assert self.seen is not None
         found = []
         for table, names in zip(self.tables, self.seen, strict=True):
             slots = [table.state[0][name] for name in names]
@@ -143,7 +147,7 @@ def txn_result(txn, table, i):
     """`txn.result(table, i)`, in post-processing."""
 
 
-def takes_argument(function: Callable, rows: int) -> bool:
+def takes_argument(function: Dispatcher, rows: int) -> bool:
     """Whether a modification or condition over `rows` rows is handed an integer behind rows and request."""
     return function.py_func.__code__.co_argcount == rows + 2
 

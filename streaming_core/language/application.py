@@ -152,8 +152,25 @@ class Operator:
     @property
     def input(self) -> Record:
         """The record type this operator reads."""
-        assert self.inputs[0].output is not None
-        return self.inputs[0].output
+        return self.inputs[0].emitted
+
+    @property
+    def emitted(self) -> Record:
+        """`output` of an operator that has one: all but the sink."""
+        assert self.output is not None, self.name
+        return self.output
+
+    @property
+    def kept(self) -> Record:
+        """`state` of an operator that has one."""
+        assert self.state is not None, self.name
+        return self.state
+
+    @property
+    def keyed_by(self) -> str:
+        """`key` of an operator that has one."""
+        assert self.key is not None, self.name
+        return self.key
 
 
 class Stream:
@@ -164,9 +181,7 @@ class Stream:
 
     @property
     def _record(self) -> Record:
-        record = self._operators[0].output
-        assert record is not None
-        return record
+        return self._operators[0].emitted
 
     def union(self, *others: Stream) -> Stream:
         """This stream and others of its record type as one: of each event, this stream's rows come first.
@@ -271,12 +286,47 @@ class App:
         self.invariants: dict[str, str] = {}
         self._by_order: set[str] = set()  # invariants that hang on order
         self.unordered: Unordered | None = None
-        self.event: Record | None = None
-        self.generator: Callable | None = None
-        self.outputs: Record | None = None
-        caller = inspect.currentframe().f_back.f_globals
+        self._event: Record | None = None
+        self._generator: Callable | None = None
+        self._outputs: Record | None = None
+        frame = inspect.currentframe()
+        assert frame is not None
+        assert frame.f_back is not None  # who declares the application
+        caller = frame.f_back.f_globals
         self.file = caller.get("__file__", "")
         self.doc = (caller.get("__doc__") or "").strip()
+
+    # What every application has once it is declared: who asks has one that was checked.
+
+    @property
+    def event(self) -> Record:
+        """The record type of the events."""
+        assert self._event is not None, f"app {self.name} has no source yet"
+        return self._event
+
+    @event.setter
+    def event(self, record: Record) -> None:
+        self._event = record
+
+    @property
+    def outputs(self) -> Record:
+        """The record type of what arrives at the sink."""
+        assert self._outputs is not None, f"app {self.name} has no sink yet"
+        return self._outputs
+
+    @outputs.setter
+    def outputs(self, record: Record) -> None:
+        self._outputs = record
+
+    @property
+    def generator(self) -> Callable:
+        """What makes the events (`generates`)."""
+        assert self._generator is not None, f"app {self.name} has no generator yet"
+        return self._generator
+
+    @generator.setter
+    def generator(self, fn: Callable) -> None:
+        self._generator = fn
 
     # --- declaration -------------------------------------------------------------------------------------------
 
@@ -304,7 +354,7 @@ class App:
 
     def source(self, event: Record) -> Stream:
         """The application's input stream."""
-        if self.event is not None:
+        if self._event is not None:
             raise BadInput(f"app {self.name}: one source per application for now")
         self.event = event
         operator = Operator("source", "source", [], event)
@@ -350,7 +400,7 @@ class App:
         """
         if not columns:
             raise BadInput(f"app {self.name}: agrees_unordered: name a column at least")
-        fields = self.outputs.fields if self.outputs else {}
+        fields = self._outputs.fields if self._outputs else {}
         stateful = [operator.name for operator in self.operators if operator.state is not None]
         for name, known in [(c, [*fields]) for c in columns] + [(s, stateful) for s in states]:
             if name not in known:
@@ -374,14 +424,14 @@ class App:
                 raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
         if any(operator.name == fn.__name__ for operator in self.operators):
             raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
-        if self.outputs is not None:
+        if self._outputs is not None:
             raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
         operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
         self.operators.append(operator)
         return Stream(self, [operator])
 
     def _sink(self, stream: Stream, name: str) -> None:
-        if self.outputs is not None:
+        if self._outputs is not None:
             raise BadInput(f"app {self.name}: one sink; unite the streams that go there (stream.union)")
         self.outputs = stream._record
         self.operators.append(Operator("sink", name, stream._operators, None))
@@ -422,12 +472,12 @@ class App:
         """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
         operator = self.operator(name)
         source = Operator("source", "source", [], operator.input)
-        return self._derived([source, replace(operator, inputs=[source])], None, operator.output)
+        return self._derived([source, replace(operator, inputs=[source])], None, operator.emitted)
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
         derived = copy.copy(self)
-        derived.event, derived.outputs = kept[0].output, outputs
+        derived.event, derived.outputs = kept[0].emitted, outputs
         derived.operators = [*kept, Operator("sink", "outputs", kept[-1:] if sunk is None else sunk, None)]
         derived.tables = self.tables if derived.kind == "transaction" else []
         derived.invariants, derived.unordered = {}, None
@@ -448,7 +498,7 @@ class App:
 
     def check(self) -> App:
         """Raises BadInput unless the declaration is complete."""
-        if self.event is None or self.outputs is None or self.generator is None:
+        if self._event is None or self._outputs is None or self._generator is None:
             raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
             raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")

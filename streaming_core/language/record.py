@@ -34,6 +34,13 @@ class Scalar:
         return self.dtype.itemsize
 
     @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest integer that a field of no floats holds."""
+        assert self.low is not None, self.name
+        assert self.high is not None, self.name
+        return self.low, self.high
+
+    @property
     def is_float(self) -> bool:
         """Whether the field loads as an IEEE double."""
         return self.dtype.kind == "f"
@@ -90,7 +97,7 @@ text = Text()
 class _Sized:
     """Makes `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter's name) and `Array[u32, "d*d"]` declarations."""
 
-    def __class_getitem__(cls, arguments: Any) -> Any:
+    def __class_getitem__(cls: Any, arguments: Any) -> Any:
         return cls(*arguments) if isinstance(arguments, tuple) else cls(arguments)
 
 
@@ -283,7 +290,9 @@ class Resolved:
     def dtype(self, header: bool) -> np.dtype:
         """NumPy view of a row; text as (offset, length), containers as raw bytes."""
         slots, size = self.event if header else self.state
-        names, formats, offsets = [], [], []
+        names: list[str] = []
+        formats: list[Any] = []
+        offsets: list[int] = []
         if header:
             names, formats, offsets = ["seq"], ["<i8"], [0]
         for slot in slots.values():

@@ -51,8 +51,7 @@ def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> di
         slot = row.state[0].get(name)
         if slot is None or not isinstance(slot.type, Scalar | Array):
             raise BadInput(f"{what}: {row.name} has no scalar or array {name!r} that could be initialised")
-        is_array = isinstance(slot.type, Array)
-        item, shape = (slot.type.item, (rows, slot.count)) if is_array else (slot.type, (rows,))
+        item, shape = (slot.type.item, (rows, slot.count)) if isinstance(slot.type, Array) else (slot.type, (rows,))
         columns[name] = _fitting(f"{what}: {name}", values, item, shape)
     return columns
 
@@ -115,7 +114,7 @@ def _file(function: Callable) -> str:
     return code.co_filename if code else "?"
 
 
-def _place(function: Callable, *line: int) -> str:
+def _place(function: Callable, *line: int | None) -> str:
     """`file.py:line` in a function: this line of it, or its first."""
     code = getattr(function, "__code__", None)
     return f"{os.path.basename(_file(function))}:{line[0] if line else code.co_firstlineno if code else '?'}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
-from streaming_core.language.record import Array, Resolved, Slot, one_nan
+from streaming_core.language.record import Array, Resolved, Scalar, Slot, Text, one_nan
 
 
 def seqs(events: pa.Table) -> np.ndarray:
@@ -31,6 +31,7 @@ def columns(events: pa.Table, resolved: Resolved) -> Iterator[tuple[Slot, pa.Arr
         BadInput: a column is missing, has another type or nulls.
     """
     for slot in resolved.event[0].values():
+        assert isinstance(slot.type, Scalar | Text | Array)  # an event holds no container
         wanted = slot.type.arrow(slot.count) if isinstance(slot.type, Array) else slot.type.arrow()
         column = _checked(events, slot.name, wanted)
         yield slot, _one_nan(column) if pa.types.is_floating(_items(wanted)) else column

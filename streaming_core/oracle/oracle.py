@@ -131,7 +131,7 @@ def read_manifest(directory: Path | str) -> dict[str, Any]:
     return storage.read_manifest(Path(directory), "oracle result", _KEYS, "oracle")
 
 
-def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict[str, Any]:
+def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[str, Any]:
     """What `source.app` makes of the events, into outputs/ and state/ of `folder`; returns what is to be said of it.
 
     Args:
@@ -184,7 +184,7 @@ def compute(source: workload.Workload, folder: Path, mode: str = "auto") -> dict
     }
 
 
-def _compiled(source: workload.Workload, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
+def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
     """The compiled loop, in its initial state, after it agreed with the interpreter on what the first events come to,
     to the end of a stream that ends behind them; how many events these were; all blocks."""
     from streaming_core.oracle.loop import Loop

@@ -6,6 +6,7 @@ A subclass says what each operation looks like in its world; every method `e_<op
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from streaming_core.oracle.typed.kinds import INT
@@ -19,7 +20,7 @@ class Printer:
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, str, int]] = []  # indentation, text, line of the application file
-        self.names: dict[Function, str] = {}
+        self.names: dict[Hashable, str] = {}
         self.function: Function | None = None
         self.indent = 0
 

@@ -40,7 +40,7 @@ from streaming_core.run.way import (
 ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name != "plan"}
 
 
-def _fields() -> Iterator[tuple[str, tuple[Any, Any]]]:
+def _fields() -> Iterator[tuple[str, Any]]:
     """The fields that are about an executor's options, as `create_model` takes them."""
     for asked, name in ASKED.items():
         executor = OPTIONS[name]
@@ -93,6 +93,7 @@ class RegressionSpec(_Ways):
     @field_validator("threads", "batches")
     @classmethod
     def _counts_in_range(cls, counts: list[int], field: ValidationInfo) -> list[int]:
+        assert field.field_name is not None
         most = {"threads": MAX_THREADS, "batches": MAX_BATCH}[field.field_name]
         for count in counts:
             if not 1 <= count <= most:
@@ -110,6 +111,7 @@ class RegressionSpec(_Ways):
     @field_validator(*(asked for asked, name in ASKED.items() if name in AXES))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
+        assert field.field_name is not None
         axis = ASKED[field.field_name]
         for name in names:
             if name not in AXES[axis]:

@@ -7,6 +7,7 @@ violations = the first differing rows of a verdict, capped.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ _LATENCY = [
 
 # Fields of a RunSpec that say how a cell is executed: all but where its outputs go and how often it is measured.
 WAY = tuple(name for name in FIELDS if name not in ("app", "params", "sink", "repetitions"))
-_COLUMNS = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
+_COLUMNS: dict[Any, pa.DataType] = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
 
 
 def _column(field: FieldInfo) -> pa.DataType:

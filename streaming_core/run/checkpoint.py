@@ -152,6 +152,7 @@ class Checkpoints:
                 raise
             except (OSError, pa.ArrowException) as error:
                 raise damaged(self.folder, f"{self.part(number).name}: {str(error).partition(chr(10))[0]}") from None
+        assert self.last is not None
         told = self.last.standing["delivered"]["digest"]
         if found != (told["rows"], told["sum"]):
             raise damaged(self.folder, "its outputs are not those that were delivered")

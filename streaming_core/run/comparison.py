@@ -387,6 +387,7 @@ def _codes(expected: list, actual: list) -> tuple[np.ndarray, np.ndarray]:
         # Dense ranks: the order of the values, equal values alike.
         ordered = to_numpy(pc.rank(both, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
         total = ordered if total is None else total * (int(ordered.max(initial=0)) + 1) + ordered
+    assert total is not None  # there is a key
     return total[:n], total[n:]
 
 

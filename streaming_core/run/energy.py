@@ -68,10 +68,11 @@ class Spent:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Adds what is spent inside the block."""
-        before = self._meter.read() if self.joules is not None else None
+        meter = self._meter if self.joules is not None else None
+        before = meter.read() if meter is not None else None
         started = time.process_time()
         yield
         self.cpu += time.process_time() - started
-        if self.joules is not None:
-            more = self._meter.joules(before, self._meter.read())
+        if meter is not None and self.joules is not None:
+            more = meter.joules(before, meter.read())
             self.joules = None if more is None else self.joules + more

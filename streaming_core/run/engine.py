@@ -58,7 +58,7 @@ Progress = Callable[[str, int, int], None]
 class Blocks:
     """The workload as (rows, text) blocks, decoded once if it has at most `keep` of them, else on every pass."""
 
-    def __init__(self, source: workload.Workload, program: Program, size: int, keep: int = KEPT_BLOCKS):
+    def __init__(self, source: workload.Source, program: Program, size: int, keep: int = KEPT_BLOCKS):
         self._source, self._record, self._size, self._keep = source, program.event, size, keep
         self._kept: list[tuple[np.ndarray, np.ndarray]] | None = None
         self.events, self.end = source.rows, source.end
@@ -79,6 +79,7 @@ class Blocks:
 
     def read_on(self, read: tuple[int, int], cut: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
         """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
+        assert isinstance(self._source, workload.Workload)  # only runs of these have checkpoints
         for table, total in self._source.read_on(read, self._size, cut):
             yield *row_format.encode(table, self._record), total
 
@@ -105,6 +106,7 @@ class OutputFiles:
             self.cut()
         if self._writer is None:
             self._open()
+        assert self._writer is not None
         self._writer.write_table(table)
         self._rows += table.num_rows
 
@@ -158,8 +160,8 @@ def run(
     meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
 
-    def passes(*where: Any) -> RunReport:
-        return _passes(spec, program, blocks, opened, *where, load_before, meter, progress)
+    def passes(folder: Path | None, durable: checkpoint.Checkpoints | None) -> RunReport:
+        return _passes(spec, program, blocks, opened, folder, durable, load_before, meter, progress)
 
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
@@ -291,7 +293,9 @@ def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, 
             if not spec.repetitions
             else [*kinds, ("open_loop", "digest", spec.rate)]
         )
-    samples, digest, where = [], "", {}
+    samples: list[Sample] = []
+    digest = ""
+    where: dict[str, Any] = {}
     for number, (kind, sink, rate) in enumerate(kinds):
         first = number == 0
         sample, state, where = one_pass(

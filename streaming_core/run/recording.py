@@ -74,8 +74,9 @@ def record(
         planned = {name: at for name, at in spec.plan.items() if name in names}
         way = spec.model_copy(update={"plan": planned}) if spec.plan else spec
         blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
-        options = {"kind": "verified", "sink": "parquet", "folder": folder, "progress": progress, "export": False}
-        sample, _, _ = engine.one_pass(way, compiled, blocks, **options)
+        sample, _, _ = engine.one_pass(
+            way, compiled, blocks, "verified", sink="parquet", folder=folder, progress=progress, export=False
+        )
         return sample.digest
 
     by = {"spec": spec.model_dump(mode="json"), "build": engine.build()}

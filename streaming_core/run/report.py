@@ -45,12 +45,13 @@ class Sample(BaseModel):
     rejected: int = 0
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 
-    @computed_field(description="Processor time per event, in nanoseconds.")
+    # The ignored: mypy knows of nothing above @property; pydantic says to write it so.
+    @computed_field(description="Processor time per event, in nanoseconds.")  # type: ignore[prop-decorator]
     @property
     def cpu_ns(self) -> float | None:
         return self.cpu_seconds * 1e9 / self.events if self.events else None
 
-    @computed_field(description="Energy per event, in nanojoules.")
+    @computed_field(description="Energy per event, in nanojoules.")  # type: ignore[prop-decorator]
     @property
     def energy_nj(self) -> float | None:
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None

@@ -108,7 +108,17 @@ class RunSpec(BaseModel):
         cls.axes = {name: values for name, field in cls.options.items() if (values := values_of(field))}
         cls.conditions = {n: only for n, f in cls.options.items() for only in f.metadata if isinstance(only, Only)}
 
-    if not TYPE_CHECKING:
+    if TYPE_CHECKING:  # what `__getattr__` gives, and what any executor may be asked for
+        scheme: str | None = None
+        pool: str | None = None
+        stealing: bool = False
+        checkpoint: int = 0
+        heuristic: str | None = None
+        queue: str | None = None
+        reorder: str | None = None
+        channel: str | None = None
+        plan: dict[str, list[int]] = {}
+    else:
 
         def __getattr__(self, name: str) -> Any:
             return copy.copy(NOTHING[name]) if name in NOTHING else super().__getattr__(name)

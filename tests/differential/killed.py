@@ -117,7 +117,6 @@ def watch(at: int, told: int | None) -> None:
 
 if __name__ == "__main__":
     import streaming_core._runtime
-
     import streaming_core.run.engine  # noqa: F401
     from streaming_core.cli import main
 

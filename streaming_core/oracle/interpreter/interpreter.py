@@ -13,7 +13,7 @@ from streaming_core import interruption
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
-from streaming_core.language.record import Array
+from streaming_core.language.record import Array, Scalar
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
 from streaming_core.oracle.typed import Program
@@ -81,7 +81,8 @@ class Interpreter:
         rows: list[tuple] = []
         last = self._last
         edges = [(s.take, s.rows, [None if i is None else i.rows for i in inputs]) for s, inputs in self._edges]
-        request, step = None, None
+        request: Any = None
+        step = None
         try:
             for request in events:
                 interruption.check()
@@ -105,7 +106,8 @@ class Interpreter:
         """`process` for an application of a single operator, a transaction for example."""
         [(step, _)] = self._edges
         rows: list[tuple] = []
-        made, take, request = step.rows, step.take, None
+        made, take = step.rows, step.take
+        request: Any = None
         last, sub = self._last
         try:
             for request in events:
@@ -182,6 +184,7 @@ class Interpreter:
         for name, column in tables.initial(self.app, table, resolved, self.program.params).items():
             kind = resolved.state[0][name].type
             item = kind.item if isinstance(kind, Array) else kind
+            assert isinstance(item, Scalar)
             values = column.astype(bool).tolist() if item.name == "boolean" else column.tolist()
             for row, value in zip(rows, values, strict=True):
                 setattr(row, name, value)

@@ -42,6 +42,7 @@ class Source(Printer):
             self.block(function.body)
             tree = ast.parse(self.source())
             places = [line for _, _, line in self.lines]
+            node: Any  # some have a place, and some have none
             for node in ast.walk(tree):
                 if hasattr(node, "lineno"):
                     node.lineno = node.end_lineno = places[node.lineno - 1] or function.line
@@ -98,6 +99,7 @@ class Source(Printer):
         condition, extra = node.data
         self.make(condition)
         if not node.args:  # on the event alone: evaluated where it stands
+            assert self.function is not None
             request = next(n for n, k in self.function.parameters if isinstance(k, RowKind) and k.role == "event")
             self.add(f"_require((None, {self.names[condition]}({request}), None))", node.line)
             return

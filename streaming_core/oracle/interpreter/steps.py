@@ -30,10 +30,12 @@ class Shared:
 class Step:
     """An operator at work: `take(row)` appends to `rows` what the operator makes of one input."""
 
+    take: Callable[[Any], None]
+
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         self.shared, self.operator, self.is_last = shared, operator, is_last
         self.rows: list = []
-        output = shared.program.resolved(operator.output)
+        output = shared.program.resolved(operator.emitted)
         # What goes to the sink alone is made a plain tuple; what an operator reads is a row, which knows its event.
         self.seq = [0]
         make: Any = row_class(output, header=True)
@@ -49,9 +51,6 @@ class Step:
     def compiled(self, role: str) -> Callable:
         """The operator's function of this role."""
         return self.printer.make(self.shared.program.operator(self.operator, role))
-
-    def take(self, row: Any) -> None:
-        raise NotImplementedError
 
     def set_seq(self, seq: int) -> None:
         """The seq that outputs of a flush carry."""
@@ -87,7 +86,7 @@ class Stateless(Step):
 class Stateful(Step):
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
-        self.resolved = shared.program.resolved(operator.state)
+        self.resolved = shared.program.resolved(operator.kept)
         self.new, function, seq = zero(self.resolved), self.compiled("process"), self.seq
         self.flush_one = self.compiled("flush") if "flush" in operator.functions else None
         self.states: dict[Any, Any] = {}
@@ -99,7 +98,7 @@ class Stateful(Step):
                 function(row, only, None)
         else:
             key, states, new = operator.key, self.states, self.new
-            namespace = {"states": states, "new": new, "seq": seq, "function": function}
+            namespace: dict[str, Any] = {"states": states, "new": new, "seq": seq, "function": function}
             exec(_TAKE.format(key=key), namespace)
             take = namespace["take"]
         self.take = take

@@ -32,6 +32,7 @@ def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Arra
         case Scalar():
             return pa.array(np.ascontiguousarray(values))
         case Text():
+            assert text is not None
             lengths = values["length"].astype(np.int64)
             offsets = np.zeros(len(values) + 1, np.int64)
             np.cumsum(lengths, out=offsets[1:])

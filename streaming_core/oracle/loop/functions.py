@@ -64,6 +64,7 @@ class Functions(Printer):
         # A plan's own variables tell whether its conditions hold and how many reads it has made. When functions that it
         # calls have conditions and operations too, the context does.
         self.shared = False
+        self.result_stride = 0  # bytes of what a read hands on; a transaction has some
         self.middles: dict[str, Node] = {}
 
     def source(self) -> str:
@@ -378,11 +379,10 @@ class Functions(Printer):
                 if name == "append":
                     # The value first: one that does not fit must not have made room for itself.
                     self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
-                    value = "_value"
-                    return self.store(item, f"{box} + 8 + _ring_slot({box}, {kind.count}) * {item.width}", value)
+                    return self.store(item, f"{box} + 8 + _ring_slot({box}, {kind.count}) * {item.width}", "_value")
                 return f"_put({box}, 0)"
             case Set(item):
-                key, value = item, None
+                key = value = item
             case Map(key, value):
                 pass
             case Counter(key):

@@ -113,6 +113,7 @@ class Loop:
             return self.output_schema.empty_table()
         self._work.context[layout.TEXT // 8] = text.ctypes.data
         self._work.context[layout.SEQ // 8] = seq
+        assert self._flush is not None
         maps = dict(self._work.maps)
         for i, operator in enumerate(self._work.operators):
             self._timed(self._flush, i, 0, 0)

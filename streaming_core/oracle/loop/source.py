@@ -6,7 +6,7 @@ import numpy as np
 
 from streaming_core.data.digest import K1, K2, SEED
 from streaming_core.language.application import Operator
-from streaming_core.language.record import Array, Resolved, Text
+from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.functions import Functions
 from streaming_core.oracle.loop.plans import follows, operates, plans, within
@@ -37,7 +37,7 @@ class Source(Functions):
             body.append(f"{function}(_ctx, _row,{scratch} 0)")
         else:
             function = self.function_name(program.operator(operator, "process"))
-            state = program.resolved(operator.state).state[1]
+            state = program.resolved(operator.kept).state[1]
             if operator.key is None:
                 block = np.zeros(state // 8, np.int64)
                 table = block.ctypes.data
@@ -45,11 +45,12 @@ class Source(Functions):
             else:
                 block = np.zeros(layout.MAP_BYTES // 8, np.int64)
                 table, address = block.ctypes.data, self.place(block)
-                slot = program.resolved(operator.input).event[0][operator.key]
+                slot = program.resolved(operator.input).event[0][operator.keyed_by]
                 work.open_map(operator, table)
                 if isinstance(slot.type, Text):
                     find = f"_text_state(_ctx, {address}, {self.text_at('_row', slot.offset)})"
                 else:
+                    assert isinstance(slot.type, Scalar)  # App.key_by
                     key = self.load(slot.type, f"_row + {slot.offset}")
                     find = f"_integer_state(_ctx, {address}, _int({key}))"
             work.maps.append((operator, table))
@@ -164,6 +165,7 @@ class Source(Functions):
                 ]
                 continue
             scalar = slot.type.item if isinstance(slot.type, Array) else slot.type
+            assert isinstance(scalar, Scalar)  # an output holds no container
             # A double is hashed as the word that it is. A loop, whatever the length: an array may have a million items.
             word = "_get_u64({})" if scalar.is_float else f"_u64({self.load(scalar, '{}')})"
             at, indent = f"row + {slot.offset}", 2
@@ -183,7 +185,7 @@ class Source(Functions):
     def union(self, i: int, operator: Operator) -> None:
         """Merges the streams that an operator takes: by event, and of each event in the order of the streams."""
         streams = range(len(operator.inputs))
-        stride = self.work.program.resolved(operator.inputs[0].output).event[1]
+        stride = self.work.program.resolved(operator.input).event[1]
         emitter = self.emitter_of(len(self.work.operators) + i)
         given = ", ".join(f"at_{k}, n_{k}" for k in streams)
         lines: list[tuple[int, str, int]] = [
@@ -213,8 +215,8 @@ class Source(Functions):
         # The emitter that holds the outputs, and the stride of every emitter's rows.
         last = len(operators) + work.unions.index(sink) if sink in work.unions else len(operators) - 1
         outputs = self.emitter_of(last)
-        strides = [resolved(o.output).event[1] for o in operators]
-        strides += [resolved(o.inputs[0].output).event[1] for o in work.unions]
+        strides = [resolved(o.emitted).event[1] for o in operators]
+        strides += [resolved(o.input).event[1] for o in work.unions]
 
         def reset(i: int) -> str:
             emitter = self.emitter_of(i)
@@ -257,7 +259,7 @@ class Source(Functions):
             (2, "else:", 0),
             (3, reset(last), 0),
         ]
-        slice_ = (f"rows + first * {resolved(events.output).event[1]}", "n")
+        slice_ = (f"rows + first * {resolved(events.emitted).event[1]}", "n")
         for operator, call in zip(operators, calls, strict=True):
             before, (begin, n) = taken(operator, slice_)
             body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]

@@ -70,13 +70,13 @@ class Workspace:
         """Back to the initial state."""
         for table, rows in self.tables.items():
             rows[:] = self._rows(table)
-        for operator, table in self.maps:
+        for operator, address in self.maps:
             if operator.key is None:
-                view(table, 8 * (self.program.resolved(operator.state).state[1] // 8))[:] = 0
+                view(address, 8 * (self.program.resolved(operator.kept).state[1] // 8))[:] = 0
             else:
-                self._tools["release"](word_at(table + layout.ENTRIES))
-                view(table, layout.MAP_BYTES)[:] = 0
-                self.open_map(operator, table)
+                self._tools["release"](word_at(address + layout.ENTRIES))
+                view(address, layout.MAP_BYTES)[:] = 0
+                self.open_map(operator, address)
         self._tools["release_arena"](self.ctx)
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
@@ -85,8 +85,8 @@ class Workspace:
 
     def open_map(self, operator: Operator, table: int) -> None:
         """Makes an operator's empty map."""
-        slot = self.program.resolved(operator.input).event[0][operator.key]
-        state = self.program.resolved(operator.state).state[1]
+        slot = self.program.resolved(operator.input).event[0][operator.keyed_by]
+        state = self.program.resolved(operator.kept).state[1]
         if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
 
@@ -96,24 +96,24 @@ class Workspace:
         for table, rows in self.tables.items():
             keys = pa.array(np.arange(len(rows), dtype=np.int64))
             found[table.name] = self._states_table(self.program.resolved(table.row), rows, keys)
-        for operator, table in self.maps:
-            resolved = self.program.resolved(operator.state)
+        for operator, address in self.maps:
+            resolved = self.program.resolved(operator.kept)
             dtype = resolved.dtype(False)
             if operator.key is None:
-                rows = view(table, dtype.itemsize).view(dtype).copy()
+                rows = view(address, dtype.itemsize).view(dtype).copy()
                 found[operator.name] = self._states_table(resolved, rows, None)
                 continue
-            text, addresses = self._entries(operator, table)
+            text, addresses = self._entries(operator, address)
             rows = np.zeros(len(addresses), dtype)
             self._tools["copy_states"](
-                table, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
+                address, addresses.ctypes.data, len(addresses), 24 if text else 16, rows.ctypes.data
             )
             found[operator.name] = self._states_table(resolved, rows, self._keys(text, addresses))
         return found
 
     def _entries(self, operator: Operator, table: int) -> tuple[bool, np.ndarray]:
         """Whether keys are text; entries in use, ascending by key."""
-        text = isinstance(self.program.resolved(operator.input).event[0][operator.key].type, Text)
+        text = isinstance(self.program.resolved(operator.input).event[0][operator.keyed_by].type, Text)
         addresses = np.empty(int(word_at(table + layout.USED)), np.int64)
         self._tools["entries_in_use"](table, 0 if text else 8, addresses.ctypes.data)
         order = pc.sort_indices(self._keys(text, addresses)).to_numpy()
@@ -125,10 +125,10 @@ class Workspace:
             self._tools["copy_integer_keys"](addresses.ctypes.data, len(addresses), keys.ctypes.data)
             return pa.array(keys)
         offsets = np.zeros(len(addresses) + 1, np.int64)
-        keys = addresses.ctypes.data, len(addresses), offsets.ctypes.data
-        self._tools["copy_text_keys"](*keys, 0)
+        given = addresses.ctypes.data, len(addresses), offsets.ctypes.data
+        self._tools["copy_text_keys"](*given, 0)
         data = np.empty(offsets[-1] + 1, np.uint8)
-        self._tools["copy_text_keys"](*keys, data.ctypes.data)
+        self._tools["copy_text_keys"](*given, data.ctypes.data)
         large = pa.Array.from_buffers(
             pa.large_binary(), len(addresses), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.language.application import App, Constant, ParamRef, Params, Table
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean
+from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
 from streaming_core.oracle.typed.kinds import (
     BOOL,
     FLOAT,
@@ -94,19 +94,19 @@ class Expressions(Scope):
             case ast.BinOp(left=left, op=op, right=right):
                 return self.binary(node, op, self.expression(left), self.expression(right))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                value = self.condition(operand)
-                return Node("const", BOOL, data=not value.data) if value.op == "const" else Node("not", BOOL, [value])
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=value)) if not isinstance(value, bool):
-                return self.literal(node, -value)
+                asked = self.condition(operand)
+                return Node("const", BOOL, data=not asked.data) if asked.op == "const" else Node("not", BOOL, [asked])
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)) if type(n) is not bool:
+                return self.literal(node, -n)
             case ast.UnaryOp(op=op, operand=operand):
-                value = self.number(node, self.expression(operand))
+                given = self.number(node, self.expression(operand))
                 if isinstance(op, ast.Invert):
-                    if value.kind == BOOL:
+                    if given.kind == BOOL:
                         raise self.fail(node, "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`")
-                    return Node("invert", INT, [self.integer(node, value)])
-                wide = value.kind and join(INT, value.kind)
-                value = self.cast(node, value, wide)
-                return value if isinstance(op, ast.UAdd) else Node("neg", wide, [value])
+                    return Node("invert", INT, [self.integer(node, given)])
+                wide = given.kind and join(INT, given.kind)
+                given = self.cast(node, given, wide)
+                return given if isinstance(op, ast.UAdd) else Node("neg", wide, [given])
             case ast.BoolOp(op=op, values=values):
                 return self.logical(node, "all" if isinstance(op, ast.And) else "any", values)
             case ast.Compare():
@@ -357,7 +357,7 @@ class Expressions(Scope):
             if shape and len(shape[0]) == len(args):
                 if name not in READING and not owner.kind.writable:
                     raise self.fail(node, f"{owner.kind.where}: this row is read-only here")
-                value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", None)
+                value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", i64)
                 given = [
                     self.integer(node, a) if wanted == "i" else self.accepted(node, a, value, owner.kind.where)
                     for a, wanted in zip(args, shape[0], strict=True)

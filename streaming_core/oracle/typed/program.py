@@ -35,9 +35,9 @@ class Program(Bound):
                 work = [RowKind(self.resolved(declared.scratch), "state", True)] if declared.scratch else []
                 arguments: list[Any] = [event, *work, OUT]
             case "process":
-                arguments = [event, RowKind(self.resolved(declared.state), "state", True), OUT]
+                arguments = [event, RowKind(self.resolved(declared.kept), "state", True), OUT]
             case "flush":
-                arguments = [RowKind(self.resolved(declared.state), "state", True), OUT]
+                arguments = [RowKind(self.resolved(declared.kept), "state", True), OUT]
             case "plan":
                 arguments, output = [event, PLAN], None
             case "post":

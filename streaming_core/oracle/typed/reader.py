@@ -86,7 +86,7 @@ class Reader(Expressions):
             case ast.Return(value=None):
                 self.returned = join(self.returned, NONE)
                 return [Node("return", NONE)]
-            case ast.Return(value=value):
+            case ast.Return(value=ast.expr() as value):
                 found = self.expression(value)
                 self.returned = join(self.returned, found.kind)
                 return [Node("return", NONE, [self.cast(node, found, self.returned)])]
@@ -167,7 +167,7 @@ class Reader(Expressions):
         if call.args or any(k.arg is None for k in call.keywords):
             raise self.fail(call, "emit takes every field by name")
         output = self.program.resolved(self.output)
-        given = [k.arg for k in call.keywords]
+        given = [k.arg for k in call.keywords if k.arg is not None]
         if sorted(given) != sorted(self.output.fields):
             raise self.fail(call, f"emit of {self.output.name} needs exactly: {', '.join(self.output.fields)}")
         values = []
@@ -214,7 +214,7 @@ class Reader(Expressions):
                     raise self.fail(call, "txn.require takes rows before the integer")
                 extra = self.argument(call, extra)
                 role = "table" if len(rows) == 1 else "joint"
-                kinds = [RowKind(r.kind.resolved, role, False, r.kind.table) for r in rows]
+                kinds: list[Any] = [RowKind(r.kind.resolved, role, False, r.kind.table) for r in rows]
                 kinds += [request, *(e.kind for e in extra)]
                 function = self.program.function(self.named(condition, "require"), kinds)
                 if function.kind not in NUMBERS:
@@ -235,6 +235,7 @@ class Reader(Expressions):
     def argument(self, call: ast.Call, given: list[Node]) -> list[Node]:
         """The integer behind a row or function, if there is one."""
         whole = [self.integer(call, value) for value in given]
+        assert isinstance(call.func, ast.Attribute)  # txn.require, txn.modify
         word = call.func.attr
         return [
             v if v.kind is None else Node("fit", INT, [v], (u32, f"the argument of txn.{word}"), call.lineno)

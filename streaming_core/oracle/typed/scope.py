@@ -29,11 +29,12 @@ class Scope:
         except (OSError, SyntaxError, TypeError) as error:
             raise BadInput(f"operator {function.__name__}: its source cannot be read: {error}") from None
         ast.increment_lineno(tree, first - 1)
-        self.definition = tree.body[0]
         self.file = inspect.getsourcefile(function) or "<operator>"
-        if not isinstance(self.definition, ast.FunctionDef):
+        definition = tree.body[0]
+        if not isinstance(definition, ast.FunctionDef):
             raise BadInput(f"operator {function.__name__}: must be a plain def, not a lambda")
-        a = self.definition.args
+        self.definition = definition
+        a = definition.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
             raise self.fail(self.definition, "an operator takes plain positional arguments")
         names = [x.arg for x in a.args]
