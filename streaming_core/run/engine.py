@@ -210,10 +210,10 @@ def _plain(spec, program, blocks, opened, out, say, passes) -> RunReport:
     try:
         report = passes(folder, None)
         storage.sync_tree(folder)
+        interruption.check()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    interruption.check()
     for name in PUBLISHED:
         if (folder / name).exists():
             os.replace(folder / name, out / name)
