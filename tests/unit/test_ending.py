@@ -71,11 +71,10 @@ def ends(done, code, *words, name="streaming-core"):
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, arguments):
+def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, with_compiled, arguments):
     given = [tmp_path / a if a == "new" else made / a if a in ("w", "recording") else a for a in arguments]
     full = limited(resource.RLIMIT_FSIZE, 1024)
-    # The machine code kept between runs would be what finds no room otherwise.
-    done = call(*given, preexec_fn=full, env={"LOCKSTEP_HOME": str(tmp_path / "home")})
+    done = call(*given, preexec_fn=full, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))})
     ends(done, 3, "cannot be written", "File too large")
     left = {path.name for path in tmp_path.rglob("*") if path.is_file() and tmp_path / "home" not in path.parents}
     assert left <= {"spec.json"}
@@ -129,9 +128,9 @@ def test_where_nothing_can_be_said_the_code_still_tells(made):
     ],
     ids=lambda arguments: f"{arguments[0]}{arguments[-2]}",
 )
-def test_a_name_that_is_too_long_is_bad_input(made, tmp_path, arguments):
+def test_a_name_that_is_too_long_is_bad_input(made, tmp_path, with_compiled, arguments):
     given = [made / a if a in ("w", "recording") else tmp_path / a if a in (LONG, "new") else a for a in arguments]
-    ends(call(*given, env={"LOCKSTEP_HOME": str(tmp_path / "home")}), 2, "File name too long")
+    ends(call(*given, env={"LOCKSTEP_HOME": str(with_compiled(tmp_path / "home"))}), 2, "File name too long")
 
 
 def test_diff_of_a_name_that_is_too_long(made):
@@ -184,9 +183,9 @@ def test_no_memory_for_the_libraries_is_one_line(made, megabytes):
 
 def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
     script = (
-        "import sys\nfrom streaming_core import diff\nfrom streaming_core.cli import main\n"
+        "import sys\nfrom streaming_core.cli import main\nfrom streaming_core.run import comparison\n"
         "def broken(*_):\n    raise LookupError('no such\\nthing')\n"
-        "diff.diff = broken\nmain()\n"
+        "comparison.diff = broken\nmain()\n"
     )
     command = [sys.executable, "-c", script, "diff", made / "run", made / "oracle"]
     done = subprocess.run(command, capture_output=True)
