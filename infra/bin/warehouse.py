@@ -22,9 +22,6 @@ import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[0] = str(ROOT)
 
@@ -32,6 +29,9 @@ from streaming_core import ending  # noqa: E402
 
 if __name__ == "__main__":
     ending.begin("warehouse")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 from infra.home_lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402

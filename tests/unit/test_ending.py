@@ -89,14 +89,14 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(made, tmp_path, with_compile
     ],
     ids=lambda arguments: arguments[0],
 )
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 def test_a_result_that_cannot_be_printed_is_no_result(made, arguments, unbuffered):
     given = [made / a if a in ("run", "oracle", "w") else a for a in arguments]
     with open("/dev/full", "wb") as full:
         ends(call(*given, stdout=full, env={"PYTHONUNBUFFERED": unbuffered}), 3, "No space left on device")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", ["", pytest.param("1", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("arguments", [("diff", "run", "oracle"), ("describe", "lr")])
 def test_a_pipe_that_nobody_reads_ends_it_without_a_word(made, arguments, unbuffered):
     given = [made / a if a in ("run", "oracle") else a for a in arguments]
@@ -174,7 +174,9 @@ def test_what_a_terminal_cannot_show_is_escaped(made, tmp_path, env):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("megabytes", [40, 100, 150, 250])
+@pytest.mark.parametrize(
+    "megabytes", [40, pytest.param(100, marks=pytest.mark.slow), 150, pytest.param(250, marks=pytest.mark.slow)]
+)
 def test_no_memory_for_the_libraries_is_one_line(made, megabytes):
     """Each of these sizes stops at another library; OpenBLAS would end the process with code 1 at the middle ones."""
     given = ("diff", made / "run", made / "oracle")

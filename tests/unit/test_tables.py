@@ -175,7 +175,7 @@ def failing(key, params):
 
 
 def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch, capfd):
-    from streaming_core.cli import command
+    from streaming_core.cli import main
 
     app = registry.load("sl")
     workload.write(app, {}, 20, 1, tmp_path / "w")
@@ -186,7 +186,7 @@ def test_a_command_says_it_in_one_line_and_leaves_nothing(tmp_path, monkeypatch,
             "sys.argv", ["streaming-core", what, "sl", "--input", str(tmp_path / "w"), "--out", str(tmp_path / out)]
         )
         with pytest.raises(SystemExit) as stopped:
-            command.main()
+            main()
         said = capfd.readouterr().err
         line = failing.__code__.co_firstlineno + 1
         assert stopped.value.code == 2
