@@ -110,23 +110,33 @@ lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="-
 
 ##@ Checking
 # Tests write nothing into the history of real runs.
-test test-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
-test test-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
+test test-full test-python test-python-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
+test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
 # A file is one worker's, in the order of the folders: the long ones are not left to the end.
 IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Slow tests may each take an hour.
 PATIENT := -o faulthandler_timeout=3600
 
+# Building the runtime's tests keeps one core busy for minutes, so Python's begin beside it. The end-to-end tests are alone.
+BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2 test-runtime
+
 .PHONY: test
-test: setup test-runtime ## run the tests
-	@$(RUN) -m pytest $(IN_PARALLEL) -m "not e2e and not slow"
+test: setup ## run the tests
+	$(BOTH) test-python
 	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
-test-full: setup test-runtime ## run the tests, the slow ones too
-	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
+test-full: setup ## run the tests, the slow ones too
+	$(BOTH) test-python-full
 	@$(RUN) -m pytest $(PATIENT) -m e2e
+
+.PHONY: test-python test-python-full
+test-python: setup
+	@$(RUN) -m pytest $(IN_PARALLEL) -m "not e2e and not slow"
+
+test-python-full: setup
+	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
 
 # The second line checks the lock-free code under the interleavings loom finds with up to three preemptions, which is
 # where such bugs are and takes seconds, not hours; the third whole executors under schedules that shuttle draws. What

@@ -250,7 +250,7 @@ def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
 def test_a_bound_is_refused_where_it_would_not_be_memory_safe():
     spec = RunSpec(app="tp", executor="transactional", scheme="no_lock")
     with pytest.raises(BadInput, match="no_lock is refused for tp: its tables hold containers"):
-        engine.check(spec, registry.load("tp"))
+        spec.check(registry.load("tp"))
 
 
 def test_a_bound_is_memory_safe_and_counts_every_event(cases):
