@@ -96,7 +96,7 @@ def without_errors(app, table):
     return kept.set_column(0, "seq", pa.array(range(kept.num_rows), pa.int64()))
 
 
-@pytest.mark.parametrize("how", ["keyed", "transaction"])
+@pytest.mark.parametrize("how", ["keyed", pytest.param("transaction", marks=pytest.mark.slow)])
 def test_the_runtime_agrees(how, tmp_path, drawn):
     app = application(tmp_path, how)
     table = without_errors(app, drawn)

@@ -12,8 +12,13 @@ from streaming_core.run.comparison import diff
 from streaming_core.run.profile import replay
 from streaming_core.run.way import EXECUTORS, RunSpec
 
+# One of each kind; compiling the others takes longer than all that is tested here.
+FAST = ("lr", "q1", "tp", "wc")
 
-@pytest.mark.parametrize("name", registry.names())
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in registry.names()]
+)
 def test_no_events_are_a_stream_too(name, tmp_path):
     app = registry.load(name)
     assert workload.write(app, {}, 0, 1, tmp_path / "w")["content_digest"] == "0:0000000000000000"

@@ -244,7 +244,8 @@ def flush_two(state, out):
     out.emit(ts=0, key=2, value=state.n)
 
 
-@pytest.mark.parametrize("number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 5))])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
 def test_a_drawn_pipeline_that_flushes_again_and_again(tmp_path, number):
     some, rows = subject(tmp_path, number, is_flushing=True), []
     flushing = [o for o in some.app.operators if "flush" in o.functions]

@@ -233,6 +233,7 @@ print(sorted(path.name for path in machine.kept().folder.iterdir()))
 """
 
 
+@pytest.mark.slow
 def test_no_address_depends_on_a_process(home):
     found = {
         subprocess.run(
