@@ -43,7 +43,7 @@ impl<T> Own<T> {
     }
 
     /// All parts, when nobody else can be at them.
-    #[cfg(test)]
+    #[cfg(all(test, not(shuttle)))]
     pub fn each_mut(&mut self, mut work: impl FnMut(&mut T)) {
         for part in &mut self.0 {
             // SAFETY: borrowed mutably.
