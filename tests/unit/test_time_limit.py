@@ -19,10 +19,10 @@ def waits_for_nobody():
 COMPILED = """
 from numba import njit
 
-@njit(nogil=False)
+@njit("int64(int64)", nogil=False)  # compiled here, where nobody looks at the time
 def turns_for_ever(n):
     while n:
-        n += 2
+        n ^= 2  # of sums LLVM believes that they do not overflow, and so that this would end
     return n
 
 def test_hangs():
