@@ -137,8 +137,8 @@ def conditional_write(event, txn):
 @pytest.mark.parametrize("make", [compile_app, Interpreter])
 def test_what_a_transaction_cannot_be_made_of_is_refused(make, plan, post, words, monkeypatch):
     monkeypatch.setattr(app, "operators", [])
-    monkeypatch.setattr(app, "event", None)
-    monkeypatch.setattr(app, "outputs", None)
+    monkeypatch.setattr(app, "_event", None)
+    monkeypatch.setattr(app, "_outputs", None)
     app.transaction(input=Event, output=Output)(plan).post(post)
     app.generates(lambda *arguments: {})
     with pytest.raises(BadInput) as refused:
