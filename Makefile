@@ -49,15 +49,15 @@ help: ## list the targets
 
 .PHONY: run
 run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
-	@$(RUN) infra/bin/regression.py $(ARGS)
+	@$(RUN) infra/cli/run.py $(ARGS)
 
 .PHONY: ui
 ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
-	@$(RUN) infra/bin/ui.py $(ARGS)
+	@$(RUN) infra/cli/ui.py $(ARGS)
 
 .PHONY: report
 report: setup ## say where the reports are and print the last run's table
-	@$(RUN) infra/bin/report.py $(ARGS)
+	@$(RUN) infra/cli/report.py $(ARGS)
 
 .PHONY: bench
 bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
@@ -159,11 +159,11 @@ lint: setup ## check style, types and common mistakes, Python and Rust
 ##@ Keeping house
 .PHONY: rebuild-warehouse
 rebuild-warehouse: setup ## remake the metastore and the marts from the raw results
-	@$(RUN) infra/bin/warehouse.py rebuild $(ARGS)
+	@$(RUN) infra/cli/warehouse.py rebuild $(ARGS)
 
 .PHONY: prune
 prune: setup ## remove old outputs and caches; raw results stay
-	@$(RUN) infra/bin/prune.py $(ARGS)
+	@$(RUN) infra/cli/prune.py $(ARGS)
 
 # In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
 .PHONY: clean

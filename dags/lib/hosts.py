@@ -2,7 +2,7 @@
 
 The connection's extra may hold, as JSON, where things lie on that host:
     checkout         the checkout there                       default: this one
-    python           interpreter of infra/hosts/cell.py       default: this one, or <checkout>/.venv/bin/python
+    python           interpreter of infra/services/cell.py       default: this one, or <checkout>/.venv/bin/python
     command          the engine's command, a list             default: streaming-core beside that interpreter
     lockstep_home    LOCKSTEP_HOME as that host sees it       default: the same path (a shared mount)
 """
@@ -44,7 +44,7 @@ class Host(BaseHook):
         extra = self.connection.extra_dejson
         checkout = extra.get("checkout", str(ROOT))
         self.python = extra.get("python", self.default_python(checkout))
-        self.driver = str(PurePosixPath(checkout) / "infra" / "hosts" / "cell.py")
+        self.driver = str(PurePosixPath(checkout) / "infra" / "services" / "cell.py")
         self.engine = extra.get("command", [str(PurePosixPath(self.python).parent / "streaming-core")])
         self.there = extra.get("lockstep_home", str(home.root))
 

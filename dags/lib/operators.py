@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
 from infra.services.process import Process
-from infra.spark.server import Server, ServerLost
+from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_oracles
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # `warehouse.py build`, then the project's unit tests, which it leaves out, in the same session.
 BUILD_AND_UNIT_TESTS = """
 import json, sys
-from infra.bin import warehouse
+from infra.cli import warehouse
 from streaming_core.regression.home import Home
 
 home = Home()
@@ -60,8 +60,8 @@ def python(home: Home, *command: str) -> subprocess.CompletedProcess:
 
 
 def warehouse(home: Home, command: str) -> subprocess.CompletedProcess:
-    """Runs infra/bin/warehouse.py as the Makefile does."""
-    return python(home, str(ROOT / "infra" / "bin" / "warehouse.py"), command)
+    """Runs infra/cli/warehouse.py as the Makefile does."""
+    return python(home, str(ROOT / "infra" / "cli" / "warehouse.py"), command)
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def world(tmp_path_factory, with_compiled):
 def result(world):
     command = [
         sys.executable,
-        str(ROOT / "infra" / "bin" / "regression.py"),
+        str(ROOT / "infra" / "cli" / "run.py"),
         "--json",
         *ARGUMENTS,
         "--repetitions",

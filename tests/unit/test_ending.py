@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 COMMAND = Path(sys.executable).parent / "streaming-core"
-SCRIPTS = Path(__file__).parents[2] / "infra" / "bin"
+SCRIPTS = Path(__file__).parents[2] / "infra" / "cli"
 LONG = "x" * 300
 
 
@@ -209,7 +209,7 @@ def test_interrupted_is_not_different(made):
         ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
-@pytest.mark.parametrize("script", ["regression", "report", "prune", "warehouse", "ui"])
+@pytest.mark.parametrize("script", ["run", "report", "prune", "warehouse", "ui"])
 def test_scripts_end_alike(tmp_path, script):
     # Buffered: argparse keeps to itself that it could not print its help.
     env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}

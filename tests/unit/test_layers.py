@@ -29,11 +29,8 @@ FLOORS = (
     "expectations",
     "reports",
     "infra.services",
-    "infra.home_lock",
-    "infra.spark",
-    "infra.hosts",
     "infra.airflow",
-    "infra.bin",
+    "infra.cli",
     "dags",
 )
 # What is independent of each other although one stands below the other, and what a part has to know of the world.
@@ -44,7 +41,7 @@ APART = {
 }
 OUTSIDE = {
     "airflow": ("dags", "infra.airflow"),
-    "pyspark": ("jobs", "expectations", "infra.spark"),
+    "pyspark": ("jobs", "expectations", "infra.services"),
     "great_expectations": ("expectations",),
     "streaming_core._runtime": ("streaming_core.run", "streaming_core.interruption"),
 }

@@ -33,7 +33,7 @@ if __name__ == "__main__":
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-from infra.home_lock import hold  # noqa: E402
+from infra.services.lock import hold  # noqa: E402
 from streaming_core.errors import BadInput, RunFailed  # noqa: E402
 from streaming_core.regression.home import Home  # noqa: E402
 from streaming_core.regression.verdict import of_run  # noqa: E402

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60
 
 # A supervisor as all of ours are: it starts a child that starts another one, waits, and ends them.

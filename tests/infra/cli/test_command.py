@@ -13,7 +13,7 @@ import pytest
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def call(tmp_path):
     environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a")}
 
     def call(script: str, *arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, str(ROOT / "infra" / "bin" / f"{script}.py"), *arguments]
+        command = [sys.executable, str(ROOT / "infra" / "cli" / f"{script}.py"), *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
     return call
@@ -52,7 +52,7 @@ def call(tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):
-    done = call("regression", *arguments)
+    done = call("run", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1

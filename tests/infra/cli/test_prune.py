@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.bin import prune
+from infra.cli import prune
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, rows

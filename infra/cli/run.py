@@ -23,7 +23,7 @@ sys.path[0] = str(ROOT)
 from streaming_core import ending  # noqa: E402
 
 if __name__ == "__main__":
-    ending.begin("regression")
+    ending.begin("run")
 
 from rich.console import Console, Group  # noqa: E402
 from rich.live import Live  # noqa: E402
@@ -32,7 +32,7 @@ from rich.text import Text  # noqa: E402
 
 from infra.airflow import home as airflow_home  # noqa: E402
 from infra.airflow.occupancy import Occupancy  # noqa: E402
-from infra.bin.report import print_run  # noqa: E402
+from infra.cli.report import print_run  # noqa: E402
 from infra.services.process import POLL_SECONDS, Noted, start  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
 from streaming_core.regression.home import Home, new_run_id  # noqa: E402
@@ -67,7 +67,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, dict]:
     """Options, and the run's conf: only what was given, so that the form's defaults stay the defaults."""
-    parser = OneLineParser(prog="regression", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="run", description=__doc__.splitlines()[0])
     for name, field in RegressionSpec.model_fields.items():
         default = field.get_default(call_default_factory=True)
         shown = ",".join(map(str, default)) if isinstance(default, list) else default
@@ -263,7 +263,7 @@ def main(argv: list[str] | None = None) -> int:
         options, conf = parse(sys.argv[1:] if argv is None else argv)
         check(conf)
     except BadInput as error:
-        print(f"regression: {error}", file=sys.stderr)
+        print(f"run: {error}", file=sys.stderr)
         return 2
     os.environ.update({name: airflow_home.environment()[name] for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")})
     home, where = Home(), airflow_home.location()
@@ -305,13 +305,13 @@ def main(argv: list[str] | None = None) -> int:
                 console.print("stopped; nothing of the run goes on")
             return 1
     except RuntimeError as error:
-        print(f"regression: {error}", file=sys.stderr)
+        print(f"run: {error}", file=sys.stderr)
         return 1
     finally:
         occupancy.leave()
     run_id = new_run_id(run["run"], run["run_after"]) if run else ""
     if not (home.run(run_id) / "plan.json").exists() if run_id else True:
-        print(f"regression: the run did not get as far as its plan; see {log}", file=sys.stderr)
+        print(f"run: the run did not get as far as its plan; see {log}", file=sys.stderr)
         return 1
     write_json(
         home.run(run_id) / "stages.json",
@@ -336,4 +336,4 @@ def wait_for_turn(occupancy: Occupancy, console: Console, noted: Noted) -> str |
 
 
 if __name__ == "__main__":
-    ending.end("regression", main)
+    ending.end("run", main)

@@ -19,8 +19,8 @@ import pyspark.sql.connect.proto as connect
 import pytest
 from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 
-from infra.home_lock import hold
-from infra.spark.server import Server, ServerLost
+from infra.services.lock import hold
+from infra.services.spark import Server, ServerLost
 from streaming_core.regression.home import Home
 
 REMOTE = ("sc://spark.example:15002", "secret-token")
@@ -131,7 +131,7 @@ def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
     server.start("a", remote=REMOTE)
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "infra.spark.server", "start", "b"], env=environment, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "infra.services.spark", "start", "b"], env=environment, stdout=subprocess.PIPE, text=True
     )
     assert waiting.stdout.readline().startswith("waiting for a")
     keepers = psutil.Process(waiting.pid).children()

@@ -8,8 +8,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from infra.bin import warehouse
-from infra.home_lock import hold
+from infra.cli import warehouse
+from infra.services.lock import hold
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from tests.dbt.conftest import python, read_mart
@@ -176,7 +176,7 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
 
 BUILD_ON_A_SERVER = """
 import os, subprocess, sys
-from infra.spark.server import Server
+from infra.services.spark import Server
 from streaming_core.regression.home import Home
 
 server = Server(Home())

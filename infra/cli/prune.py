@@ -34,7 +34,7 @@ if __name__ == "__main__":
     ending.begin("prune")
 
 
-from infra.home_lock import hold  # noqa: E402
+from infra.services.lock import hold  # noqa: E402
 from streaming_core.errors import BadInput  # noqa: E402
 from streaming_core.regression.home import RUN_ID, Home  # noqa: E402
 from streaming_core.regression.verdict import is_green, of_run  # noqa: E402

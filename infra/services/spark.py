@@ -5,9 +5,9 @@ owner only) and stays until it is told to stop, the server dies, or the process 
 keeper's: however a run ends, nobody has to clean up after it. Where Spark runs elsewhere (a `sc://` url), the keeper
 holds the lock alone.
 
-    python -m infra.spark.server start OWNER [--master local[*]]     prints the url
-    python -m infra.spark.server stop OWNER
-    python -m infra.spark.server status
+    python -m infra.services.spark start OWNER [--master local[*]]     prints the url
+    python -m infra.services.spark stop OWNER
+    python -m infra.services.spark status
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pathlib import Path
 
 import psutil
 
-from infra.home_lock import about, home_lock
+from infra.services.lock import about, home_lock
 from infra.services.process import Noted, signal_group, start
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_text
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DEFAULTS = Path(__file__).with_name("spark-defaults.conf")
+DEFAULTS = ROOT / "infra" / "spark" / "spark-defaults.conf"
 START_SECONDS = 120
 STOP_SECONDS = 20
 POLL = 0.1
@@ -106,7 +106,7 @@ class Server:
         log_path = self.log_path(owner)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
-        command = [sys.executable, "-m", "infra.spark.server", "keep", owner, "--master", master]
+        command = [sys.executable, "-m", "infra.services.spark", "keep", owner, "--master", master]
         command += ["--starter", str(os.getpid())]
         if remote:
             command += ["--remote", remote[0]]
@@ -300,7 +300,7 @@ def _listens(port: int) -> bool:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line; see the module's text."""
-    parser = argparse.ArgumentParser(prog="infra.spark.server", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="infra.services.spark", description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["start", "stop", "status", "keep"])
     parser.add_argument("owner", nargs="?")
     parser.add_argument("--master", default="local[*]")

@@ -1,4 +1,4 @@
-"""infra/hosts/cell.py with small programs in the engine's place: what it does with a process, whatever that is."""
+"""infra/services/cell.py with small programs in the engine's place: what it does with a process, whatever that is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from streaming_core.storage import Lock
 
-DRIVER = Path(__file__).resolve().parents[2] / "infra" / "hosts" / "cell.py"
+DRIVER = Path(__file__).resolve().parents[3] / "infra" / "services" / "cell.py"
 PATIENCE = 30
 
 
