@@ -8,6 +8,7 @@ SHELL := bash
 BUILD := .lockstep-build
 VENV  := .venv
 RUN   := $(VENV)/bin/python
+LOCKSTEP := $(VENV)/bin/lockstep
 
 # .env becomes a make file of defaults, so that the environment wins over it.
 ifneq ($(wildcard .env),)
@@ -18,10 +19,8 @@ $(BUILD)/env.mk: .env
 	@sed -nE 's/^([A-Z_][A-Z0-9_]*)=(.*)$$/export \1 ?= \2/p' $< > $@
 
 # Absolute, because Airflow, Spark and dbt each start their processes in folders of their own.
-LOCKSTEP_HOME ?= .lockstep
-AIRFLOW_HOME  ?= .airflow
-override LOCKSTEP_HOME := $(abspath $(LOCKSTEP_HOME))
-override AIRFLOW_HOME  := $(abspath $(AIRFLOW_HOME))
+override LOCKSTEP_HOME := $(abspath $(or $(LOCKSTEP_HOME),.lockstep))
+override AIRFLOW_HOME  := $(abspath $(or $(AIRFLOW_HOME),.airflow))
 export LOCKSTEP_HOME AIRFLOW_HOME
 
 # The environment comes first on PATH: Spark asks PATH for its Python and finds its own scripts with it.
@@ -49,20 +48,20 @@ help: ## list the targets
 
 .PHONY: run
 run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
-	@$(RUN) infra/cli/run.py $(ARGS)
+	@$(LOCKSTEP) run $(ARGS)
 
 .PHONY: ui
 ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
-	@$(RUN) infra/cli/ui.py $(ARGS)
+	@$(LOCKSTEP) ui $(ARGS)
 
 .PHONY: report
 report: setup ## say where the reports are and print the last run's table
-	@$(RUN) infra/cli/report.py $(ARGS)
+	@$(LOCKSTEP) report $(ARGS)
 
 .PHONY: bench
 bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
 	@code=0; $(VENV)/bin/streaming-core bench $(ARGS) || code=$$?; \
-	[ $$code -ge 2 ] || $(RUN) -m reports.publish >&2; exit $$code
+	[ $$code -ge 2 ] || $(LOCKSTEP) publish >&2; exit $$code
 
 ##@ Setting up
 .PHONY: doctor
@@ -70,7 +69,7 @@ doctor: ## say what this machine lacks, with the command that installs it
 	@$(DOCTOR)
 
 .PHONY: setup
-setup: $(VENV)/.runtime ## make the environment and build the runtime
+setup: $(VENV)/.runtime $(LOCKSTEP) ## make the environment and build the runtime
 
 # Before anything is installed: stop at the one line that says what is missing.
 .PHONY: fit
@@ -102,6 +101,10 @@ $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
 	@$(VENV)/bin/maturin develop --release --uv --quiet
 	@$(RUN) -c 'import streaming_core._runtime'
 	@touch $@
+
+# Order only: a link is as old as what it leads to.
+$(LOCKSTEP): | $(VENV)/.locked
+	@ln -sfn ../../infra/cli/lockstep $@
 
 .PHONY: lock
 lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba"
@@ -159,11 +162,11 @@ lint: setup ## check style, types and common mistakes, Python and Rust
 ##@ Keeping house
 .PHONY: rebuild-warehouse
 rebuild-warehouse: setup ## remake the metastore and the marts from the raw results
-	@$(RUN) infra/cli/warehouse.py rebuild $(ARGS)
+	@$(LOCKSTEP) warehouse rebuild $(ARGS)
 
 .PHONY: prune
 prune: setup ## remove old outputs and caches; raw results stay
-	@$(RUN) infra/cli/prune.py $(ARGS)
+	@$(LOCKSTEP) prune $(ARGS)
 
 # In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
 .PHONY: clean

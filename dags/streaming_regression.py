@@ -67,8 +67,8 @@ with DAG(
     validate_outputs = job("validate_outputs", "-m", "jobs.validate_outputs", "--run", RUN, **late)
     load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, spark=False, **late)
     expectations = job("expectations", "-m", "expectations", "--run", RUN, **late)
-    dbt_build = job("dbt_build", "infra/cli/warehouse.py", "build", **late)
-    publish_reports = job("publish_reports", "-m", "reports.publish", "--run", RUN, spark=False, **late)
+    dbt_build = job("dbt_build", "-m", "infra.cli", "warehouse", "build", **late)
+    publish_reports = job("publish_reports", "-m", "infra.cli", "publish", "--run", RUN, spark=False, **late)
 
     @task(trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS, execution_timeout=timedelta(minutes=5))
     def stop_spark(run: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from streaming_core.errors import BadInput
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.verdict import VERDICTS, Verdict, is_green, of
@@ -182,7 +183,7 @@ class History:
         """One run, as far as it got.
 
         Raises:
-            LookupError: there is no such run.
+            BadInput: there is no such run.
         """
         run = self._read(run_id)
         if any(cell.verdict == "different" for cell in run.cells):
@@ -196,7 +197,7 @@ class History:
             plan = {}
         facts = {row["cell"]: row for row in self.rows("cells", run_id)}
         if not plan and not facts:
-            raise LookupError(f"no run {run_id}")
+            raise BadInput(f"no run {run_id}")
         cells = [
             Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
             for planned in plan.get("cells", [])

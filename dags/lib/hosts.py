@@ -10,7 +10,6 @@ The connection's extra may hold, as JSON, where things lie on that host:
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 import time
@@ -19,10 +18,10 @@ from pathlib import Path, PurePosixPath
 
 from airflow.sdk import BaseHook, Connection
 
+from infra.checkout import ROOT
 from infra.services.process import Process
 from streaming_core.regression.home import Home
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 LOST = 75
 
 
@@ -164,8 +163,3 @@ def abandon(attempt: Path) -> None:
 
 def _lost(attempt: Path) -> Path:
     return attempt.with_name(f"{attempt.name}.lost")
-
-
-def home() -> Home:
-    """LOCKSTEP_HOME of this task."""
-    return Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")

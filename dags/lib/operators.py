@@ -14,14 +14,14 @@ from pathlib import Path
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetryPolicy, RetryAction, RetryRule
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.lib.hosts import AttemptLost, Host, abandon, home, next_attempt
+from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
+from infra.checkout import ROOT, home
 from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_oracles
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 RETRIES = {
     "retries": 2,
     "retry_delay": timedelta(seconds=5),

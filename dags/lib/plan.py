@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dags.lib.form import regression_of
-from dags.lib.hosts import home
+from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.request import RegressionSpec

@@ -17,16 +17,24 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from streaming_core.storage import write_text
+from infra import checkout
+from infra.checkout import ROOT
+from streaming_core.errors import RunFailed
+from streaming_core.storage import Lock, write_text
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 DEFAULT_PORT = 8080
 
 
 def location() -> Path:
     """AIRFLOW_HOME: from the environment, else `.airflow` in the checkout."""
     return Path(os.environ.get("AIRFLOW_HOME") or ROOT / ".airflow").absolute()
+
+
+def occupancy() -> Lock:
+    """The lock of who uses AIRFLOW_HOME: one run or one UI at a time, because both would schedule the same tasks."""
+    location().mkdir(parents=True, exist_ok=True)
+    return Lock(location() / "in-use.json")
 
 
 def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
@@ -40,7 +48,7 @@ def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
         values["PATH"] = os.pathsep.join([bin_folder, values.get("PATH", os.defpath)])
     values["PYTHONPATH"] = str(ROOT)
     values["AIRFLOW_HOME"] = str(location())
-    values["LOCKSTEP_HOME"] = str(Path(values.get("LOCKSTEP_HOME") or ROOT / ".lockstep").absolute())
+    values["LOCKSTEP_HOME"] = str(checkout.home().root)
     # A loopback server needs no proxy, and a proxy that is set would answer for it.
     values.setdefault("NO_PROXY", "localhost,127.0.0.1")
     if port != DEFAULT_PORT:
@@ -57,7 +65,7 @@ def prepare(log: Path) -> None:
         log: file that takes what Airflow prints meanwhile.
 
     Raises:
-        RuntimeError: the database could not be made or migrated; the message names the log.
+        RunFailed: the database could not be made or migrated; the message names the log.
     """
     home = location()
     home.mkdir(parents=True, exist_ok=True)
@@ -76,8 +84,21 @@ def prepare(log: Path) -> None:
             check=False,
         )
     if done.returncode:
-        raise RuntimeError(f"Airflow's database could not be prepared; see {log}")
+        raise RunFailed(f"Airflow's database could not be prepared; see {log}")
     stamp.write_text(_fingerprint(home))
+
+
+def end_stale_runs() -> None:
+    """Fails the runs that a killed process left `running`; a scheduler would take them up."""
+    subprocess.run(
+        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs"],
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def write_configuration(home: Path) -> None:
@@ -89,16 +110,12 @@ def write_configuration(home: Path) -> None:
             "session_secret": secrets.token_urlsafe(32),
             "token_secret": secrets.token_urlsafe(48),
         }
-        _write_private(kept, json.dumps(values))
+        write_text(kept, json.dumps(values), mode=0o600)
     template = string.Template((HERE / "airflow.cfg").read_text())
     text = template.safe_substitute(root=ROOT, home=home, port=DEFAULT_PORT, **json.loads(kept.read_text()))
     target = home / "airflow.cfg"
     if not target.exists() or target.read_text() != text:
-        _write_private(target, text)
-
-
-def _write_private(path: Path, text: str) -> None:
-    write_text(path, text, mode=0o600)
+        write_text(target, text, mode=0o600)
 
 
 def _fingerprint(home: Path) -> str:

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Removes what is large and can be made again, and keeps what is history.
 
 Removed are the outputs and final states of runs, and workloads and oracles beyond a size. Kept for ever are the raw
@@ -9,39 +8,26 @@ results, the reports, and of every run its plan, its specs, its reports and its 
 - Of a run without verdicts (it is going on, or died) they stay as well.
 - Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
   stays whatever the size.
-
-Exit codes: 0 done, 1 something could not be removed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[0] = str(ROOT)
-
-from streaming_core import ending  # noqa: E402
-
-if __name__ == "__main__":
-    ending.begin("prune")
-
-
-from infra.services.lock import hold  # noqa: E402
-from streaming_core.errors import BadInput  # noqa: E402
-from streaming_core.regression.home import RUN_ID, Home  # noqa: E402
-from streaming_core.regression.verdict import is_green, of_run  # noqa: E402
-from streaming_core.regression.warehouse import rows  # noqa: E402
+from infra.services.lock import hold
+from streaming_core.ending import say
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.verdict import is_green, of_run
+from streaming_core.regression.warehouse import rows
 
 GREEN_RUNS_KEPT = 7
-CACHE_GB = 20.0
 ACKNOWLEDGED = "acknowledged"
 
 # What a prune may remove inside an attempt; every other file of a run folder stays.
@@ -151,7 +137,7 @@ def remove(item: Item) -> bool:
         os.rename(item.path, gone)
         shutil.rmtree(gone)
     except OSError as error:
-        print(f"prune: cannot remove {item.path}: {error.strerror}", file=sys.stderr)
+        say("lockstep", f"cannot remove {item.path}: {error.strerror}")
         return False
     print(_row(item))
     return True
@@ -174,69 +160,23 @@ def _size(path: Path) -> int:
     return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())
 
 
-def _cache_size(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < 1e9:
-        raise ValueError
-    return value
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Bad usage is bad input: one line."""
-
-    def error(self, message: str):
-        raise BadInput(message)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; its exit code."""
-    parser = OneLineParser(prog="prune", description="Remove old outputs and caches; raw results stay.")
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
-    parser.add_argument(
-        "--cache-gb",
-        type=_cache_size,
-        default=CACHE_GB,
-        metavar="GB",
-        help="size that workloads and oracles may have together (default: %(default)g)",
-    )
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    command = commands.add_parser("acknowledge", help="mark a red run as seen: its outputs may go")
-    command.add_argument("run_id")
-    home = Home()
-    try:
-        options = parser.parse_args(argv)
-        if options.command == "acknowledge":
-            print(acknowledge(home, options.run_id))
-            return 0
-        cache_bytes = int(options.cache_gb * 1e9)
-        if options.dry_run:
-            return _list(removable(home, cache_bytes))
-        if not home.root.is_dir():
-            raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist")
-        # A run that is going on reads the caches and has outputs without verdicts.
-        with hold(home, "prune"):
-            return _remove(removable(home, cache_bytes))
-    except BadInput as error:
-        print(f"prune: {error}", file=sys.stderr)
-        return 2
-
-
-def _list(items: list[Item]) -> int:
-    for item in items:
-        print(_row(item))
-    print(f"prune: {_sum(items)} would go")
-    return 0
-
-
-def _remove(items: list[Item]) -> int:
-    gone = [item for item in items if remove(item)]
+def prune(home: Home, cache_bytes: int, dry_run: bool) -> int:
+    """Removes, or only lists, what may go; the exit code: 1 where something could not be removed."""
+    if dry_run:
+        items = removable(home, cache_bytes)
+        for item in items:
+            print(_row(item))
+        print(f"prune: {_sum(items)} would go")
+        return 0
+    if not home.root.is_dir():
+        raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist")
+    # A run that is going on reads the caches and has outputs without verdicts.
+    with hold(home, "prune"):
+        items = removable(home, cache_bytes)
+        gone = [item for item in items if remove(item)]
     print(f"prune: {_sum(gone)} removed")
     return 0 if len(gone) == len(items) else 1
 
 
 def _sum(items: list[Item]) -> str:
     return f"{len(items)} folders, {sum(item.size for item in items) / 1e6:.1f} MB"
-
-
-if __name__ == "__main__":
-    ending.end("prune", main)

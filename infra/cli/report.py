@@ -1,37 +1,23 @@
-#!/usr/bin/env python3
-"""Prints the table of the last run, or of the one that is named, and where its reports are: `make report`.
+"""The table of a run, and where its reports are.
 
 Benchmarks that were measured since the performance page was written are drawn into it first.
-
-Exit codes: 0 the run was green, or there are benchmarks and no run yet; 1 it was not green, 2 there is no such run, 3
-the command itself failed.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 from pathlib import Path
-from typing import Literal
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[0] = str(ROOT)
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from streaming_core import ending  # noqa: E402
-
-if __name__ == "__main__":
-    ending.begin("report")
-
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-from rich.text import Text  # noqa: E402
-
-from reports.history import History, Run, human_micros, human_rate  # noqa: E402
-from reports.publish import performance  # noqa: E402
-from streaming_core.regression.home import Home  # noqa: E402
-from streaming_core.regression.matrix import omissions  # noqa: E402
+from reports.history import History, Run, human_micros, human_rate
+from reports.publish import performance
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.regression.matrix import omissions
 
 STYLES = {"equal": "green", "not_comparable": "dim", "different": "bold red", "failed": "bold red", "not_run": "red"}
 
@@ -72,17 +58,9 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 def cell_table(run: Run) -> Table:
     """application, executor, strategy, threads, events/s, p99, verdict"""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    columns: tuple[tuple[str, Literal["left", "right"]], ...] = (
-        ("application", "left"),
-        ("executor", "left"),
-        ("strategy", "left"),
-        ("threads", "right"),
-        ("events/s", "right"),
-        ("p99", "right"),
-        ("verdict", "left"),
-    )
-    for title, justify in columns:
-        table.add_column(title, justify=justify, no_wrap=True)
+    for title in ("application", "executor", "strategy", "threads", "events/s", "p99", "verdict"):
+        number = title in ("threads", "events/s", "p99")
+        table.add_column(title, justify="right" if number else "left", no_wrap=True)
     before = None
     for cell in run.cells:
         spec = cell.spec
@@ -156,27 +134,15 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; see the module's text."""
-    parser = argparse.ArgumentParser(prog="report", description=__doc__.splitlines()[0])
-    parser.add_argument("run", nargs="?", help="run id [the last one]")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, nothing else")
-    options = parser.parse_args(argv)
-    home = Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")
+def report(home: Home, run_id: str | None, as_json: bool) -> int:
+    """Prints a run, or the last one; the exit code: 1 where it was not green."""
     ids = History(home).run_ids()
     benchmarks = draw_benchmarks(home)
-    if not ids and benchmarks and not (options.run or options.json):
+    if not ids and benchmarks and not (run_id or as_json):
         Console().print(Text(f"no runs yet; benchmarks {_shown(benchmarks)}"), soft_wrap=True)
         return 0
     if not ids:
-        print(f"report: no runs yet in {home.root}; make run makes one", file=sys.stderr)
-        return 2
-    run_id = options.run or ids[-1]
-    if run_id not in ids:
-        print(f"report: no run {run_id}; the last ones are {', '.join(ids[-3:])}", file=sys.stderr)
-        return 2
-    return 0 if print_run(home, run_id, Console(), options.json) else 1
-
-
-if __name__ == "__main__":
-    ending.end("report", main)
+        raise BadInput(f"no runs yet in {home.root}; make run makes one")
+    if run_id and run_id not in ids:
+        raise BadInput(f"no run {run_id}; the last ones are {', '.join(ids[-3:])}")
+    return 0 if print_run(home, run_id or ids[-1], Console(), as_json) else 1

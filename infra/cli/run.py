@@ -1,13 +1,7 @@
-#!/usr/bin/env python3
-"""Runs the whole regression and prints its table: `make run`.
-
-Exit codes: 0 every planned cell equals the oracle or is a declared bound, 1 it does not, 2 bad input, 3 the command
-itself failed.
-"""
+"""The regression, run to its end: by a process of its own, or by the scheduler of the UI that is up."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -17,27 +11,20 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[0] = str(ROOT)
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from streaming_core import ending  # noqa: E402
-
-if __name__ == "__main__":
-    ending.begin("run")
-
-from rich.console import Console, Group  # noqa: E402
-from rich.live import Live  # noqa: E402
-from rich.table import Table  # noqa: E402
-from rich.text import Text  # noqa: E402
-
-from infra.airflow import home as airflow_home  # noqa: E402
-from infra.airflow.occupancy import Occupancy  # noqa: E402
-from infra.cli.report import print_run  # noqa: E402
-from infra.services.process import POLL_SECONDS, Noted, start  # noqa: E402
-from streaming_core.errors import BadInput  # noqa: E402
-from streaming_core.regression.home import Home, new_run_id  # noqa: E402
-from streaming_core.regression.request import RegressionSpec  # noqa: E402
-from streaming_core.storage import write_json  # noqa: E402
+from infra import checkout
+from infra.airflow import home as airflow_home
+from infra.checkout import ROOT
+from infra.cli.report import print_run
+from infra.services.lock import holder, signed
+from infra.services.process import POLL_SECONDS, Noted, start
+from streaming_core.errors import RunFailed
+from streaming_core.regression.home import new_run_id
+from streaming_core.storage import Lock, write_json
 
 DAG_ID = "streaming_regression"
 STAGES = {
@@ -58,83 +45,13 @@ FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
 MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("-", "dim"), "skipped": ("-", "dim")}
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Bad usage is bad input: one line."""
-
-    def error(self, message: str):
-        raise BadInput(message)
-
-
-def parse(argv: list[str]) -> tuple[argparse.Namespace, dict]:
-    """Options, and the run's conf: only what was given, so that the form's defaults stay the defaults."""
-    parser = OneLineParser(prog="run", description=__doc__.splitlines()[0])
-    for name, field in RegressionSpec.model_fields.items():
-        default = field.get_default(call_default_factory=True)
-        shown = ",".join(map(str, default)) if isinstance(default, list) else default
-        shown = {True: "yes", False: "no"}[default] if isinstance(default, bool) else shown
-        parser.add_argument(
-            f"--{name}", metavar=_shape(default), help=f"{field.description} [{shown}]".replace("%", "%%")
-        )
-    parser.add_argument("--host", help="Airflow connection of the host that core runs go to [local]")
-    parser.add_argument("--spark", help="Airflow connection of the Spark master [spark_default]")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON, nothing else")
-    options = parser.parse_args(argv)
-    conf = {}
-    for name, field in RegressionSpec.model_fields.items():
-        given = getattr(options, name)
-        if given is not None:
-            conf[name] = _value(name, given, field.get_default(call_default_factory=True))
-    for name in ("host", "spark"):
-        if getattr(options, name):
-            conf[name] = getattr(options, name)
-    return options, conf
-
-
-def _shape(default: object) -> str:
-    if isinstance(default, dict):
-        return "JSON"
-    if isinstance(default, bool):
-        return "yes|no"
-    return "A,B,..." if isinstance(default, list) else "N"
-
-
-def _value(name: str, text: str, default: object) -> object:
-    if isinstance(default, list):
-        items = [item.strip() for item in text.split(",") if item.strip()]
-        return [_number(name, item) for item in items] if default and isinstance(default[0], int) else items
-    if isinstance(default, dict):
-        try:
-            return json.loads(text)
-        except ValueError as error:
-            raise BadInput(f"--{name}: not JSON: {error}") from None
-    if isinstance(default, bool):
-        if text not in ("yes", "no"):
-            raise BadInput(f"--{name}: {text!r} is neither yes nor no")
-        return text == "yes"
-    return _number(name, text)
-
-
-def _number(name: str, text: str) -> int | float:
-    try:
-        return float(text) if "." in text or "e" in text.lower() else int(text.replace("_", ""))
-    except ValueError:
-        raise BadInput(f"--{name}: {text!r} is not a number") from None
-
-
-def check(conf: dict) -> None:
-    """Refuses what plan_matrix would refuse, before anything is started."""
-    from streaming_core.regression import matrix
-
-    matrix.cells(RegressionSpec.parse({name: value for name, value in conf.items() if name not in ("host", "spark")}))
-
-
 class Progress:
     """What is going on, as a live table on a terminal, as one line per finished stage elsewhere."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console, note: str):
         self.console = console
+        self.note = note
         self.tasks: dict[tuple[str, int], dict] = {}
-        self.note = ""
         self._printed: set[tuple[str, int]] = set()
         self._since = time.time()
 
@@ -200,19 +117,22 @@ class Progress:
         return Text(f"{text}{f', {failed} failed' if failed else ''}  {running}")
 
 
-def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: bool, noted: Noted) -> tuple[int, dict]:
-    """Runs the DAG in a process of its own; returns its exit code and how it is called.
+def follow(
+    conf: dict, there: bool, log: Path, progress: Progress, live: bool, noted: Noted
+) -> tuple[bool, dict | None]:
+    """Runs the DAG in a process of its own, or `there`, by the scheduler that is up: whether it succeeded, and how
+    Airflow calls the run, once it does.
 
     A signal ends that process, and with it everything it started.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     read_end, write_end = os.pipe()
-    run: dict = {}
+    dag_run: dict = {}
+    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
+    command += [str(write_end), *["--scheduler"][:there]]
     with open(log, "wb") as out:
         child = start(
-            [*command[:-1], str(write_end), *command[-1:]]
-            if command[-1] == "--scheduler"
-            else [*command, str(write_end)],
+            command,
             dies_by=None,
             cwd=ROOT,
             env=airflow_home.environment(),
@@ -231,7 +151,7 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
             for text in lines:
                 line = json.loads(text)
                 if "run" in line:
-                    run.update(line)
+                    dag_run.update(line)
                 else:
                     progress.take(line)
 
@@ -243,7 +163,7 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
             time.sleep(POLL_SECONDS)
 
     try:
-        if live:
+        if live and progress.console.is_terminal:
             with Live(progress, console=progress.console, refresh_per_second=4, transient=True):
                 wait()
         else:
@@ -253,87 +173,63 @@ def follow(command: list[str], conf: dict, log: Path, progress: Progress, live: 
             child.send_signal(signal.SIGINT)
             child.wait()
         reader.join()
-    return child.returncode, run
+    return child.returncode == 0, dag_run or None
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; see the module's text."""
+def run(conf: dict, as_json: bool) -> int:
+    """Runs the DAG with this conf and prints its table; the exit code: 1 where it is not green.
+
+    Raises:
+        RunFailed: it did not get as far as its plan.
+    """
     noted = Noted(signal.SIGINT, signal.SIGTERM)
-    try:
-        options, conf = parse(sys.argv[1:] if argv is None else argv)
-        check(conf)
-    except BadInput as error:
-        print(f"run: {error}", file=sys.stderr)
-        return 2
-    os.environ.update({name: airflow_home.environment()[name] for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")})
-    home, where = Home(), airflow_home.location()
-    console = Console(stderr=options.json)
-    log = where / "logs" / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
-    occupancy = Occupancy(where)
-    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
+    console = Console(stderr=as_json)
+    log = airflow_home.location() / "logs" / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
+    occupancy = airflow_home.occupancy()
     there = wait_for_turn(occupancy, console, noted)
     if noted.number:
         console.print("stopped; nothing was started")
         occupancy.leave()
         return 1
-    progress = Progress(console)
-    progress.note = f"log: {log}"
+    progress = Progress(console, f"log: {log}")
     started = time.time()
     try:
         if there:
             console.print(f"Airflow is up; its scheduler takes the run: {there}", highlight=False)
-            command.append("--scheduler")
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
-        code = 1
-        run: dict = {}
+        green, dag_run = False, None
         if not noted.number:
-            code, run = follow(command, conf, log, progress, console.is_terminal and not options.json, noted)
+            green, dag_run = follow(conf, there is not None, log, progress, not as_json, noted)
         if noted.number:
             if there:
                 console.print("stopped watching; the run goes on in Airflow")
             else:
-                subprocess.run(
-                    [*command[:3], "--end-stale-runs"],
-                    cwd=ROOT,
-                    env=airflow_home.environment(),
-                    check=False,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    start_new_session=True,
-                )
+                airflow_home.end_stale_runs()
                 console.print("stopped; nothing of the run goes on")
             return 1
-    except RuntimeError as error:
-        print(f"run: {error}", file=sys.stderr)
-        return 1
     finally:
         occupancy.leave()
-    run_id = new_run_id(run["run"], run["run_after"]) if run else ""
-    if not (home.run(run_id) / "plan.json").exists() if run_id else True:
-        print(f"run: the run did not get as far as its plan; see {log}", file=sys.stderr)
-        return 1
+    home = checkout.home()
+    run_id = new_run_id(dag_run["run"], dag_run["run_after"]) if dag_run else None
+    if dag_run is None or run_id is None or not (home.run(run_id) / "plan.json").exists():
+        raise RunFailed(f"the run did not get as far as its plan; see {log}")
     write_json(
         home.run(run_id) / "stages.json",
-        {"seconds": time.time() - started, "log": str(log), "airflow_run": run["run"], "stages": progress.stages()},
+        {"seconds": time.time() - started, "log": str(log), "airflow_run": dag_run["run"], "stages": progress.stages()},
     )
-    green = print_run(home, run_id, console, as_json=options.json)
-    return 0 if code == 0 and green else 1
+    return 0 if print_run(home, run_id, console, as_json) and green else 1
 
 
-def wait_for_turn(occupancy: Occupancy, console: Console, noted: Noted) -> str | None:
-    """Takes AIRFLOW_HOME for this run; where `make ui` has it, returns its address instead."""
+def wait_for_turn(occupancy: Lock, console: Console, noted: Noted) -> str | None:
+    """Takes AIRFLOW_HOME for this run; where a UI has it, returns its address instead."""
     told = False
-    while not noted.number and not occupancy.take("run"):
-        holder = occupancy.holder()
-        if holder.get("what") == "ui" and holder.get("url"):
-            return holder["url"]
+    while not noted.number and not occupancy.take(signed("run")):
+        by = holder(occupancy)
+        if by.get("owner") == "ui":
+            return by["url"]
         if not told:
-            console.print(f"waiting: another run (process {holder.get('pid', '?')}) is going on", highlight=False)
+            console.print(f"waiting: another run (process {by.get('pid', '?')}) is going on", highlight=False)
             told = True
         time.sleep(0.5)
     return None
-
-
-if __name__ == "__main__":
-    ending.end("run", main)

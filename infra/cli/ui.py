@@ -1,12 +1,7 @@
-#!/usr/bin/env python3
-"""Starts Airflow with the Lockstep pages, on loopback, until Ctrl-C: `make ui`.
-
-Exit codes: 0 stopped, 1 a component ended on its own, 2 bad input, 3 the command itself failed.
-"""
+"""Airflow with the Lockstep pages, on loopback, until Ctrl-C."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import secrets
@@ -18,20 +13,14 @@ import time
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[0] = str(ROOT)
+from rich.console import Console
 
-from streaming_core import ending  # noqa: E402
-
-if __name__ == "__main__":
-    ending.begin("ui")
-
-from rich.console import Console  # noqa: E402
-
-from infra.airflow import home as airflow_home  # noqa: E402
-from infra.airflow.occupancy import Occupancy  # noqa: E402
-from infra.services.process import Noted, end_group, start  # noqa: E402
-from streaming_core.errors import BadInput  # noqa: E402
+from infra.airflow import home as airflow_home
+from infra.checkout import ROOT
+from infra.services.lock import holder, signed
+from infra.services.process import Noted, end_group, start
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.storage import write_text
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself.
 COMPONENTS = {
@@ -87,8 +76,7 @@ def password() -> str:
         known = {}
     if USER not in known:
         known[USER] = secrets.token_urlsafe(12)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump(known, file)
+        write_text(path, json.dumps(known), mode=0o600)
     return known[USER]
 
 
@@ -104,16 +92,24 @@ def healthy(url: str) -> bool:
     return all((state.get(part) or {}).get("status") == "healthy" for part in parts)
 
 
-def serve(port: int, console: Console, noted: Noted) -> int:
-    """Starts everything, waits for the end, stops everything."""
+def serve(port: int) -> int:
+    """Starts everything, waits for the end, stops everything.
+
+    Raises:
+        BadInput: AIRFLOW_HOME or the port is in use.
+        RunFailed: a component ended on its own, or did not come up.
+    """
+    # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
+    noted = Noted(signal.SIGINT, signal.SIGTERM)
+    console = Console(highlight=False)
     where = airflow_home.location()
     url = f"http://localhost:{port}"
-    occupancy = Occupancy(where)
-    if not occupancy.take("ui", url=url):
-        holder = occupancy.holder()
-        if holder.get("what") == "ui":
-            raise BadInput(f"Airflow is up already: {holder.get('url')}")
-        raise BadInput(f"a run is going on (process {holder.get('pid', '?')}); start the UI when it has ended")
+    occupancy = airflow_home.occupancy()
+    if not occupancy.take(signed("ui", url=url)):
+        by = holder(occupancy)
+        if by.get("owner") == "ui":
+            raise BadInput(f"Airflow is up already: {by['url']}")
+        raise BadInput(f"a run is going on (process {by.get('pid', '?')}); start the UI when it has ended")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -127,14 +123,7 @@ def serve(port: int, console: Console, noted: Noted) -> int:
     environment = airflow_home.environment(port)
     # What a run starts ends with this process, however that ends.
     environment["LOCKSTEP_WATCH"] = str(os.getpid())
-    subprocess.run(
-        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs"],
-        cwd=ROOT,
-        env=environment,
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    airflow_home.end_stale_runs()
     components = Components(logs, environment)
     try:
         components.start()
@@ -144,8 +133,7 @@ def serve(port: int, console: Console, noted: Noted) -> int:
                 name = components.ended()
                 if name or time.monotonic() > deadline:
                     what = f"{name} ended" if name else f"Airflow is not well after {START_SECONDS} s"
-                    print(f"ui: {what}; see {components.log(name or 'api-server')}", file=sys.stderr)
-                    return 1
+                    raise RunFailed(f"{what}; see {components.log(name or 'api-server')}")
                 time.sleep(0.5)
         if noted.number:
             return 0
@@ -157,8 +145,7 @@ def serve(port: int, console: Console, noted: Noted) -> int:
         sys.stdout.flush()
         while not noted.number:
             if name := components.ended():
-                print(f"ui: {name} ended; see {components.log(name)}", file=sys.stderr)
-                return 1
+                raise RunFailed(f"{name} ended; see {components.log(name)}")
             time.sleep(0.5)
         return 0
     finally:
@@ -166,25 +153,3 @@ def serve(port: int, console: Console, noted: Noted) -> int:
         console.print("stopping Airflow")
         components.stop()
         occupancy.leave()
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; see the module's text."""
-    parser = argparse.ArgumentParser(prog="ui", description=__doc__.splitlines()[0])
-    parser.add_argument("--port", type=int, default=airflow_home.DEFAULT_PORT)
-    options = parser.parse_args(argv)
-    # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
-    noted = Noted(signal.SIGINT, signal.SIGTERM)
-    os.environ.update({name: airflow_home.environment()[name] for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")})
-    try:
-        return serve(options.port, Console(highlight=False), noted)
-    except BadInput as error:
-        print(f"ui: {error}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        print(f"ui: {error}", file=sys.stderr)
-        return 1
-
-
-if __name__ == "__main__":
-    ending.end("ui", main)

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Makes the warehouse's marts, and their documentation, from what the runs have left in warehouse/raw.
 
 `build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation. Cells
@@ -6,13 +5,10 @@ that were loaded before raw results held verdicts are judged first, so that dbt 
 `rebuild` first removes what is disposable (the metastore, the marts, dbt's own files), then does the same. Raw results
 are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
 local session, which is then the only process that may have the metastore open.
-
-Exit codes: 0 done, 1 a model or a test failed, 2 bad input, 3 the command itself failed.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -20,24 +16,16 @@ import sys
 import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[0] = str(ROOT)
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from streaming_core import ending  # noqa: E402
-
-if __name__ == "__main__":
-    ending.begin("warehouse")
-
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
-
-from infra.services.lock import hold  # noqa: E402
-from streaming_core.errors import BadInput, RunFailed  # noqa: E402
-from streaming_core.regression.home import Home  # noqa: E402
-from streaming_core.regression.verdict import of_run  # noqa: E402
-from streaming_core.regression.warehouse import JUDGED, RAW, rows  # noqa: E402
+from infra.checkout import ROOT
+from infra.services.lock import hold
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import of_run
+from streaming_core.regression.warehouse import JUDGED, RAW, rows
 
 PROJECT = ROOT / "dbt"
 
@@ -171,30 +159,3 @@ def _line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
     return (said or lines or ["no message"])[0][:400]
-
-
-class OneLineParser(argparse.ArgumentParser):
-    """Bad usage is bad input: one line."""
-
-    def error(self, message: str):
-        raise BadInput(message)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The command line; its exit code."""
-    parser = OneLineParser(prog="warehouse", description="Make the marts from the raw results of all runs.")
-    parser.add_argument("command", choices=("build", "rebuild"), help="rebuild removes metastore and marts first")
-    try:
-        options = parser.parse_args(argv)
-        print({"build": build, "rebuild": rebuild}[options.command](Home()), flush=True)
-    except BadInput as error:
-        print(f"warehouse: {error}", file=sys.stderr)
-        return 2
-    except RunFailed as error:
-        print(f"warehouse: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    ending.end("warehouse", main)

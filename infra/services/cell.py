@@ -29,7 +29,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from infra.services.process import POLL_SECONDS, Noted, end_group, start  # noqa: E402
+from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, start  # noqa: E402
 from streaming_core.storage import Lock, write_json  # noqa: E402
 
 FAILED = 3
@@ -80,7 +80,7 @@ def measure(attempt, command, workload, timeout, noted):
             engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=told)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
-        write_json(Path(attempt + ".process.json"), identity(engine.pid))
+        write_json(Path(attempt + ".process.json"), {**identity(engine.pid), "watcher": identity(os.getpid())})
         deadline = time.monotonic() + timeout
         reason = None
         while engine.poll() is None:
@@ -144,29 +144,6 @@ def wait_for_end_of_input(noted):
 
 def lock_path():
     return os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock")
-
-
-def identity(pid):
-    """A process for later: ids are used again, so its start time goes with it."""
-    return {
-        "pid": pid,
-        "started": start_time(pid),
-        "watcher": {"pid": os.getpid(), "started": start_time(os.getpid())},
-    }
-
-
-def alive(process):
-    return process["started"] is not None and start_time(process["pid"]) == process["started"]
-
-
-def start_time(pid):
-    """Clock ticks since boot at which a process started; None when it is gone or a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] == "Z" else int(fields[19])
 
 
 def now():

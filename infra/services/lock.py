@@ -1,4 +1,7 @@
-"""The lock on LOCKSTEP_HOME, for who works on it outside a run: the same file that a run's Spark server holds."""
+"""Locks that say in JSON who holds them: an owner, its process and host, since when, and what else others need to know.
+
+The one on LOCKSTEP_HOME is held by a run's Spark server, or by who works there outside a run.
+"""
 
 from __future__ import annotations
 
@@ -13,39 +16,41 @@ from streaming_core.regression.home import Home
 from streaming_core.storage import Lock
 
 
+def of_home(home: Home) -> Lock:
+    """The lock on LOCKSTEP_HOME."""
+    return Lock(home.root / "lock.json")
+
+
+def signed(owner: str, **details: str) -> str:
+    """What others read while this process holds a lock as `owner`."""
+    since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
+    return json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since, **details})
+
+
+def holder(lock: Lock) -> dict:
+    """What its holder signed; {} when there is none, or it is signing this moment."""
+    try:
+        return json.loads(lock.holder() or "{}")
+    except ValueError:
+        return {}
+
+
 @contextmanager
 def hold(home: Home, owner: str, say: Callable[[str], None] = print) -> Iterator[None]:
-    """Holds the lock for the length of the block; waits for it, and says for whom.
+    """Holds the lock on LOCKSTEP_HOME for the length of the block; waits for it, and says for whom.
 
     Args:
         owner: what others are told while they wait.
         say: takes the one line about waiting.
     """
     home.root.mkdir(parents=True, exist_ok=True)
-    lock = home_lock(home)
-    if not lock.take(about(owner)):
-        say(f"waiting for {_holder(lock)}, which holds {home.root}")
-        lock.wait(about(owner))
+    lock = of_home(home)
+    if not lock.take(signed(owner)):
+        by = holder(lock)
+        who = f"{by['owner']} on {by['host']}" if by else "another process"
+        say(f"waiting for {who}, which holds {home.root}")
+        lock.wait(signed(owner))
     try:
         yield
     finally:
         lock.leave()
-
-
-def home_lock(home: Home) -> Lock:
-    """The lock itself."""
-    return Lock(home.root / "lock.json")
-
-
-def about(owner: str) -> str:
-    """What others read about this process while it holds the lock."""
-    since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
-    return json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since})
-
-
-def _holder(lock: Lock) -> str:
-    try:
-        holder = json.loads(lock.holder() or "")
-        return f"{holder['owner']} on {holder['host']}"
-    except (ValueError, LookupError, TypeError):  # being written this moment
-        return "another process"

@@ -4,7 +4,7 @@ What asks a supervisor itself to end is a signal, and its handler only notes the
 between any two instructions of the main thread, also inside of an `Event`, a queue or another handler, and one that
 takes a lock which is held there waits for ever. Supervisors look at the number several times a second.
 
-Standard library only: the driver on a host uses it, too.
+Standard library only: the driver on a host (cell.py) uses it, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 GRACE_SECONDS = 15
@@ -59,6 +59,26 @@ def start(command: Sequence[str], dies_by: int | None = signal.SIGTERM, **option
 
     options = {"stdin": subprocess.DEVNULL, "preexec_fn": die_with_parent if dies_by else None, **options}
     return subprocess.Popen(command, start_new_session=True, **options)
+
+
+def identity(pid: int) -> dict[str, int | None]:
+    """A process for later: ids are used again, so the time it started at goes with it."""
+    return {"pid": pid, "started": _start_time(pid)}
+
+
+def alive(process: Mapping[str, Any]) -> bool:
+    """Whether this very process is there, and no zombie."""
+    return process["started"] is not None and _start_time(process["pid"]) == process["started"]
+
+
+def _start_time(pid: int) -> int | None:
+    """Clock ticks since boot at which a process started; None when it is gone or a zombie (Linux)."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
 
 
 def signal_group(leader: int, number: int) -> None:

@@ -4,18 +4,12 @@ A keeper process takes the lock, starts the server, writes `spark-server.json` (
 owner only) and stays until it is told to stop, the server dies, or the process that wanted it is gone. The lock is the
 keeper's: however a run ends, nobody has to clean up after it. Where Spark runs elsewhere (a `sc://` url), the keeper
 holds the lock alone.
-
-    python -m infra.services.spark start OWNER [--master local[*]]     prints the url
-    python -m infra.services.spark stop OWNER
-    python -m infra.services.spark status
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -27,15 +21,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
-from infra.services.lock import about, home_lock
-from infra.services.process import Noted, signal_group, start
-from streaming_core.errors import BadInput, RunFailed
+from infra.checkout import ROOT, home
+from infra.services.lock import holder, of_home, signed
+from infra.services.process import Noted, alive, identity, signal_group, start
+from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_text
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 DEFAULTS = ROOT / "infra" / "spark" / "spark-defaults.conf"
 START_SECONDS = 120
 STOP_SECONDS = 20
@@ -63,7 +55,7 @@ class Server:
             state = json.loads(self.state_path.read_text())
         except (OSError, ValueError):
             return None
-        return state if state["owner"] == owner and _lives(state["pid"], state["started"]) else None
+        return state if state["owner"] == owner and alive(state) else None
 
     def environment(self, owner: str) -> dict[str, str]:
         """SPARK_REMOTE and the token, for a client process. Never put these on a command line or into a log.
@@ -106,13 +98,10 @@ class Server:
         log_path = self.log_path(owner)
         log_path.parent.mkdir(parents=True, exist_ok=True)
         environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
-        command = [sys.executable, "-m", "infra.services.spark", "keep", owner, "--master", master]
-        command += ["--starter", str(os.getpid())]
-        if remote:
-            command += ["--remote", remote[0]]
-            environment["LOCKSTEP_SPARK_TOKEN"] = remote[1] or ""
-        if watch:
-            command += ["--watch", str(watch)]
+        url, token = remote or (None, None)
+        environment["LOCKSTEP_SPARK_TOKEN"] = token or ""
+        asked = {"owner": owner, "master": master, "remote": url, "watch": watch, "starter": os.getpid()}
+        command = [sys.executable, "-m", "infra.services.spark", json.dumps(asked)]
         with open(log_path, "wb") as log:
             keeper = start(command, dies_by=None, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
@@ -143,10 +132,7 @@ class Server:
 
     def holder(self) -> dict | None:
         """Who holds the lock: owner, pid, host, since; None when nobody does."""
-        try:
-            return json.loads(home_lock(self.home).holder() or "null")
-        except ValueError:  # being written this moment
-            return None
+        return holder(of_home(self.home)) or None
 
     def stop(self, owner: str) -> bool:
         """Stops the server of `owner` and releases the lock; False when there was none."""
@@ -156,7 +142,7 @@ class Server:
         with suppress(ProcessLookupError):
             os.kill(state["pid"], signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS
-        while _lives(state["pid"], state["started"]):
+        while alive(state):
             if time.monotonic() > deadline:
                 signal_group(state["pid"], signal.SIGKILL)
                 break
@@ -168,8 +154,8 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
     """The keeper's life: lock, start, wait, stop. Runs in a process group of its own with the server inside."""
     server = Server(home)
     noted = Noted(signal.SIGTERM, signal.SIGINT)
-    watched = _process(watch)
-    if watch and watched is None:
+    watched = identity(watch) if watch else None
+    if watched and not alive(watched):
         return 1
 
     served = False
@@ -177,10 +163,10 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
     def wanted() -> bool:
         # Until the state is written, the keeper is of use only to the process that started it.
         starting = served or os.getppid() == starter
-        return not noted.number and starting and (watched is None or watched.is_running())
+        return not noted.number and starting and (watched is None or alive(watched))
 
-    lock = home_lock(home)
-    while not lock.take(about(owner)):
+    lock = of_home(home)
+    while not lock.take(signed(owner)):
         if not wanted():
             return 1
         time.sleep(POLL)
@@ -196,7 +182,7 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
                 if process.poll() is not None or not wanted():
                     return 1
                 time.sleep(POLL)
-        state = {"owner": owner, "url": url, "token": token, **_identity()}
+        state = {"owner": owner, "url": url, "token": token, **identity(os.getpid())}
         write_text(server.state_path, json.dumps(state), mode=0o600)
         served = True
         while wanted() and (process is None or process.poll() is None):
@@ -258,25 +244,6 @@ def _scratch(home: Home) -> Path:
     return home.root / "spark-scratch"
 
 
-def _identity() -> dict:
-    return {"pid": os.getpid(), "started": psutil.Process().create_time()}
-
-
-def _process(pid: int | None) -> psutil.Process | None:
-    with suppress(psutil.NoSuchProcess):
-        return psutil.Process(pid) if pid else None
-    return None
-
-
-def _lives(pid: int, started: float) -> bool:
-    """Whether this very process (ids are used again) is alive and no zombie."""
-    try:
-        process = psutil.Process(pid)
-        return process.create_time() == started and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def _last_line(path: Path) -> str:
     """The last thing a log says, past Java's stack frames and its chatter."""
     with suppress(OSError):
@@ -298,36 +265,5 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    """The command line; see the module's text."""
-    parser = argparse.ArgumentParser(prog="infra.services.spark", description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["start", "stop", "status", "keep"])
-    parser.add_argument("owner", nargs="?")
-    parser.add_argument("--master", default="local[*]")
-    parser.add_argument("--remote")
-    parser.add_argument("--watch", type=int)
-    parser.add_argument("--starter", type=int, default=os.getppid(), help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
-    home = Home()
-    server = Server(home)
-    if options.action == "status":
-        holder = server.holder()
-        print(f"held by {holder['owner']} on {holder['host']} since {holder['since']}" if holder else "not running")
-        return 0
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", options.owner or ""):
-        parser.error("say for whom: a name of letters, digits and . _ -")
-    if options.action == "keep":
-        return keep(home, options.owner, options.master, options.remote, options.watch, options.starter)
-    try:
-        if options.action == "start":
-            print(server.start(options.owner, options.master, watch=options.watch))
-        elif not server.stop(options.owner):
-            raise BadInput(f"no Spark server runs for {options.owner}")
-    except (BadInput, RunFailed, ServerLost) as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, BadInput) else 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(keep(home(), **json.loads(sys.argv[1])))

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 
 from streaming_core import interruption
+from streaming_core.cli.invocation import invoke
 from streaming_core.cli.options import (
     RECORD,
     RUN,
@@ -39,9 +40,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-# Typer's own base of usage errors: it exports only this subclass.
-UsageError: Any = typer.BadParameter.__base__
 
 
 def show(value: Any) -> None:
@@ -405,17 +403,6 @@ def probe(as_json: Json = False) -> None:
 
 
 def main() -> int:
-    """Does what the command line asks for; returns the exit code. What it raises ends as ending.py says."""
-    try:
-        with interruption.heeded():
-            code = app(standalone_mode=False) or 0
-    except UsageError as error:
-        raise BadInput(f"{error.format_message()} (see --help)") from None
-    except typer.Abort:
-        raise KeyboardInterrupt from None
-    except SystemExit as ended:
-        # Of a pipe that nobody reads typer makes 1, which would be a word on the run.
-        raise ended.__context__ or ended from None
-    if code == 130:  # typer's own for Ctrl-C
-        raise KeyboardInterrupt
-    return code
+    """Does what the command line asks for; returns the exit code."""
+    with interruption.heeded():
+        return invoke(app)

@@ -51,9 +51,9 @@ def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
 
     def decorate(command: Callable) -> Callable:
         @wraps(command)
-        def with_options(**arguments: Any) -> None:
+        def with_options(**arguments: Any) -> Any:
             given = {name: value for name in options if (value := arguments.pop(name)) is not None}
-            command(**arguments, given=given)
+            return command(**arguments, given=given)
 
         signature = inspect.signature(command, eval_str=True)
         parameters: list[inspect.Parameter] = []

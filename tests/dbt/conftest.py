@@ -17,19 +17,18 @@ from tests.dbt.history import write_history
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# `warehouse.py build`, then the project's unit tests, which it leaves out, in the same session.
+# `lockstep warehouse build`, then the project's unit tests, which it leaves out, in the same session.
 BUILD_AND_UNIT_TESTS = """
 import json, sys
 from infra.cli import warehouse
 from streaming_core.regression.home import Home
 
 home = Home()
-code = warehouse.main(["build"])
+print(warehouse.build(home))
 done = warehouse.dbt(home, "test", "--select", "test_type:unit")
 ran = [result for result in done.result if result.node.resource_type == "unit_test"]
 results = {result.node.name: [str(result.status), result.message] for result in ran}
 json.dump(results, open(sys.argv[1], "w"))
-sys.exit(code)
 """
 
 
@@ -60,8 +59,8 @@ def python(home: Home, *command: str) -> subprocess.CompletedProcess:
 
 
 def warehouse(home: Home, command: str) -> subprocess.CompletedProcess:
-    """Runs infra/cli/warehouse.py as the Makefile does."""
-    return python(home, str(ROOT / "infra" / "cli" / "warehouse.py"), command)
+    """Runs `lockstep warehouse`."""
+    return python(home, "-m", "infra.cli", "warehouse", command)
 
 
 @pytest.fixture(scope="session")

@@ -47,7 +47,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
         "ERRING_ENGINE": json.dumps({"wc": "hang"}),
         "ERRING_ENGINE_PIDS": str(tmp_path / "pids"),
     }
-    command = [sys.executable, str(ROOT / "infra" / "cli" / "run.py")]
+    command = [str(Path(sys.executable).parent / "lockstep"), "run"]
     command += ["--applications", "wc", "--threads", "1", "--events", "1000", "--repetitions", "1"]
     # As from a terminal: what a script starts in the background would ignore Ctrl-C, and so would all it starts.
     heeds = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731

@@ -66,8 +66,8 @@ def world(tmp_path_factory, with_compiled):
 @pytest.fixture(scope="module")
 def result(world):
     command = [
-        sys.executable,
-        str(ROOT / "infra" / "cli" / "run.py"),
+        str(Path(sys.executable).parent / "lockstep"),
+        "run",
         "--json",
         *ARGUMENTS,
         "--repetitions",

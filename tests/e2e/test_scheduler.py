@@ -36,7 +36,7 @@ class Airflow:
         self.environment = environment
         self.url = f"http://localhost:{port}"
         self.process = subprocess.Popen(
-            [sys.executable, str(ROOT / "infra" / "cli" / "ui.py"), "--port", str(port)],
+            [str(Path(sys.executable).parent / "lockstep"), "ui", "--port", str(port)],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -107,7 +107,7 @@ def alive(pid: int) -> bool:
 
 
 def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
-    command = [sys.executable, str(ROOT / "infra" / "cli" / "run.py"), *SMALL]
+    command = [str(Path(sys.executable).parent / "lockstep"), "run", *SMALL]
     done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"its scheduler takes the run: {airflow.url}" in done.stdout

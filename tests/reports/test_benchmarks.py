@@ -236,7 +236,7 @@ def test_what_could_not_be_measured_is_not_drawn(home):
 
 def report(home, *arguments):
     environment = {**os.environ, "LOCKSTEP_HOME": str(home.root)}
-    command = [sys.executable, str(ROOT / "infra" / "cli" / "report.py"), *arguments]
+    command = [sys.executable, "-m", "infra.cli", "report", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 

@@ -12,6 +12,7 @@ import pytest
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -209,5 +210,5 @@ def test_pages_exist_when_only_the_plan_does(tmp_path):
 
 
 def test_publishing_an_unknown_run_says_so(tmp_path):
-    with pytest.raises(LookupError, match="no run 20260101T000000Z-00000000"):
+    with pytest.raises(BadInput, match="no run 20260101T000000Z-00000000"):
         publish(Home(tmp_path), "20260101T000000Z-00000000")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-COMMAND = Path(sys.executable).parent / "streaming-core"
-SCRIPTS = Path(__file__).parents[2] / "infra" / "cli"
+BIN = Path(sys.executable).parent
+COMMAND = BIN / "streaming-core"
 LONG = "x" * 300
 
 
@@ -38,14 +38,13 @@ def limited(kind, size):
     return lambda: resource.setrlimit(kind, (size, size))
 
 
-def call(*arguments, script=None, env=None, **given):
-    command = [COMMAND] if script is None else [sys.executable, SCRIPTS / f"{script}.py"]
+def call(*arguments, command="streaming-core", env=None, **given):
     arguments = [a if isinstance(a, bytes) else str(a) for a in arguments]
     given = {"stdout": subprocess.PIPE} | given
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
     # Python itself writes half a file of bytecode where the limit of a test lets it, and trips over that ever after.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    return subprocess.run([*command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **given)
+    return subprocess.run([BIN / command, *arguments], stderr=subprocess.PIPE, env=environment | (env or {}), **given)
 
 
 def ends(done, code, *words, name="streaming-core"):
@@ -209,16 +208,17 @@ def test_interrupted_is_not_different(made):
         ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
-@pytest.mark.parametrize("script", ["run", "report", "prune", "warehouse", "ui"])
-def test_scripts_end_alike(tmp_path, script):
-    # Buffered: argparse keeps to itself that it could not print its help.
+@pytest.mark.parametrize("subcommand", [(), ("run",), ("report",), ("prune",), ("warehouse", "build"), ("ui",)])
+def test_the_commands_of_the_house_end_alike(tmp_path, subcommand):
     env = {"LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a"), "PYTHONUNBUFFERED": ""}
+    house = {"command": "lockstep", "env": env}
     with open("/dev/full", "wb") as full:
-        ends(call("--help", script=script, stdout=full, env=env), 3, "No space left on device", name=script)
-    ends(call("--help", script=script, env=env, preexec_fn=limited(resource.RLIMIT_AS, 100 << 20)), 3, name=script)
+        ends(call(*subcommand, "--help", stdout=full, **house), 3, "No space left on device", name="lockstep")
+    few = limited(resource.RLIMIT_AS, 100 << 20)
+    ends(call(*subcommand, "--help", preexec_fn=few, **house), 3, name="lockstep")
     (tmp_path / "l").write_text("no folder")
-    if script in ("prune", "warehouse"):
-        ends(call(*["build"][: script == "warehouse"], script=script, env=env), 2, str(tmp_path / "l"), name=script)
+    if subcommand[:1] in (("prune",), ("warehouse",)):
+        ends(call(*subcommand, **house), 2, str(tmp_path / "l"), name="lockstep")
 
 
 def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
@@ -226,8 +226,8 @@ def test_the_report_of_a_run_is_not_printed_to_a_full_disk(tmp_path):
     from tests.reports import past_runs
 
     past_runs.make(Home(tmp_path / "l"), nights=1, red=False)
-    env = {"LOCKSTEP_HOME": str(tmp_path / "l")}
-    assert call(script="report", env=env).returncode == 0
+    house = {"command": "lockstep", "env": {"LOCKSTEP_HOME": str(tmp_path / "l")}}
+    assert call("report", **house).returncode == 0
     with open("/dev/full", "wb") as full:
-        ends(call(script="report", stdout=full, env=env), 3, "No space left on device", name="report")
-    assert json.loads(call("--json", script="report", env=env).stdout)["green"]
+        ends(call("report", stdout=full, **house), 3, "No space left on device", name="lockstep")
+    assert json.loads(call("report", "--json", **house).stdout)["green"]

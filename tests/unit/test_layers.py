@@ -28,6 +28,7 @@ FLOORS = (
     "jobs",
     "expectations",
     "reports",
+    "infra.checkout",
     "infra.services",
     "infra.airflow",
     "infra.cli",

@@ -6,7 +6,6 @@ a policy that lets them load nothing from elsewhere and talk to nothing.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +13,11 @@ from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
+from infra import checkout
 from reports.history import History
 from reports.pages import HERE, Pages
-from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.home import RUN_ID
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
 DAG_ID = "streaming_regression"
 PREFIX = "/lockstep"
 KINDS = {
@@ -49,7 +48,7 @@ TOOL_FOLDERS = ("data_docs", "dbt")
 
 def reports() -> Path:
     """The folder the pages lie in."""
-    return Path(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep").absolute() / "reports"
+    return checkout.home().reports
 
 
 async def reader(request: Request):
@@ -88,7 +87,7 @@ async def refuse(request: Request, error: HTTPException) -> Response:
 @app.get("/run/{airflow_run:path}")
 async def of_run(airflow_run: str, user: Reader) -> Response:
     """The overview of the run that an Airflow run made."""
-    history = History(Home(reports().parent))
+    history = History(checkout.home())
     for run_id in reversed(history.run_ids()):
         if history.origin(run_id) == airflow_run:
             return RedirectResponse(f"{PREFIX}/{run_id}/index.html")
@@ -118,7 +117,7 @@ async def page(user: Reader, path: str = "") -> Response:
 def _unpublished(name: str) -> Response:
     if name == "style.css":
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"], headers=_headers(OWN))
-    pages = Pages(History(Home(reports().parent)))
+    pages = Pages(History(checkout.home()))
     text = pages.empty() if name == "index.html" else pages.performance(benchmarked=False)[0]
     return HTMLResponse(text, headers=_headers(OWN))
 

@@ -1,4 +1,4 @@
-"""What `make run` and `make report` say to bad input: one line, exit code 2, nothing written."""
+"""What a user types, and what bad input gets: one line, exit code 2, nothing written."""
 
 from __future__ import annotations
 
@@ -13,18 +13,45 @@ import pytest
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 
-ROOT = Path(__file__).resolve().parents[3]
+COMMAND = Path(sys.executable).parent / "lockstep"
 
 
 @pytest.fixture
 def call(tmp_path):
     environment = {**os.environ, "LOCKSTEP_HOME": str(tmp_path / "l"), "AIRFLOW_HOME": str(tmp_path / "a")}
 
-    def call(script: str, *arguments: str) -> subprocess.CompletedProcess:
-        command = [sys.executable, str(ROOT / "infra" / "cli" / f"{script}.py"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    def call(*arguments: str) -> subprocess.CompletedProcess:
+        return subprocess.run([COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120)
 
     return call
+
+
+def test_without_a_command_there_is_help_and_it_is_bad_input(call):
+    done = call()
+    assert done.returncode == 2
+    assert all(f" {name} " in done.stdout for name in ("run", "ui", "report", "publish", "prune", "warehouse"))
+    assert done.stderr == "lockstep: a command is missing (see --help)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rnu"], "No such command 'rnu'"),
+        (["ui", "--port", "70000"], "'--port'"),
+        (["ui", "--port", "x"], "'--port'"),
+        (["report", "--jsn"], "No such option: --jsn"),
+        (["report", "one", "two"], "two"),
+        (["publish", "--run", "20990101T000000Z-00000000"], "no run 20990101T000000Z-00000000"),
+        (["prune", "acknowledge"], "Missing argument 'RUN_ID'"),
+    ],
+)
+def test_a_slip_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):
+    done = call(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("lockstep: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +75,7 @@ def call(tmp_path):
         (["--events", "-1"], "events: "),
         (["--params", "{"], "--params: not JSON"),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
-        (["--no-such-option"], "unrecognized arguments: --no-such-option"),
+        (["--no-such-option"], "No such option: --no-such-option"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):

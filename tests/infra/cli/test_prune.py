@@ -14,6 +14,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
 from tests.dbt.history import GREEN, RED, write_history, write_raw
+from tests.infra.cli.conftest import lockstep
 
 CELL = "sl.transactional.tstream.t1.0a0b0c0d"
 BOUND = "sl.transactional.no_lock.t1.0a0b0c0e"
@@ -59,7 +60,7 @@ def is_kept(home: Home, run: Path) -> bool:
     """Whether a run's outputs are kept as evidence, many green runs later."""
     for day in range(2, 12):
         make_run(home, day)
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     return len(outputs_of(run)) == 4
 
 
@@ -94,7 +95,7 @@ def home(tmp_path, monkeypatch) -> Home:
 
 def test_outputs_of_the_last_seven_green_runs_stay_and_those_of_older_ones_go(home, capsys):
     runs = [make_run(home, day) for day in range(1, 10)]
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert [len(outputs_of(run)) for run in runs] == [0, 0] + [4] * 7
     said = capsys.readouterr().out
     assert said.count("green, and not among the last 7") == 8
@@ -108,7 +109,7 @@ def test_only_outputs_and_state_go_and_everything_else_of_a_home_stays(home):
     (home.reports / run_id(1)).mkdir(parents=True)
     (home.reports / run_id(1) / "summary.json").write_text("{}")
     before = files(home.root)
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     gone = before - files(home.root)
     assert gone
     assert {path.parent.name for path in gone} == {"outputs", "state"}
@@ -119,12 +120,12 @@ def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, cap
     red = make_run(home, 1, verdict)
     for day in range(2, 12):
         make_run(home, day)
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert len(outputs_of(red)) == 4
-    assert prune.main(["acknowledge", red.name]) == 0
+    assert lockstep("prune", "acknowledge", red.name) == 0
     assert (red / "acknowledged").exists()
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert outputs_of(red) == []
     assert "red, acknowledged" in capsys.readouterr().out
 
@@ -133,7 +134,7 @@ def test_red_runs_do_not_push_green_ones_out(home):
     green = make_run(home, 1)
     for day in range(2, 12):
         make_run(home, day, "different")
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert len(outputs_of(green)) == 4
 
 
@@ -141,7 +142,7 @@ def test_a_bound_that_crashed_makes_its_run_red(home):
     run = make_run(home, 1, bound="failed")
     for day in range(2, 12):
         make_run(home, day)
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert len(outputs_of(run)) == 4
 
 
@@ -196,7 +197,7 @@ def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
     workload = make_cache(home, "workload", "w1", 1000, age=9)
     oracle = make_cache(home, "oracle", "o1", 1000, age=9)
     other = make_cache(home, "workload", "w2", 1000, age=1)
-    assert prune.main(["--cache-gb", "0"]) == 0
+    assert lockstep("prune", "--cache-gb", "0") == 0
     assert len(outputs_of(going_on)) == 4
     assert workload.exists()
     assert oracle.exists()
@@ -208,7 +209,7 @@ def test_of_the_caches_the_oldest_go_until_the_rest_fits(home):
     older = make_cache(home, "workload", "w2", 400, age=2)
     newest = make_cache(home, "workload", "w3", 400, age=1)
     being_written = make_cache(home, "workload", ".w4.tmp", 400, age=9)
-    assert prune.main(["--cache-gb", "0.0000008"]) == 0  # 800 bytes
+    assert lockstep("prune", "--cache-gb", "0.0000008") == 0  # 800 bytes
     assert [path.exists() for path in (oldest, older, newest, being_written)] == [False, True, True, True]
 
 
@@ -217,11 +218,11 @@ def test_a_dry_run_lists_the_same_and_removes_nothing(home, capsys):
         make_run(home, day)
     make_cache(home, "workload", "w1", 400, age=1)
     before = files(home.root)
-    assert prune.main(["--dry-run", "--cache-gb", "0"]) == 0
+    assert lockstep("prune", "--dry-run", "--cache-gb", "0") == 0
     listed = capsys.readouterr().out.splitlines()
     assert files(home.root) == before
     assert listed[-1].endswith("would go")
-    assert prune.main(["--cache-gb", "0"]) == 0
+    assert lockstep("prune", "--cache-gb", "0") == 0
     assert capsys.readouterr().out.splitlines()[:-1] == listed[:-1]
 
 
@@ -233,7 +234,7 @@ def test_a_link_is_not_followed(home, tmp_path_factory):
     link = home.attempt(run_id(1), CELL, 2) / "outputs"
     link.parent.mkdir(parents=True)
     link.symlink_to(elsewhere)
-    assert prune.main([]) == 0
+    assert lockstep("prune") == 0
     assert (elsewhere / "precious").exists()
     assert link.is_symlink()
 
@@ -249,8 +250,8 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", refuse)
-    assert prune.main([]) == 1
-    assert capsys.readouterr().err == f"prune: cannot remove {stuck}: Permission denied\n"
+    assert lockstep("prune") == 1
+    assert capsys.readouterr().err == f"lockstep: cannot remove {stuck}: Permission denied\n"
     assert outputs_of(runs[0]) == [stuck]
     assert outputs_of(runs[1]) == []
 
@@ -262,8 +263,9 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
         (["acknowledge", run_id(28)], f"no run '{run_id(28)}'"),
         (["acknowledge", run_id(1)], "is green"),
         (["acknowledge", run_id(2)], "has no verdicts yet"),
-        (["--cache-gb", "many"], "many"),
-        (["--cache-gb", "-1"], "-1"),
+        (["--cache-gb", "many"], "--cache-gb"),
+        (["--cache-gb", "-1"], "must lie in 0..1e9, got -1"),
+        (["--cache-gb", "nan"], "got nan"),
         (["everything"], "everything"),
     ],
 )
@@ -271,7 +273,7 @@ def test_bad_input_gets_one_line_and_removes_nothing(home, capsys, arguments, sa
     make_run(home, 1)
     make_run(home, 2, None)
     before = files(home.root)
-    assert prune.main(arguments) == 2
+    assert lockstep("prune", *arguments) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -285,13 +287,13 @@ def test_a_damaged_run_folder_is_named_and_nothing_is_removed(home, capsys, name
     for day in range(2, 12):
         make_run(home, day)
     before = files(home.root)
-    assert prune.main([]) == 2
+    assert lockstep("prune") == 2
     assert str(run / name) in capsys.readouterr().err
     assert files(home.root) == before
 
 
 def test_a_home_that_is_not_there_is_bad_input(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "absent"))
-    assert prune.main([]) == 2
+    assert lockstep("prune") == 2
     assert "does not exist" in capsys.readouterr().err
     assert not (tmp_path / "absent").exists()

@@ -8,13 +8,13 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 
-from infra.cli import warehouse
 from infra.services.lock import hold
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.history import FASTER, GREEN, RED, RUNS, write_history, write_raw
+from tests.infra.cli.conftest import lockstep
 
 MARTS = ("cells", "throughput", "latency", "verdicts", "runs")
 
@@ -28,7 +28,7 @@ def content(home: Home) -> dict[str, list[str]]:
     ("folder", "environment", "arguments", "said"),
     [
         ("home", {}, ["everything"], "everything"),
-        ("home", {}, [], "command"),
+        ("home", {}, [], "Missing command"),
         ("ho me:x", {}, ["build"], "' ' ':'"),
         ("home", {"SPARK_REMOTE": "sc://localhost:1"}, ["rebuild"], "SPARK_REMOTE is set"),
     ],
@@ -38,7 +38,7 @@ def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, environm
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert warehouse.main(arguments) == 2
+    assert lockstep("warehouse", *arguments) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -47,8 +47,8 @@ def test_bad_input_gets_one_line(tmp_path, monkeypatch, capsys, folder, environm
 def test_a_home_that_cannot_be_written_is_bad_input(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "file"))
-    assert warehouse.main(["build"]) == 2
-    assert capsys.readouterr().err.startswith("warehouse: cannot write below LOCKSTEP_HOME=")
+    assert lockstep("warehouse", "build") == 2
+    assert capsys.readouterr().err.startswith("lockstep: cannot write below LOCKSTEP_HOME=")
 
 
 def _wait_for_the_lock(root, said, held):
@@ -98,7 +98,7 @@ def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path
     (tmp_path / "warehouse" / "metastore" / "derby" / "service.properties").write_text("not a database")
     broken = run_warehouse(home, "build")
     assert broken.returncode == 1
-    assert broken.stderr.splitlines()[-1].startswith("warehouse: ")
+    assert broken.stderr.splitlines()[-1].startswith("lockstep: ")
     done = run_warehouse(home, "rebuild")
     assert done.returncode == 0, done.stdout + done.stderr
     assert content(home) == first
@@ -159,7 +159,7 @@ def test_a_file_that_is_no_parquet_is_one_line(tmp_path):
     (home.raw("cells") / f"run_id={RED}" / "part-0.parquet").write_text("not parquet")
     done = run_warehouse(home, "build")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("warehouse: ")
+    assert done.stderr.splitlines()[-1].startswith("lockstep: ")
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
     for home in (here, there):
         write_history(home)
     assert run_warehouse(here, "build").returncode == 0
-    done = python(there, "-c", BUILD_ON_A_SERVER, warehouse.__file__, "build")
+    done = python(there, "-c", BUILD_ON_A_SERVER, "-m", "infra.cli", "warehouse", "build")
     assert done.returncode == 0, done.stdout + done.stderr
     assert content(there) == content(here)
 

@@ -130,9 +130,9 @@ def test_work_outside_a_run_holds_the_same_lock(server):
 def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
     server.start("a", remote=REMOTE)
     environment = {**os.environ, "LOCKSTEP_HOME": str(server.home.root)}
-    waiting = subprocess.Popen(
-        [sys.executable, "-m", "infra.services.spark", "start", "b"], env=environment, stdout=subprocess.PIPE, text=True
-    )
+    start = "from infra.services.spark import Server, home\nServer(home()).start('b')"
+    command = [sys.executable, "-c", start]
+    waiting = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert waiting.stdout.readline().startswith("waiting for a")
     keepers = psutil.Process(waiting.pid).children()
     waiting.kill()

@@ -1,0 +1,15 @@
+"""This checkout, and where what is done in it lies unless the environment says otherwise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from streaming_core.regression.home import Home
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def home() -> Home:
+    """LOCKSTEP_HOME: from the environment, else `.lockstep` in the checkout, wherever a process works."""
+    return Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")

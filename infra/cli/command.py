@@ -1,0 +1,138 @@
+"""Commands and their options; each only parses, calls what does the work and shows what that returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from infra.airflow.home import DEFAULT_PORT
+from infra.checkout import home
+from infra.cli.request import OPTIONS, conf
+from streaming_core.cli.invocation import invoke
+from streaming_core.cli.options import Json, takes
+from streaming_core.errors import BadInput
+
+NAME = "lockstep"
+CACHE_GB = 20.0
+
+app = typer.Typer(
+    name=NAME,
+    help="Runs the regression, shows what came of it, and keeps house in LOCKSTEP_HOME.",
+    epilog="Exit codes: 0 done and green, 1 red or failed, 2 bad input, 3 the command itself failed (full disk, no "
+    "memory); LOCKSTEP_TRACEBACK=1 then shows where. Applications are run one by one with streaming-core.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run, as `lockstep report` names it.")]
+
+
+@app.command()
+@takes(OPTIONS)
+def run(
+    given: dict[str, Any],
+    host: Annotated[str | None, typer.Option(help="Airflow connection of where cells run. Default: local.")] = None,
+    spark: Annotated[
+        str | None, typer.Option(help="Airflow connection of the Spark master. Default: spark_default.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run every way of executing every application that is asked for, compare each with the oracle, print a table."""
+    asked = conf(given) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
+    from infra.cli.run import run as regression
+
+    return regression(asked, as_json)
+
+
+@app.command()
+def ui(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on loopback.")] = DEFAULT_PORT,
+) -> int:
+    """Start Airflow on this machine, with the form and the reports, until Ctrl-C."""
+    from infra.cli.ui import serve
+
+    return serve(port)
+
+
+@app.command()
+def report(
+    run_id: Annotated[str | None, typer.Argument(metavar="[RUN_ID]", help="Default: the last run.")] = None,
+    as_json: Json = False,
+) -> int:
+    """Print the table of a run, and where its reports are. Exit code 1: it was not green."""
+    from infra.cli.report import report as shown
+
+    return shown(home(), run_id, as_json)
+
+
+@app.command()
+def publish(
+    run_id: Annotated[str | None, typer.Option("--run", metavar="RUN_ID", help="Write this run's pages, too.")] = None,
+) -> None:
+    """Write the performance page and the overview anew. Runs and `make bench` do so when they end."""
+    from reports import publish
+
+    if run_id is None:
+        print(f"performance page: {publish.performance(home())}")
+    else:
+        print(f"publish: {publish.publish(home(), run_id)}")
+
+
+prune = typer.Typer()
+app.add_typer(prune, name="prune")
+
+
+@prune.callback(invoke_without_command=True)
+def remove(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    cache_gb: Annotated[
+        float, typer.Option(metavar="GB", help="Size that workloads and oracles may have together.")
+    ] = CACHE_GB,
+) -> int:
+    """Remove old outputs and caches; raw results and reports stay.
+
+    Outputs of the last seven green runs stay, too, and those of a red one until it is acknowledged.
+    """
+    if context.invoked_subcommand:
+        return 0
+    if not 0 <= cache_gb < 1e9:
+        raise BadInput(f"--cache-gb must lie in 0..1e9, got {cache_gb:g}")
+    from infra.cli.prune import prune
+
+    return prune(home(), int(cache_gb * 1e9), dry_run)
+
+
+@prune.command()
+def acknowledge(run_id: RunId) -> None:
+    """Mark a red run as seen: the next prune removes its outputs, which are the evidence."""
+    from infra.cli.prune import acknowledge
+
+    print(acknowledge(home(), run_id))
+
+
+warehouse = typer.Typer(help="Make the marts, and their documentation, from the raw results of all runs.")
+app.add_typer(warehouse, name="warehouse")
+
+
+@warehouse.command()
+def build() -> None:
+    """Make every mart anew and test every constraint."""
+    from infra.cli.warehouse import build
+
+    print(build(home()))
+
+
+@warehouse.command()
+def rebuild() -> None:
+    """Remove metastore and marts first, then build."""
+    from infra.cli.warehouse import rebuild
+
+    print(rebuild(home()))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line asks for; returns the exit code."""
+    return invoke(app, arguments)

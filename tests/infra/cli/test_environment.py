@@ -1,0 +1,84 @@
+"""infra/cli/lockstep: from any folder, and whatever the shell has set, commands get the environment that make gives."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+# What the two need not agree upon: where one stands, and what make tells itself.
+APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR", "PATH"}
+TELLS = """#!/bin/sh
+env -0 > "$SEEN.$(basename $0)"
+printf '%s\\n' "$@" > "$SEEN.arguments"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout whose programs do nothing but tell their environment."""
+    root = tmp_path / "checkout"
+    for name in ("Makefile", "infra/cli/lockstep"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    (root / "infra" / "setup").mkdir()
+    (root / "streaming_core" / "runtime").mkdir(parents=True)
+    (root / ".venv" / "bin").mkdir(parents=True)
+    for name in ("infra/setup/doctor", "requirements.lock", "Cargo.toml", "pyproject.toml"):
+        (root / name).touch()
+    for name in ("python", "streaming-core"):
+        program = root / ".venv" / "bin" / name
+        program.write_text('#!/bin/sh\nenv -0 > "$SEEN.$(basename $0)"\nprintf \'%s\\n\' "$@" > "$SEEN.arguments"\n')
+        program.chmod(0o755)
+    for name in (".locked", ".runtime"):
+        (root / ".venv" / name).touch()
+    return root
+
+
+def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str], program: str) -> dict[str, str]:
+    """The environment in which a command starts a program."""
+    seen = checkout.parent / "seen"
+    shell = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nowhere", "SEEN": str(seen)} | more
+    done = subprocess.run(command, cwd=folder, env=shell, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    told = seen.with_name(f"seen.{program}").read_text().split("\0")
+    return dict(line.split("=", 1) for line in told if line)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shell"),
+    [
+        ("", {}),
+        ("", {"PYTHONPATH": "/elsewhere", "PYTHONHOME": "/elsewhere", "PYTHONDONTWRITEBYTECODE": "1"}),
+        ("", {"LOCKSTEP_HOME": "/some/where/../place", "AIRFLOW_HOME": ""}),
+        ("# mine\nLOCKSTEP_HOME=../history\n#AIRFLOW_HOME=no\nAIRFLOW__CORE__PARALLELISM=2", {}),
+        ("LOCKSTEP_HOME=../history\nOTHER=file\n", {"LOCKSTEP_HOME": "/mine", "OTHER": "shell"}),
+    ],
+)
+def test_it_is_the_same_as_under_make(checkout, tmp_path, settings, shell):
+    if settings:
+        (checkout / ".env").write_text(settings)
+    made = call(checkout, ["make", "bench"], checkout, shell, "streaming-core")
+    link = checkout / ".venv" / "bin" / "lockstep"
+    assert link.is_symlink(), "make setup links it"
+    typed = call(checkout, [str(link), "report"], tmp_path, shell, "python")
+    assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in made.items() if k not in APART}
+    assert {env["PATH"].partition(":")[0] for env in (made, typed)} == {str(checkout / ".venv" / "bin")}
+
+
+def test_a_home_that_a_person_names_lies_where_the_person_stands(checkout, tmp_path):
+    command = [str(checkout / "infra" / "cli" / "lockstep"), "report", "a b", "$c"]
+    typed = call(checkout, command, tmp_path, {"LOCKSTEP_HOME": "mine"}, "python")
+    assert typed["LOCKSTEP_HOME"] == str(tmp_path / "mine")
+    assert typed["AIRFLOW_HOME"] == str(checkout / ".airflow")
+    assert (tmp_path / "seen.arguments").read_text().splitlines() == ["-P", "-m", "infra.cli", "report", "a b", "$c"]
+
+
+def test_before_setup_it_says_what_to_type(checkout):
+    shutil.rmtree(checkout / ".venv")
+    done = subprocess.run([checkout / "infra" / "cli" / "lockstep", "run"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"lockstep: {checkout} has no .venv yet: type make setup there\n"
