@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -117,11 +118,11 @@ class Progress:
         return Text(f"{text}{f', {failed} failed' if failed else ''}  {running}")
 
 
-def follow(
-    conf: dict, there: bool, log: Path, progress: Progress, live: bool, noted: Noted
-) -> tuple[bool, dict | None]:
-    """Runs the DAG in a process of its own, or `there`, by the scheduler that is up: whether it succeeded, and how
-    Airflow calls the run, once it does.
+def follow(conf: dict, there: bool, log: Path, progress: Progress, live: bool, noted: Noted) -> tuple[bool, dict]:
+    """Runs the DAG in a process of its own, or `there`, by the scheduler that is up.
+
+    Returns:
+        Whether it succeeded, and how Airflow calls it; {} where Airflow never did.
 
     A signal ends that process, and with it everything it started.
     """
@@ -129,7 +130,7 @@ def follow(
     read_end, write_end = os.pipe()
     dag_run: dict = {}
     command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
-    command += [str(write_end), *["--scheduler"][:there]]
+    command += [str(write_end), "--scheduler"] if there else [str(write_end)]
     with open(log, "wb") as out:
         child = start(
             command,
@@ -173,7 +174,7 @@ def follow(
             child.send_signal(signal.SIGINT)
             child.wait()
         reader.join()
-    return child.returncode == 0, dag_run or None
+    return child.returncode == 0, dag_run
 
 
 def run(conf: dict, as_json: bool) -> int:
@@ -198,9 +199,9 @@ def run(conf: dict, as_json: bool) -> int:
             console.print(f"Airflow is up; its scheduler takes the run: {there}", highlight=False)
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
-        green, dag_run = False, None
+        done, dag_run = False, dict[str, Any]()
         if not noted.number:
-            green, dag_run = follow(conf, there is not None, log, progress, not as_json, noted)
+            done, dag_run = follow(conf, there is not None, log, progress, not as_json, noted)
         if noted.number:
             if there:
                 console.print("stopped watching; the run goes on in Airflow")
@@ -211,14 +212,14 @@ def run(conf: dict, as_json: bool) -> int:
     finally:
         occupancy.leave()
     home = checkout.home()
-    run_id = new_run_id(dag_run["run"], dag_run["run_after"]) if dag_run else None
-    if dag_run is None or run_id is None or not (home.run(run_id) / "plan.json").exists():
+    run_id = new_run_id(dag_run["run"], dag_run["run_after"]) if dag_run else ""
+    if not run_id or not (home.run(run_id) / "plan.json").exists():
         raise RunFailed(f"the run did not get as far as its plan; see {log}")
     write_json(
         home.run(run_id) / "stages.json",
         {"seconds": time.time() - started, "log": str(log), "airflow_run": dag_run["run"], "stages": progress.stages()},
     )
-    return 0 if print_run(home, run_id, console, as_json) and green else 1
+    return 0 if print_run(home, run_id, console, as_json) and done else 1
 
 
 def wait_for_turn(occupancy: Lock, console: Console, noted: Noted) -> str | None:
