@@ -40,7 +40,7 @@ AXES = {
     "way": None,
     "pool": "pool: shared ...",
 }
-PERCENTILES = ("p50", "p95", "p99", "p999")
+PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}  # by how people write them
 
 
 def throughput(rows: list[dict], strategies: list[str]) -> str:
@@ -81,10 +81,10 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
         strategies: all strategies of the page, for the colours.
     """
     values = [
-        {"strategy": row["strategy"], "threads": row["threads"], "percentile": name, "us": row[f"{name}_us"]}
+        {"strategy": row["strategy"], "threads": row["threads"], "percentile": name, "us": row[f"{column}_us"]}
         for row in rows
-        for name in PERCENTILES
-        if row[f"{name}_us"]
+        for name, column in PERCENTILES.items()
+        if row[f"{column}_us"]
     ]
     encoding = {
         "x": {

@@ -307,8 +307,9 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     chosen = {axis: getattr(spec, axis) for axis in AXES if axis != "order"}
     strategies = [f"{axis} {value}" for axis, value in chosen.items() if value is not None]
     host = report.get("host", {})
+    threads = f"{spec.threads} thread{'s' * (spec.threads > 1)}"
     pairs = [
-        ("how", ", ".join([f"executor {spec.executor}", *strategies, f"{spec.threads} threads"])),
+        ("how", ", ".join([f"executor {spec.executor}", *strategies, threads])),
         ("order", "none: compared is what the application says agrees without" if spec.order == "none" else "total"),
         ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
         ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),

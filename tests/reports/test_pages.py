@@ -147,6 +147,19 @@ def test_charts_are_static_and_load_nothing(home):
         assert "path" in tags
 
 
+def test_counts_and_percentiles_are_written_as_people_write_them(home):
+    pages = [
+        (home.reports / past_runs.LAST / f"{cell.name}.html").read_text()
+        for cell in History(home).run(past_runs.LAST).cells
+    ]
+    assert any(", 1 thread<" in page for page in pages)
+    assert any(", 2 threads<" in page for page in pages)
+    assert not any("1 threads" in page for page in pages)
+    drawn = (home.reports / "charts" / "latency-processing-gs.svg").read_text()
+    assert ">p99.9<" in drawn
+    assert "p999" not in drawn
+
+
 def test_the_performance_page_counts_equal_cells_only(home):
     text = Outline((home.reports / "performance.html").read_text()).text
     assert "no_lock" not in text
