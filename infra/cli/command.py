@@ -19,7 +19,7 @@ CACHE_GB = 20.0
 
 app = typer.Typer(
     name=NAME,
-    help="Runs the regression, shows what came of it, and keeps house in LOCKSTEP_HOME.",
+    help="Runs applications in every way, compares each result with the oracle's, shows and keeps what came of it.",
     epilog="Exit codes: 0 done and green, 1 red or failed, 2 bad input, 3 the command itself failed (full disk, no "
     "memory); LOCKSTEP_TRACEBACK=1 then shows where. Applications are run one by one with streaming-core.",
     no_args_is_help=True,
@@ -39,7 +39,7 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Run every way of executing every application that is asked for, compare each with the oracle, print a table."""
+    """Run applications in every way that is asked for, compare each result with the oracle's, print a table."""
     asked = conf(given) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
     from infra.cli.run import run as regression
 
@@ -48,7 +48,7 @@ def run(
 
 @app.command()
 def ui(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on loopback.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
 ) -> int:
     """Start Airflow on this machine, with the form and the reports, until Ctrl-C."""
     from infra.cli.ui import serve
@@ -58,7 +58,7 @@ def ui(
 
 @app.command()
 def report(
-    run_id: Annotated[str | None, typer.Argument(metavar="[RUN_ID]", help="Default: the last run.")] = None,
+    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
     as_json: Json = False,
 ) -> int:
     """Print the table of a run, and where its reports are. Exit code 1: it was not green."""
@@ -96,10 +96,10 @@ def remove(
 
     Outputs of the last seven green runs stay, too, and those of a red one until it is acknowledged.
     """
-    if context.invoked_subcommand:
-        return 0
     if not 0 <= cache_gb < 1e9:
         raise BadInput(f"--cache-gb must lie in 0..1e9, got {cache_gb:g}")
+    if context.invoked_subcommand:
+        return 0
     from infra.cli.prune import prune
 
     return prune(home(), int(cache_gb * 1e9), dry_run)

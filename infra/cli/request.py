@@ -55,6 +55,8 @@ def _value(name: str, text: str, default: object) -> object:
             return text == "yes"
         case list():
             items = [item.strip() for item in text.split(",") if item.strip()]
+            if not items:
+                raise BadInput(f"--{name}: name at least one")
             return [_number(name, item) for item in items] if isinstance(default[0], int) else items
         case dict():
             try:

@@ -341,7 +341,7 @@ def diff(
 
 @app.command()
 def bench(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[APP ...]", help="Default: every application.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="APP", help="Default: every application.")] = None,
     suite: Annotated[
         str | None, typer.Option(help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream.")
     ] = None,
