@@ -31,7 +31,7 @@ def checkout(tmp_path):
         (root / name).touch()
     for name in ("python", "streaming-core"):
         program = root / ".venv" / "bin" / name
-        program.write_text('#!/bin/sh\nenv -0 > "$SEEN.$(basename $0)"\nprintf \'%s\\n\' "$@" > "$SEEN.arguments"\n')
+        program.write_text(TELLS)
         program.chmod(0o755)
     for name in (".locked", ".runtime"):
         (root / ".venv" / name).touch()
