@@ -4,5 +4,6 @@ pub mod block;
 pub mod buffer;
 pub mod column;
 pub mod emitter;
+pub mod mix;
 pub mod union;
 pub mod view;

@@ -2,31 +2,17 @@
 //!
 //! Hashes have a fixed seed: where a key goes is the same in every process and on every host.
 
-use crate::output::digest::word;
+use crate::rows::mix::{K1, finish, step, word};
 
 /// Key groups: the unit in which ownership is given out. A power of two, far more than threads.
 pub const GROUPS: usize = 4096;
 
-const K1: u64 = 0x9E37_79B9_7F4A_7C15;
-const K2: u64 = 0xD6E8_FEB8_6659_FD93;
 const SEED: u64 = 0x2545_F491_4F6C_DD1D;
 
-/// The three parts of every hash, for who has the words of a key at hand: `finish(step(step(start(n), w0), w1))`.
+/// What the hash of a text key begins with, for who has its words at hand: `finish(step(step(start(n), w0), w1))`.
 #[inline(always)]
 pub fn start(len: usize) -> u64 {
     (len as u64 ^ SEED).wrapping_mul(K1)
-}
-
-#[inline(always)]
-pub fn step(h: u64, word: u64) -> u64 {
-    let h = (h ^ word).wrapping_mul(K1);
-    h ^ (h >> 32)
-}
-
-#[inline(always)]
-pub fn finish(h: u64) -> u64 {
-    let h = h.wrapping_mul(K2);
-    h ^ (h >> 29)
 }
 
 /// Hash of an integer key; every bit of the key reaches the high bits.

@@ -3,11 +3,11 @@
 //! Cost: keys up to 16 bytes are loaded and compared as two words.
 
 use crate::error::RunError;
-use crate::output::digest::{first_words, select};
 use crate::program::Key;
 use crate::rows::column::ColumnKind;
+use crate::rows::mix::{finish, first_words, select, step};
 use crate::rows::view::Rows;
-use crate::state::key_group::{finish, hash_bytes, hash_i64, start, step};
+use crate::state::key_group::{hash_bytes, hash_i64, start};
 
 /// Text keys up to this length stand in their entry.
 pub const SHORT: usize = 16;

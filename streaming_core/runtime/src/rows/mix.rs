@@ -1,0 +1,68 @@
+//! The mixing step of every hash of the runtime: of a row in a digest, and of a key. They differ in their seeds and in
+//! what they are given; README.md defines the digest, whose values go into reports, so that nothing here may change.
+
+pub const K1: u64 = 0x9E37_79B9_7F4A_7C15;
+const K2: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// One word more.
+#[inline(always)]
+pub fn step(h: u64, word: u64) -> u64 {
+    let h = (h ^ word).wrapping_mul(K1);
+    h ^ (h >> 32)
+}
+
+/// The hash, after all words.
+#[inline(always)]
+pub fn finish(h: u64) -> u64 {
+    let h = h.wrapping_mul(K2);
+    h ^ (h >> 29)
+}
+
+/// Up to eight bytes as one little-endian word, zero-padded.
+#[inline(always)]
+pub fn word(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    debug_assert!(n <= 8);
+    // Two overlapping loads instead of a loop over bytes.
+    if n >= 4 {
+        let low = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
+        let high = u32::from_le_bytes(bytes[n - 4..].try_into().expect("4 bytes"));
+        u64::from(low) | u64::from(high) << ((n - 4) * 8)
+    } else if n > 0 {
+        let middle = u64::from(bytes[n / 2]) << (n / 2 * 8);
+        u64::from(bytes[0]) | middle | u64::from(bytes[n - 1]) << ((n - 1) * 8)
+    } else {
+        0
+    }
+}
+
+/// The first 16 bytes as two little-endian words, zero-padded, without a branch on the length.
+///
+/// # Safety
+/// `len` bytes, and at least 16, can be read at `bytes`.
+#[inline(always)]
+pub unsafe fn first_words(bytes: *const u8, len: usize) -> (u64, u64) {
+    // SAFETY: 16 bytes are there.
+    let (low, high) = unsafe { (bytes.cast::<u64>().read_unaligned(), bytes.add(8).cast::<u64>().read_unaligned()) };
+    let (low_mask, high_mask) = MASKS[len.min(16)];
+    (low.to_le() & low_mask, high.to_le() & high_mask)
+}
+
+/// The bytes of two words that belong to a text of that length.
+static MASKS: [(u64, u64); 17] = {
+    let mut masks = [(u64::MAX, u64::MAX); 17];
+    let mut n = 0;
+    while n < 8 {
+        masks[n] = ((1 << (8 * n)) - 1, 0);
+        masks[n + 8] = (u64::MAX, (1 << (8 * n)) - 1);
+        n += 1;
+    }
+    masks
+};
+
+/// `yes` if the condition holds, else `no`, without a branch: lengths of words vary, and a wrong guess costs more than
+/// a multiplication in vain.
+#[inline(always)]
+pub fn select(condition: bool, yes: u64, no: u64) -> u64 {
+    no ^ (yes ^ no) & u64::from(condition).wrapping_neg()
+}
