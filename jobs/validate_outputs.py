@@ -37,12 +37,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from jobs.comparison import compare, one_sided, parts, plain_schema, readable, row_json
+from jobs.comparison import compare, evidence, row_json
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
 from streaming_core import ending
 from streaming_core.apps.registry import load
+from streaming_core.data.parts import Parts, states
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
@@ -57,25 +58,25 @@ class Pair:
     """Two tables to compare: a cell's outputs or one of its final tables, and the oracle's."""
 
     check: str  # outputs | state:<table>
-    expected: list[Path]
-    actual: list[Path]
+    expected: Parts
+    actual: Parts
     columns: list[str] | None = None  # compared as a multiset of these; None: in order
     facts: dict = field(default_factory=dict)  # comparison.compare's
 
     @property
     def complete(self) -> bool:
         """Whether both sides are there."""
-        return bool(self.expected and self.actual)
+        return bool(self.expected.paths and self.actual.paths)
 
     @property
     def same(self) -> bool:
         """Whether the files were seen to be equal."""
-        return self.facts["different"] == 0
+        return self.facts["counts"] == {} and not self.facts["faults"]
 
     @property
     def joinable(self) -> bool:
         """Whether it takes a join to say what differs."""
-        return self.complete and self.facts["different"] is None and not self.facts["faults"]
+        return self.facts["counts"] is None
 
 
 @dataclass
@@ -97,9 +98,10 @@ class Subject:
     @property
     def views(self) -> dict[str, Path]:
         """What invariants read: name -> Parquet file, or folder of such."""
-        outputs = self.attempt.folder / "outputs"
-        tables = {f"state_{path.stem}": path for path in parts(self.attempt.folder / "state")}
-        return {"events": self.workload / "events", **({"outputs": outputs} if parts(outputs) else {}), **tables}
+        folder = self.attempt.folder
+        outputs = {"outputs": folder / "outputs"} if Parts.of(folder / "outputs").paths else {}
+        tables = {f"state_{name}": table.paths[0] for name, table in states(folder).items()}
+        return {"events": self.workload / "events", **outputs, **tables}
 
     @property
     def order(self) -> str:
@@ -124,8 +126,8 @@ def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
 
 def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
     """One row per pair: its index and the JSON of `comparison.compare`; Spark tasks take several pairs each."""
-    work = [(p.expected, p.actual, ["seq", "sub"] if p.check == "outputs" else [], p.columns) for p in pairs]
-    tasks = tasks_of([sum(path.stat().st_size for path in p.expected + p.actual) for p in pairs])
+    work = [(p.check, p.expected, p.actual, p.columns) for p in pairs]
+    tasks = tasks_of([sum(path.stat().st_size for path in p.expected.paths + p.actual.paths) for p in pairs])
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -139,22 +141,15 @@ def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
 # --- the join, for pairs whose rows do not line up ---------------------------------------------------------------
 
 
-def keyed_rows(
-    spark: SparkSession, files: list[Path], pair: int, check: str, side: str, columns: list[str] | None = None
-) -> DataFrame:
+def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
     """A table as (pair, side, first, second, key, position, row): what rows are matched by, and all of it as JSON.
 
-    Outputs are matched by (seq, sub), or by what they hold in `columns`, which then is the row. A final table is
-    matched by its first column, which comes first as a number where it is one, so that the first violations are those
-    of the smallest keys.
+    Outputs are matched by (seq, sub). A final table is matched by its first column, which comes first as a number where
+    it is one, so that the first violations are those of the smallest keys.
     """
     frame = spark.read.parquet(*map(str, files))
-    row = F.to_json(
-        F.struct(*[F.col(f"`{name}`") for name in sorted(columns or frame.columns)]), {"ignoreNullFields": "false"}
-    )
-    if columns:
-        first, second, key = F.lit(0).cast("long"), F.lit(0).cast("long"), row
-    elif check == "outputs":
+    row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
+    if check == "outputs":
         first, second, key = F.col("seq").cast("long"), F.col("sub").cast("long"), F.lit("")
     else:
         column, kind = frame.dtypes[0]
@@ -240,10 +235,10 @@ def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
 def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
     """Index of a pair -> its differing rows, for all `pairs` that need it, in one Spark job."""
     frames = [
-        keyed_rows(spark, files, index, pair.check, side, pair.columns)
+        keyed_rows(spark, table.paths, index, pair.check, side)
         for index, pair in enumerate(pairs)
         if pair.joinable
-        for side, files in (("expected", pair.expected), ("actual", pair.actual))
+        for side, table in (("expected", pair.expected), ("actual", pair.actual))
     ]
     if not frames:
         return {}
@@ -253,15 +248,15 @@ def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
     return found
 
 
-def spark_row_json(text: str | None, kinds: dict[str, pa.DataType]) -> str | None:
-    """A row that Spark wrote as JSON, in our own spelling: Spark writes bytes in base64."""
+def spark_row(text: str | None, schema: pa.Schema) -> dict | None:
+    """A row that Spark wrote as JSON; bytes it writes in base64."""
     if text is None:
         return None
-    return row_json({name: _decoded(value, kinds.get(name)) for name, value in json.loads(text).items()})
+    return {name: _decoded(value, schema.field(name).type) for name, value in json.loads(text).items()}
 
 
-def _decoded(value: Any, kind: pa.DataType | None) -> Any:
-    if value is None or kind is None:
+def _decoded(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
         return value
     if pa.types.is_binary(kind):
         return base64.b64decode(value)
@@ -277,20 +272,21 @@ def _decoded(value: Any, kind: pa.DataType | None) -> Any:
 
 def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[Path, int | None], str | None]:
     """(workload, seq) -> canonical JSON of the input event; a flush has none."""
-    workloads = [workload for workload, seqs in wanted.items() if seqs and parts(workload / "events")]
+    tables = {workload: Parts.of(workload / "events") for workload, seqs in wanted.items() if seqs}
+    workloads = [workload for workload, events in tables.items() if events.paths]
     if not workloads:
         return {}
     frames = []
     for index, workload in enumerate(workloads):
-        events = spark.read.parquet(*map(str, parts(workload / "events")))
+        events = spark.read.parquet(*map(str, tables[workload].paths))
         row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in events.columns]), {"ignoreNullFields": "false"})
         picked = events.where(F.col("seq").isin(sorted(wanted[workload])))
         frames.append(picked.select(F.lit(index).alias("workload"), F.col("seq").cast("long"), row.alias("row")))
-    kinds = [plain_schema(parts(workload / "events")[:1]) for workload in workloads]
-    return {
-        (workloads[row["workload"]], row["seq"]): spark_row_json(row["row"], kinds[row["workload"]])
-        for row in reduce(DataFrame.unionByName, frames).toArrow().to_pylist()
-    }
+    found = {}
+    for row in reduce(DataFrame.unionByName, frames).toArrow().to_pylist():
+        workload = workloads[row["workload"]]
+        found[workload, row["seq"]] = row_json(spark_row(row["row"], tables[workload].schema))
+    return found
 
 
 # --- invariants --------------------------------------------------------------------------------------------------
@@ -343,7 +339,7 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
             continue
         for name, sql in load(subject.cell["spec"]["app"]).holds(subject.order).items():
             results[index, name] = Holds()
-            if all(pair.actual for pair in subject.pairs):
+            if all(pair.actual.paths for pair in subject.pairs):
                 asked.append((index, name, sql))
                 views[index] = subject.views
             else:
@@ -428,14 +424,13 @@ def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Su
     manifest = json.loads((oracle / "manifest.json").read_text())
     agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None
     columns = agrees and agrees["columns"]
-    pairs = [Pair("outputs", parts(oracle / "outputs"), parts(attempt.folder / "outputs"), columns)]
-    wanted = {path.stem: [path] for path in parts(oracle / "state")}
-    got = {path.stem: [path] for path in parts(attempt.folder / "state")}
+    pairs = [Pair("outputs", Parts.of(oracle / "outputs"), Parts.of(attempt.folder / "outputs"), columns)]
+    wanted, got, nothing = states(oracle), states(attempt.folder), Parts([])
     for table in sorted(wanted.keys() | got.keys()) if agrees is None else agrees["states"]:
-        pairs.append(Pair(f"state:{table}", wanted.get(table, []), got.get(table, [])))
+        pairs.append(Pair(f"state:{table}", wanted.get(table, nothing), got.get(table, nothing)))
     for pair in pairs:
         if not pair.complete:
-            pair.facts = one_sided(pair.expected, pair.actual)
+            pair.facts = compare(pair.check, pair.expected, pair.actual)
     return Subject(cell, attempt, workload, oracle, agrees or manifest, pairs)
 
 
@@ -479,12 +474,12 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
         found += _invariants(result, subject, {name: outcome for (of, name), outcome in held.items() if of == index})
 
     wanted: dict[Path, set[int]] = {}
-    for subject, _, evidence in found:
-        wanted.setdefault(subject.workload, set()).update(e["seq"] for e in evidence if e.get("seq") is not None)
+    for subject, _, rows in found:
+        wanted.setdefault(subject.workload, set()).update(row["seq"] for row in rows if row["seq"] is not None)
     events = events_of(spark, wanted)
-    for subject, check, evidence in found:
-        for rank, row in enumerate(evidence, 1):
-            event = events.get((subject.workload, row.get("seq")))
+    for subject, check, rows in found:
+        for rank, row in enumerate(rows, 1):
+            event = events.get((subject.workload, row["seq"]))
             result.violation(subject.cell, check, rank, event=event, **row)
     return result
 
@@ -505,44 +500,32 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
     """Verdicts `outputs`, `order`, `state:*` and `digest`; returns their evidence."""
     found = []
     for pair in subject.pairs:
-        facts, counts, evidence = pair.facts, {}, []
+        facts, counts, rows = pair.facts, pair.facts["counts"] or {}, pair.facts["rows"]
         sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
         if pair.check != "outputs" and not (any(sizes.values()) or facts["faults"]):
             continue
-        if rows := joined.get(id(pair)):
-            counts = {name: int(rows[0][name]) for name in ("missing", "extra", "different")}
-            kinds = plain_schema(pair.expected)
-            numbered = pair.check == "outputs" and pair.columns is None
-            evidence = [_joined_evidence(row, numbered, kinds) for row in rows]
-        elif facts["different"]:
-            counts = {"different": facts["different"]}
-            evidence = [{"kind": "different", **row} for row in facts["rows"]]
-        elif not pair.actual:
-            counts = {"missing": facts["expected_rows"]}
-        elif not pair.expected:
-            counts = {"extra": facts["actual_rows"]}
+        if matched := joined.get(id(pair)):
+            counts = {name: int(matched[0][name]) for name in ("missing", "extra", "different")}
+            rows = [_joined(row, pair) for row in matched]
         result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
-        found.append((subject, pair.check, evidence))
+        found.append((subject, pair.check, rows))
         if pair.check == "outputs" and pair.columns is None:
             moving = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.measured.samples if not s.in_order]
             line = f"not delivered in order: {', '.join(moving)}" if moving else ""
             moved = facts["out_of_order"]
             result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
-            found.append((subject, "order", [{"kind": "out_of_order", **row} for row in facts["misplaced"]]))
+            found.append((subject, "order", facts["misplaced"]))
     wrong, line = digest_faults(subject.attempt, subject.wanted)
     passes = len(subject.attempt.measured.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     return found
 
 
-def _joined_evidence(row: dict, numbered: bool, kinds: dict[str, pa.DataType]) -> dict:
-    return {
-        "kind": row["kind"],
-        "seq": row["first"] if numbered else None,
-        "sub": row["second"] if numbered else None,
-        "expected": spark_row_json(row["expected"], kinds),
-        "actual": spark_row_json(row["actual"], kinds),
-    }
+def _joined(row: dict, pair: Pair) -> dict:
+    """The evidence of a row of `differing_rows`."""
+    seq, sub = (row["first"], row["second"]) if pair.check == "outputs" else (None, None)
+    sides = (spark_row(row[side], pair.expected.schema) for side in ("expected", "actual"))
+    return evidence(row["kind"], seq, sub, *sides)
 
 
 def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> list[tuple[Subject, str, list[dict]]]:
@@ -553,13 +536,12 @@ def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> l
         check = f"invariant:{name}"
         detail = f"it could not be evaluated: {outcome.error}" if outcome.error else ""
         result.judge(subject.cell, check, size, detail, expected_rows=size, actual_rows=size, different=outcome.found)
-        evidence = []
+        rows = []
         for text in outcome.rows:
             row = json.loads(text)
             seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
-            shown = row_json(readable(row))
-            evidence.append({"kind": "invariant", "seq": seq, "sub": sub, "expected": None, "actual": shown})
-        found.append((subject, check, evidence))
+            rows.append(evidence("invariant", seq, sub, None, row))
+        found.append((subject, check, rows))
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import reduce
 from pathlib import Path
 
-import pyarrow.parquet as pq
 from great_expectations.expectations import ExpectTableRowCountToBeBetween
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 from expectations.suites import DataSet, broken_rows, raw_file
 from streaming_core.api import App
 from streaming_core.apps.registry import load
+from streaming_core.data.parts import Parts
 from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home
 
@@ -24,7 +24,7 @@ LEADING = ("seq", "sub")
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
     """`columns`, and `outputs_<app>` of each application of which a cell completed."""
-    done = pq.read_table(raw_file(home, "cells", run_id), partitioning=None).to_pylist()
+    done = Parts([raw_file(home, "cells", run_id)]).read().to_pylist()
     folders = {
         row["cell"]: home.attempt(run_id, row["cell"], row["attempt"]) / "outputs"
         for row in done
@@ -43,14 +43,13 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
         declared = app.outputs.resolve(app.bind(workload["params"])).arrow(LEADING)
         frames = []
         for cell in mine:
-            files = sorted(folders[cell["cell"]].glob("*.parquet"))
-            found = pq.read_schema(files[0]) if files else None
-            kinds = {field.name: str(field.type) for field in found} if found else {}
+            parts = Parts.of(folders[cell["cell"]])
+            kinds = {field.name: str(field.type) for field in parts.schema} if parts.paths else {}
             names = dict.fromkeys([*declared.names, *kinds])
             wanted = {field.name: str(field.type) for field in declared}
             columns += [(name, cell["cell"], c, wanted.get(c, "none"), kinds.get(c, "none")) for c in names]
             if all(kinds.get(c) == kind for c, kind in wanted.items()):
-                frames.append(_rows(spark, name, cell["cell"], files, declared.names))
+                frames.append(_rows(spark, name, cell["cell"], parts.paths, declared.names))
         if frames:
             sets.append(_output_rows(app, reduce(DataFrame.unionByName, frames), workload["events"]))
     shape = "app string, cell string, column string, declared string, found string"

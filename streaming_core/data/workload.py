@@ -12,17 +12,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streaming_core import generator, interruption, storage
 from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.comparison import columns
 from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.data.parts import Parts, part_path, write_file
 from streaming_core.errors import BadInput, refusal
 from streaming_core.storage import digest_of
 
@@ -126,14 +127,11 @@ def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
 
 def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
     """Writes part `index` below `directory` and returns its entry for `seal`. Any process, any order."""
-    name = f"events/part-{index:05d}.parquet"
-    path = Path(directory) / name
+    path = part_path(Path(directory) / "events", index)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(
-        table, path, compression="zstd", compression_level=1, use_dictionary=False, row_group_size=_SLICE * 2
-    )
+    write_file(path, table, use_dictionary=False, row_group_size=_SLICE * 2)
     rows, value = digest_table(table, ("seq",))
-    return {"index": index, "file": name, "rows": rows, "digest": f"{value:016x}"}
+    return {"index": index, "file": f"events/{path.name}", "rows": rows, "digest": f"{value:016x}"}
 
 
 def seal(
@@ -232,45 +230,51 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return manifest
 
 
-class Source(Protocol):
-    """Events of an application, in order: a workload, or a recording."""
-
-    @property
-    def manifest(self) -> dict[str, Any]: ...
-    @property
-    def app(self) -> App: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]: ...
-
-
 @dataclass(frozen=True)
-class Workload:
-    """A workload that was opened: its manifest is there, its parts are complete and have the right columns."""
+class Source:
+    """Events of an application, in order, in the parts that a manifest tells of: a workload, or a recording."""
 
     directory: Path
     manifest: dict[str, Any]
     app: App
 
+    kind: ClassVar[str]
+    leading: ClassVar[tuple[str, ...]]  # columns before the event's own
+    consecutive: ClassVar[bool]  # whether seq counts the rows; else it does not decrease
+
     @cached_property
     def schema(self) -> pa.Schema:
-        """Columns of the events."""
-        return schema(self.app, self.manifest["params"])
+        """Columns of the rows."""
+        return self.app.event.resolve(self.manifest["params"]).arrow(self.leading)
+
+    @property
+    def parts(self) -> Parts:
+        """The files."""
+        return Parts([self.directory / part["file"] for part in self.manifest["parts"]])
 
     @property
     def rows(self) -> int:
-        """Number of events."""
-        return self.manifest["events"]
+        """Number of rows."""
+        return sum(part["rows"] for part in self.manifest["parts"])
 
     @property
     def end(self) -> int:
         """The seq of the end of the stream."""
-        return self.rows
+        return self.manifest.get("end", self.rows)
+
+    def check_parts(self) -> None:
+        """Raises BadInput unless the parts are there, with the columns and rows they should have."""
+        for path, told in zip(self.parts.paths, self.manifest["parts"], strict=True):
+            part = Parts([path])
+            if wrong := columns(str(path), self.schema, part.schema):
+                raise BadInput(wrong[0].lines()[0])
+            if part.schema.names != self.schema.names:
+                raise BadInput(f"{path}: columns are {part.schema.names}, expected {self.schema.names}")
+            if part.rows != told["rows"]:
+                raise BadInput(f"{path} has {part.rows} rows, expected {told['rows']}")
 
     def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
-        """The events in order, at most `rows_per_block` a table; a table never spans two parts.
+        """The rows in order, `rows_per_block` a table but for the last.
 
         Raises:
             BadInput: a part is damaged, rows are missing or out of order, or, after the last one, the content digest
@@ -281,41 +285,37 @@ class Workload:
     def read_on(
         self, read: tuple[int, int], rows_per_block: int, cut: int | None = None
     ) -> Iterator[tuple[pa.Table, tuple[int, int]]]:
-        """The events after those whose number and sum of hashes are `read`; each table with what `read` is behind it.
+        """The rows after those whose number and sum of hashes are `read`; each table with what `read` is behind it.
 
-        Tables are those of `blocks`, and end where the number of events is a multiple of `cut` as well. Raises as
+        Tables are those of `blocks`, and end where the number of rows is a multiple of `cut` as well. Raises as
         `blocks` does: the manifest's digest has to be that of `read` and what follows together.
         """
-        total, behind = read, 0
-        for part in self.manifest["parts"]:
-            path = self.directory / part["file"]
-            start, behind = behind, behind + part["rows"]
-            if behind <= read[0]:
-                continue
-            try:
-                with pq.ParquetFile(path) as file:
-                    for batch in file.iter_batches(rows_per_block):
-                        first, end = max(start, read[0]), start + batch.num_rows
-                        while first < end:
-                            last = min(end, (first // cut + 1) * cut) if cut else end
-                            table = pa.Table.from_batches([batch.slice(first - start, last - first)]).cast(self.schema)
-                            seq = to_numpy(table.column("seq"))
-                            if not (seq == np.arange(first, last)).all():
-                                raise BadInput(f"workload {self.directory}: {part['file']}: seq is not consecutive")
-                            total = add(total, digest_table(table, ("seq",)))
-                            yield table, total
-                            first = last
-                        start = end
-            except MemoryError:  # one of Arrow's errors, and nothing the file can help
-                raise
-            except (OSError, pa.ArrowException) as error:
-                raise BadInput(f"workload {self.directory}: {part['file']} cannot be read: {_first(error)}") from None
-        found = format_digest(*total)
-        if found != self.manifest["content_digest"]:
+        before, known = read[0] - 1, read[0] % rows_per_block
+        for block in self.parts.slices(rows_per_block, start=read[0] - known):
+            block, known = block.slice(known), 0
+            while block.num_rows:
+                table = block.slice(0, cut - read[0] % cut if cut else None).cast(self.schema)
+                block = block.slice(table.num_rows)
+                seq = to_numpy(table.column("seq"))
+                steps = np.diff(seq, prepend=before)
+                wrong = np.flatnonzero(steps != 1 if self.consecutive else steps < 0)
+                if len(wrong):
+                    at = int(wrong[0])
+                    place = f"seq {seq[at]} comes after {seq[at - 1] if at else before}"
+                    raise BadInput(f"{self.kind} {self.directory}: rows are out of order: {place}")
+                before, read = int(seq[-1]), add(read, digest_table(table, self.leading))
+                yield table, read
+        if (found := format_digest(*read)) != self.manifest["content_digest"]:
             raise BadInput(
-                f"workload {self.directory}: its events are not what the manifest says: "
+                f"{self.kind} {self.directory}: its rows are not what the manifest says: "
                 f"digest {found}, expected {self.manifest['content_digest']}"
             )
+
+
+class Workload(Source):
+    """A workload that was opened: its manifest is there, its parts are complete and have the right columns."""
+
+    kind, leading, consecutive = "workload", ("seq",), True
 
 
 def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
@@ -345,41 +345,7 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
                 f"workload {directory} was generated with {name}={bound[name]}, asked is {name}={asked[name]}"
             )
     workload = Workload(directory, {**manifest, "params": bound}, app)
-    check_parts(f"workload {directory}", directory, manifest["parts"], workload.schema)
+    workload.check_parts()
     if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:
         raise BadInput(f"workload {directory}: has {total} events, expected {manifest['events']}")
     return workload
-
-
-def check_parts(what: str, directory: Path, parts: list[dict[str, Any]], schema: pa.Schema) -> None:
-    """Raises BadInput, in a line that begins with `what`, unless the parts are there with these columns and rows."""
-    for part in parts:
-        path = directory / part["file"]
-        if not path.is_file():
-            raise BadInput(f"{what}: {part['file']} is missing")
-        try:
-            metadata, found = pq.read_metadata(path), pq.read_schema(path)
-        except MemoryError:  # one of Arrow's errors, and nothing the file can help
-            raise
-        except (OSError, pa.ArrowException) as error:
-            raise BadInput(f"{what}: {part['file']} is truncated or damaged: {_first(error)}") from None
-        _check_schema(found, schema, f"{what}: {part['file']}")
-        if metadata.num_rows != part["rows"]:
-            raise BadInput(f"{what}: {part['file']} has {metadata.num_rows} rows, expected {part['rows']}")
-
-
-def _check_schema(found: pa.Schema, wanted: pa.Schema, where: str) -> None:
-    for field in wanted:
-        if field.name not in found.names:
-            raise BadInput(f"{where}: column {field.name} is missing")
-        kind = found.field(field.name).type
-        if kind != field.type:
-            raise BadInput(f"{where}: column {field.name} has type {kind}, expected {field.type}")
-    if unknown := [name for name in found.names if name not in wanted.names]:
-        raise BadInput(f"{where}: column {unknown[0]} is not one of the application's event")
-    if found.names != wanted.names:
-        raise BadInput(f"{where}: columns are {found.names}, expected {wanted.names}")
-
-
-def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

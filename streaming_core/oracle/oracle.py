@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from streaming_core import generator, interruption, storage
+from streaming_core import generator, storage
 from streaming_core.apps import registry
-from streaming_core.data import workload
+from streaming_core.data import comparison, workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.data.parts import Writer, write_states
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
@@ -35,7 +35,6 @@ MODES = ("auto", "interpreted", "compiled")
 INTERPRETED = 100_000  # events up to which `auto` interprets all of them
 CHECKED = 10_000  # events on which the compiled loop is compared with the interpreter
 _BLOCK = 1 << 16  # events in memory at a time
-_PART = 4_000_000  # rows in a file of outputs
 _KEYS = {"address", "workload", "output_digest", "state_digest"}
 _LANGUAGE = Path(__file__).parent.parent / "language"
 # What the oracle does not decide by itself: layouts and the one NaN, initial values, how integers wrap around.
@@ -143,20 +142,15 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
     machine: Any = Interpreter(app, params)
     checked = 0
     blocks: Iterator[pa.Table] = source.blocks(_BLOCK)
-    writer = _Outputs(folder / "outputs", machine.output_schema, app)
-    try:
-        if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
-            machine, checked, blocks = _compiled(source, machine, blocks)
-        for events in blocks:
-            interruption.check()
-            writer.write(machine.process(events))
-        writer.write(machine.finish(source.end))
-    finally:
-        writer.close()
+    outputs = _Outputs(folder / "outputs", machine.output_schema, app)
+    if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
+        machine, checked, blocks = _compiled(source, machine, blocks)
+    for events in blocks:
+        outputs.write(machine.process(events))
+    outputs.write(machine.finish(source.end))
+    outputs.writer.close()
     state = machine.state()
-    (folder / "state").mkdir()
-    for name, table in state.items():
-        pq.write_table(table, folder / "state" / f"{name}.parquet", compression="zstd", compression_level=1)
+    write_states(folder, state)
     if machine.events != source.rows:
         raise RunFailed(f"{machine.events} of {source.rows} events were read")
     seconds = time.perf_counter() - started
@@ -164,18 +158,18 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
         "oracle": version(),
         "mode": "interpreted" if isinstance(machine, Interpreter) else "compiled",
         "checked_events": checked,
-        "outputs": {"rows": writer.digest[0], "digest": format_digest(*writer.digest)},
+        "outputs": {"rows": outputs.digest[0], "digest": format_digest(*outputs.digest)},
         "state": {
             name: format_digest(*digest_table(table, ("key",) if "key" in table.column_names else ()))
             for name, table in state.items()
         },
-        "output_digest": format_digest(*writer.digest),
+        "output_digest": format_digest(*outputs.digest),
         "state_digest": states_digest(app, "total", state),
         "unordered": app.unordered
         and {
             "columns": app.unordered.columns,
             "states": app.unordered.states,
-            "output_digest": format_digest(*writer.unordered),
+            "output_digest": format_digest(*outputs.unordered),
             "state_digest": states_digest(app, "none", state),
         },
         "dropped_invalid": machine.dropped_invalid,
@@ -193,7 +187,6 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
     name, end = source.app.name, 0
     pending: list[pa.Table] = []
     for block in blocks:
-        interruption.check()
         pending.append(block)
         first = block.slice(0, CHECKED - checked)
         checked += first.num_rows
@@ -220,40 +213,26 @@ def _chain(first: list[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Table
 
 
 def compare(app: str, interpreted: pa.Table, compiled: pa.Table, what: str) -> None:
-    """Raises RunFailed unless the two tables have the same rows, bit by bit."""
-    leading = tuple(n for n in ("seq", "sub", "key") if n in interpreted.column_names)
-    if interpreted.schema != compiled.schema or digest_table(interpreted, leading) != digest_table(compiled, leading):
-        raise RunFailed(f"app {app}: compiled loop and interpreter disagree on {what}: one of the two is wrong")
+    """Raises RunFailed, which names the first row and column, unless the two tables have the same rows, bit by bit."""
+    wrong = comparison.columns(what, interpreted.schema, compiled.schema)
+    if wrong := wrong or comparison.in_memory(what, interpreted, compiled).differences:
+        line = wrong[0].lines()[0]
+        raise RunFailed(f"app {app}: compiled loop and interpreter disagree, one of the two is wrong: {line}")
 
 
 class _Outputs:
-    """Output rows into part files, and their digest."""
+    """Output rows into part files, and their digests: all there is to them, and what agrees without order."""
 
     def __init__(self, folder: Path, schema: pa.Schema, app: App):
-        folder.mkdir(parents=True)
-        self.folder, self.schema, self.app, self.parts, self.rows = folder, schema, app, 0, 0
+        self.app, self.writer = app, Writer(folder, schema)
         self.digest = self.unordered = (0, 0)
-        self.writer = self._open()
-
-    def _open(self) -> pq.ParquetWriter:
-        path = self.folder / f"part-{self.parts:05d}.parquet"
-        self.parts, self.rows = self.parts + 1, 0
-        return pq.ParquetWriter(path, self.schema, compression="zstd", compression_level=1)
 
     def write(self, table: pa.Table) -> None:
-        if not table.num_rows:
-            return
-        if self.rows >= _PART:
-            self.writer.close()
-            self.writer = self._open()
-        self.digest = add(self.digest, outputs_digest(self.app, "total", table))
-        if self.app.unordered is not None:
-            self.unordered = add(self.unordered, outputs_digest(self.app, "none", table))
-        self.rows += table.num_rows
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        self.writer.close()
+        if table.num_rows:
+            self.digest = add(self.digest, outputs_digest(self.app, "total", table))
+            if self.app.unordered is not None:
+                self.unordered = add(self.unordered, outputs_digest(self.app, "none", table))
+            self.writer.write(table)
 
 
 def yardstick(workload_dir: Path | str, repetitions: int = 5) -> dict[str, Any]:

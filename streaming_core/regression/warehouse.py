@@ -10,10 +10,9 @@ import json
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic.fields import FieldInfo
 
-from streaming_core.errors import BadInput
+from streaming_core.data.parts import Parts
 from streaming_core.regression.home import Home
 from streaming_core.run.way import FIELDS, RunSpec
 from streaming_core.storage import canonical_json
@@ -148,15 +147,9 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
         BadInput: the part cannot be read.
     """
     path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
-    names = RAW[table].names
-    try:
-        # As a file, not as a dataset: the name of the folder is no column.
-        with pq.ParquetFile(path) as file:
-            return [{name: row.get(name) for name in names} for row in file.read(columns=names).to_pylist()]
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, pa.ArrowException) as error:
-        raise BadInput(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+    return [{name: row.get(name) for name in RAW[table].names} for row in Parts([path]).read().to_pylist()]
 
 
 def way_columns(spec: RunSpec) -> dict:

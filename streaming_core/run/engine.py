@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streaming_core import interruption, storage
 from streaming_core.api import App
@@ -38,6 +37,7 @@ from streaming_core.data import workload
 from streaming_core.data.agreement import states_digest
 from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
+from streaming_core.data.parts import Writer, write_states
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
@@ -47,7 +47,6 @@ from streaming_core.run.way import RunSpec
 
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
-PART_ROWS = 1 << 20  # rows per output file
 WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
 PUBLISHED = ("outputs", "state")
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
@@ -79,48 +78,8 @@ class Blocks:
 
     def read_on(self, read: tuple[int, int], cut: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
         """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
-        assert isinstance(self._source, workload.Workload)  # only runs of these have checkpoints
         for table, total in self._source.read_on(read, self._size, cut):
             yield *row_format.encode(table, self._record), total
-
-
-class OutputFiles:
-    """Outputs in delivered order, as outputs/part-*.parquet; `parts` are there already."""
-
-    def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._schema = folder, schema
-        self._writer: pq.ParquetWriter | None = None
-        self._rows = 0
-        self.parts = parts
-
-    def _open(self) -> None:
-        path = checkpoint.part(self._folder, self.parts)
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)
-        self.parts += 1
-        self._rows = 0
-
-    def write(self, table: pa.Table) -> None:
-        """Appends rows."""
-        if self._rows >= PART_ROWS:
-            self.cut()
-        if self._writer is None:
-            self._open()
-        assert self._writer is not None
-        self._writer.write_table(table)
-        self._rows += table.num_rows
-
-    def cut(self) -> None:
-        """Ends the current file; more rows start a new one."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
-
-    def close(self) -> None:
-        """Ends the last file. There is one even of no rows: it tells the columns."""
-        if self.parts == 0:
-            self._open()
-        self.cut()
 
 
 def run(
@@ -382,7 +341,7 @@ def one_pass(
             for index, rows in enumerate(program.initial):
                 engine.load_table(index, rows.view(np.uint8))
         if folder is not None and sink == "parquet":
-            writer = OutputFiles(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
+            writer = Writer(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
         done, read = (last.events, last.read) if last else (0, (0, 0))
         # The energy up to a checkpoint that is gone on from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
@@ -410,9 +369,7 @@ def one_pass(
             _save(engine, durable, writer, read, spent.cpu)
         state = final_state(engine, program) if export else {}
         if folder is not None:
-            (folder / "state").mkdir()
-            for name, table in state.items():
-                pq.write_table(table, folder / "state" / f"{name}.parquet", compression="zstd", compression_level=1)
+            write_states(folder, state)
         metrics = json.loads(engine.metrics())
     except _runtime.Interrupted as error:
         raise interruption.Interrupted(*error.args) from None
@@ -444,7 +401,7 @@ def one_pass(
     return sample, state, {name: metrics[name] for name in ("binding", "memory")}
 
 
-def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, read: tuple[int, int], cpu) -> None:
+def _save(engine, durable: checkpoint.Checkpoints, writer: Writer | None, read: tuple[int, int], cpu) -> None:
     if writer is not None:
         writer.cut()
     standing, images = engine.checkpoint()
@@ -452,7 +409,7 @@ def _save(engine, durable: checkpoint.Checkpoints, writer: OutputFiles | None, r
     durable.save(checkpoint.Checkpoint(read, parts, json.loads(standing), cpu, durable.resumed, durable.about, images))
 
 
-def _take(engine, program: Program, text: np.ndarray, writer: OutputFiles) -> None:
+def _take(engine, program: Program, text: np.ndarray, writer: Writer) -> None:
     data, subs, count = engine.take_outputs()
     if count:
         rows = np.frombuffer(data, dtype=program.output.dtype(header=True), count=count)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from streaming_core.data import workload
+from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.record import Resolved, Text
@@ -150,7 +150,7 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
     where = f"operator {source.operator}: not what the oracle makes of the recording"
     if found.differences:
         more = sum(found.counts.values()) - 1
-        raise RunFailed(f"{where}: {found.differences[0].text()}{f', and {more} more' if more else ''}")
+        raise RunFailed(f"{where}: {found.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
     for name in ("dropped_invalid", "rejected"):
         if (ours := getattr(sample, name)) != expected[name]:
             raise RunFailed(f"{where}: {name} is {ours}, expected {expected[name]}")
@@ -160,8 +160,6 @@ def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
     """Mean bytes of the rows in a folder's parts as the runtime holds them: header, fields, text."""
     texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
     total = rows * record.event[1]
-    for path in sorted(folder.glob("part-*.parquet")) if texts else []:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=texts):
-                total += sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in batch.columns)
+    for table in Parts.of(folder).slices(engine.BLOCK, texts) if texts else ():
+        total += sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in table.columns)
     return total / rows if rows else None

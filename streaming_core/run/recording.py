@@ -13,21 +13,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from streaming_core import interruption, storage
+from streaming_core import storage
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.arrow import to_arrow
 from streaming_core.data.digest import add, digest_table, format_digest
+from streaming_core.data.parts import Parts, Writer
 from streaming_core.errors import BadInput, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
@@ -111,7 +109,7 @@ def _write(
                 digest = write(folder)
                 os.rename(folder / "outputs", folder / "rows")
                 shutil.rmtree(folder / "state", ignore_errors=True)
-                paths = sorted((folder / "rows").glob("part-*.parquet"))
+                rows = Parts.of(folder / "rows")
                 keys = ("address", "content_digest", "events", "seed", "params")
                 manifest = {
                     "app": source.app.name,
@@ -123,7 +121,10 @@ def _write(
                     "rows": int(digest.partition(":")[0]),
                     "end": source.end,
                     "by": by,
-                    "parts": [{"file": f"rows/{p.name}", "rows": pq.read_metadata(p).num_rows} for p in paths],
+                    "parts": [
+                        {"file": f"rows/{path.name}", "rows": size}
+                        for path, size in zip(rows.paths, rows.sizes, strict=True)
+                    ],
                 }
                 storage.write_json(folder / "manifest.json", manifest)
     except OSError as error:
@@ -136,9 +137,8 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
 
     def write(folder: Path) -> str:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
-        files, digest = engine.OutputFiles(folder / "outputs", schema), (0, 0)
+        files, digest = Writer(folder / "outputs", schema), (0, 0)
         for events in source.blocks(engine.BLOCK):
-            interruption.check()
             rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
             rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
             files.write(rows)
@@ -175,63 +175,15 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return storage.read_manifest(directory, "recording", _KEYS, "record")
 
 
-@dataclass(frozen=True)
-class Recording:
+class Recording(workload.Source):
     """A recording that was opened, which plays the part of a workload for `app`, the operator alone (App.only)."""
 
-    directory: Path
-    manifest: dict[str, Any]
-    app: App
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """Columns of the rows."""
-        return self.app.event.resolve(self.manifest["params"]).arrow(("seq", "sub"))
+    kind, leading, consecutive = "recording", ("seq", "sub"), False
 
     @property
     def operator(self) -> str:
         """The operator's name."""
         return self.manifest["operator"]
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.manifest["rows"]
-
-    @property
-    def end(self) -> int:
-        """The seq of the end of the stream."""
-        return self.manifest["end"]
-
-    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
-        """The rows in order, at most `rows_per_block` a table.
-
-        Raises:
-            BadInput: a part is damaged, rows are out of order, or, after the last one, they are not those of the
-                manifest.
-        """
-        last, total = 0, (0, 0)
-        for part in self.manifest["parts"]:
-            try:
-                with pq.ParquetFile(self.directory / part["file"]) as file:
-                    for batch in file.iter_batches(rows_per_block):
-                        table = pa.Table.from_batches([batch]).cast(self.schema)
-                        seq = to_numpy(table.column("seq"))
-                        if len(seq) and (seq[0] < last or (np.diff(seq) < 0).any()):
-                            raise BadInput(f"recording {self.directory}: {part['file']}: rows are out of order")
-                        last = int(seq[-1]) if len(seq) else last
-                        total = add(total, digest_table(table, ("seq", "sub")))
-                        yield table
-            except MemoryError:  # one of Arrow's errors, and nothing the file can help
-                raise
-            except (OSError, pa.ArrowException) as error:
-                line = str(error).strip().partition("\n")[0]
-                raise BadInput(f"recording {self.directory}: {part['file']} cannot be read: {line}") from None
-        if (found := format_digest(*total)) != self.manifest["content_digest"]:
-            raise BadInput(
-                f"recording {self.directory}: its rows are not what the manifest says: "
-                f"digest {found}, expected {self.manifest['content_digest']}"
-            )
 
 
 def read(directory: Path, app: App | None = None) -> Recording:
@@ -254,5 +206,5 @@ def read(directory: Path, app: App | None = None) -> Recording:
         )
     manifest = {**manifest, "params": app.bind(manifest["params"])}
     recording = Recording(directory, manifest, app.only(manifest["operator"]))
-    workload.check_parts(f"recording {directory}", directory, manifest["parts"], recording.schema)
+    recording.check_parts()
     return recording

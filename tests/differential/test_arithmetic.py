@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming_core.data.comparison import unequal
 from streaming_core.errors import RunFailed
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.run.comparison import _differing
 from tests.differential.expressions import expressions, write
 from tests.differential.kernel import Kernel
 
@@ -78,7 +78,7 @@ def agree(machines, events):
             continue
         assert actual["seq"].equals(expected["seq"])
         for column in ("i", "f", "t"):
-            for at in _differing(expected[column], actual[column]).nonzero()[0].tolist():
+            for at in unequal(expected[column], actual[column]).nonzero()[0].tolist():
                 row = rows[expected["seq"][at].as_py()]
                 values = expected[column][at].as_py(), actual[column][at].as_py()
                 raise AssertionError(

@@ -8,11 +8,11 @@ import pytest
 
 from streaming_core.api import App, Array, Map, Ring, f64, i64, record
 from streaming_core.data import workload
+from streaming_core.data.comparison import unequal
 from streaming_core.data.digest import digest_table
 from streaming_core.language.record import NAN_BITS
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.run.comparison import _differing
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
@@ -67,7 +67,7 @@ def same(one, other):
     """Asserts that two tables are equal bit by bit."""
     assert one.schema == other.schema
     for name in one.column_names:
-        assert not _differing(one[name], other[name]).any(), name
+        assert not unequal(one[name], other[name]).any(), name
 
 
 def flow(*functions, state=None, scratch=None):

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.data import workload
+from streaming_core.data.comparison import Difference, in_memory
 from streaming_core.oracle import oracle
-from streaming_core.run.comparison import Diff, Difference, _values, diff
+from streaming_core.run.comparison import Diff, diff
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
@@ -100,10 +101,10 @@ def test_any_changed_output_value_is_named(copied, app):
             found = diff(run, theirs)
             assert found.exit_code == 1
             [difference] = found.differences
-            assert (difference.kind, difference.column, found.counts) == ("value", name, {"outputs": 1})
+            assert (difference.kind, difference.columns, found.counts) == ("different", (name,), {"outputs": 1})
             row = {key: original[key][position].as_py() for key in ("seq", "sub")}
             assert difference.row == row
-            assert difference.expected == original[name][position].as_py()
+            assert difference.expected[name] == original[name][position].as_py()
             assert f"outputs: seq {row['seq']}, sub {row['sub']}: {name}: expected" in found.text()
 
 
@@ -118,7 +119,7 @@ def test_any_changed_state_value_is_named(copied, app):
         pq.write_table(changed(original, column, position), path)
         found = diff(run, theirs)
         [difference] = found.differences
-        assert (found.exit_code, difference.table, difference.column) == (1, f"state {name}", column)
+        assert (found.exit_code, difference.table, difference.columns) == (1, f"state {name}", (column,))
         assert difference.row == {"key": original["key"][position].as_py()}
 
 
@@ -139,7 +140,7 @@ def test_missing_extra_and_swapped_rows_are_named(copied):
     order = [*range(41), 42, 41, *range(43, original.num_rows)]
     pq.write_table(original.take(order), path)
     [difference] = diff(run, theirs).differences
-    assert (difference.kind, difference.row) == ("order", {"seq": seq, "sub": sub})
+    assert (difference.kind, difference.row) == ("out_of_order", {"seq": seq, "sub": sub})
 
     last = original["seq"][-1].as_py()
     rewrite(path, lambda _: original.set_column(0, "seq", pa.array([*original["seq"].to_pylist()[:-1], last + 1])))
@@ -179,7 +180,11 @@ def test_columns_that_are_missing_added_or_of_another_type(copied):
     index = wrong.column_names.index("src_asset")
     pq.write_table(wrong.set_column(index, "src_asset", wrong["src_asset"].cast(pa.int32())), path)
     found = diff(run, theirs)
-    assert {(d.kind, d.column) for d in found.differences} == {("column", c) for c in ("ok", "mood", "src_asset")}
+    assert [line for d in found.differences for line in d.lines()] == [
+        "outputs: column ok is missing",
+        "outputs: column src_asset is int32, expected int64",
+        "outputs: column mood is unexpected",
+    ]
 
 
 def test_no_outputs_at_all_are_different(copied):
@@ -196,7 +201,7 @@ def test_a_pass_with_another_digest_is_different(copied):
     )
     (run / "report.json").write_text(json.dumps(report))
     found = diff(run, theirs)
-    assert [d.column for d in found.differences] == ["digest", "order"]
+    assert [d.columns for d in found.differences] == [("digest",), ("order",)]
     assert "pass peak 1" in found.text()
 
 
@@ -246,21 +251,21 @@ def test_only_the_first_differences_are_shown_and_all_counted(copied):
 def test_where_texts_agree_bits_are_printed():
     bits = [[0x7FF8 << 48, 0x7FF8 << 48, 0], [0x7FF8 << 48, 0xFFF8 << 48 | 5, 1 << 63]]
     expected, actual = (
-        pa.table({"seq": [0, 1, 2], "x": x, "some": pa.FixedSizeListArray.from_arrays(x, 1)})
+        pa.table({"key": [0, 1, 2], "x": x, "some": pa.FixedSizeListArray.from_arrays(x, 1)})
         for x in (pa.array(np.array(side, np.uint64).view(np.float64)) for side in bits)
     )
     found = Diff("run", "oracle")
-    found.add(*_values("outputs", expected, actual, ("seq",)))
+    found.take(in_memory("outputs", expected, actual))
     assert found.text().splitlines()[1:] == [
-        "  outputs: seq 1: x: expected nan, got nan (bits 0xfff8000000000005)",
-        "  outputs: seq 1: some: expected [nan], got [nan (bits 0xfff8000000000005)]",
-        "  outputs: seq 2: x: expected 0.0, got -0.0",
-        "  outputs: seq 2: some: expected [0.0], got [-0.0]",
+        "  outputs: key 1: x: expected NaN, got NaN (bits 0xfff8000000000005)",
+        "  outputs: key 1: some: expected [NaN], got [NaN (bits 0xfff8000000000005)]",
+        "  outputs: key 2: x: expected 0.0, got -0.0",
+        "  outputs: key 2: some: expected [0.0], got [-0.0]",
     ]
     shown = found.as_dict()["differences"]
     assert [d["actual"] for d in shown] == [
-        "nan (bits 0xfff8000000000005)",
-        ["nan (bits 0xfff8000000000005)"],
+        "NaN (bits 0xfff8000000000005)",
+        ["NaN (bits 0xfff8000000000005)"],
         -0.0,
         [-0.0],
     ]
@@ -269,11 +274,13 @@ def test_where_texts_agree_bits_are_printed():
 def test_where_only_what_is_cut_off_differs_the_first_item_that_does_is_shown():
     expected, actual = list(range(500)), list(range(500))
     actual[300] = -1
-    where = {"table": "outputs", "kind": "value", "row": {"seq": 1}, "column": "items"}
-    said = Difference(**where, expected=expected, actual=actual).text()
-    assert said == "outputs: seq 1: items: expected 300 at [300], got -1 at [300]"
-    said = Difference(**where, expected=expected, actual=expected[:499]).text()
-    assert said == "outputs: seq 1: items: expected 500 items, got 499 items"
+
+    def said(actual):
+        rows = ({"items": items} for items in (expected, actual))
+        return Difference("outputs", "different", {"seq": 1}, *rows, ("items",)).lines()
+
+    assert said(actual) == ["outputs: seq 1: items: expected 300 at [300], got -1 at [300]"]
+    assert said(expected[:499]) == ["outputs: seq 1: items: expected 500 items, got 499 items"]
 
 
 def emptied(folder):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.data import workload
+from streaming_core.data import parts, workload
 from streaming_core.data.digest import digest_table, format_digest, state_digest
 from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.oracle import oracle
@@ -56,7 +56,7 @@ def test_compiled_results_are_checked_on_a_prefix_and_the_same(words, tmp_path, 
     monkeypatch.setattr(oracle, "INTERPRETED", 100)
     monkeypatch.setattr(oracle, "CHECKED", 150)
     monkeypatch.setattr(oracle, "_BLOCK", 70)
-    monkeypatch.setattr(oracle, "_PART", 1000)
+    monkeypatch.setattr(parts, "PART_ROWS", 1000)
     compiled = oracle.run(words, tmp_path / "compiled")
     assert (compiled["mode"], compiled["checked_events"]) == ("compiled", 150)
     for key in ("output_digest", "state_digest", "dropped_invalid", "rejected"):
@@ -75,8 +75,14 @@ def test_a_disagreement_fails_the_run(words):
     oracle.compare("wc", outputs, outputs, "outputs")
     n = outputs["n"].to_pylist()
     wrong = outputs.set_column(3, outputs.schema.field("n"), pa.array([*n[:-1], n[-1] + 1]))
-    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree on outputs"):
+    seq, sub = outputs["seq"][-1], outputs["sub"][-1]
+    line = f"disagree, one of the two is wrong: outputs: seq {seq}, sub {sub}: n: expected {n[-1]}, got {n[-1] + 1}"
+    with pytest.raises(RunFailed, match=f"^app wc: compiled loop and interpreter {line}$"):
         oracle.compare("wc", outputs, wrong, "outputs")
+    with pytest.raises(RunFailed, match=r"wrong: outputs: column n is missing$"):
+        oracle.compare("wc", outputs, outputs.drop_columns(["n"]), "outputs")
+    with pytest.raises(RunFailed, match="wrong: outputs: seq 0, sub 0: the row is missing, expected word "):
+        oracle.compare("wc", outputs, outputs.slice(1), "outputs")
 
 
 def test_every_source_file_of_the_oracle_changes_its_version(tmp_path):
@@ -143,7 +149,7 @@ def test_bad_requests(words, tmp_path):
     content = part.read_bytes()
     try:
         part.write_bytes(content[: len(content) // 2])
-        with pytest.raises(BadInput, match="damaged"):
+        with pytest.raises(BadInput, match="cannot be read"):
             oracle.run(words, tmp_path / "out")
     finally:
         part.write_bytes(content)

@@ -159,7 +159,7 @@ def damage(folder, how):
     [
         ("manifest", "manifest.json cannot be read"),
         ("missing", "part-00000.parquet is missing"),
-        ("truncated", "truncated or damaged"),
+        ("truncated", "part-00000.parquet cannot be read"),
         ("other code", "of other code of wc (0000000000000000, now it is"),
         ("column", "column word is missing"),
         ("rows", "has 2999 rows, expected 3000"),

@@ -1,0 +1,329 @@
+"""Two tables side by side: their columns, and their rows one by one, by key or as multisets; and differences in words.
+
+`expected` is what the oracle says, `actual` what is held against it. Rows are equal if every value is, floats bit by
+bit. As long as rows line up, key by key, a slice of either side is in memory. A row that is not right is `missing` (the
+oracle has it), `extra` (it has not), `different` or `out_of_order`: here, in what `diff` finds, in the raw warehouse.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streaming_core.data.arrow import to_arrow, to_numpy
+from streaming_core.data.parts import Parts
+from streaming_core.language.record import NAN_BITS
+
+SHOWN = 10  # differences that are kept of a table; all are counted
+_SLICE = 1 << 17  # rows in memory at a time, where rows line up
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference between two results.
+
+    Attributes:
+        kind: missing, extra, different or out_of_order, of a row; column, of all rows; table, digest, of a result.
+        row: what tells the row, {"seq", "sub"}, {"key"} or {"position"}; or else the place.
+        expected, actual: the rest of the row on either side; of one that is out of order, what tells the row before it;
+            of one that occurs several times, how often more on this side. Of what is no row, both sides in words.
+        columns: those in which the two sides differ.
+    """
+
+    table: str
+    kind: str
+    row: dict[str, Any] = field(default_factory=dict)
+    expected: Any = None
+    actual: Any = None
+    columns: tuple[str, ...] = ()
+
+    def sides(self) -> list[dict[str, Any]]:
+        """The difference by its fields, of a different row for each column."""
+        about = {"table": self.table, "kind": self.kind, "row": self.row}
+        if self.kind == "different":
+            return [
+                about | {"column": name, "expected": self.expected[name], "actual": self.actual[name]}
+                for name in self.columns
+            ]
+        return [about | {"column": next(iter(self.columns), None), "expected": self.expected, "actual": self.actual}]
+
+    def lines(self) -> list[str]:
+        """What differs and where, a line for each of `sides`."""
+        where = ", ".join(f"{name} {shown(value)}" for name, value in self.row.items())
+        return [f"{self.table}: {f'{where}: ' if where else ''}{words}" for words in self.words()]
+
+    def words(self) -> list[str]:
+        """What differs, a phrase for each of `sides`."""
+        return [self._said(side["column"], side["expected"], side["actual"]) for side in self.sides()]
+
+    def _said(self, column: str | None, expected: Any, actual: Any) -> str:
+        match self.kind:
+            case "missing":
+                return f"the row is missing, expected {shown(expected)}"
+            case "extra":
+                return f"the row should not be there: {shown(actual)}"
+            case "out_of_order":
+                return f"out of order, delivered after {shown(expected)}"
+            case "column" if expected is None or actual is None:
+                return f"column {column} is {'unexpected' if expected is None else 'missing'}"
+            case "column":
+                return f"column {column} is {actual}, expected {expected}"
+        expected, actual = _apart(expected, actual)
+        return f"{f'{column}: ' if column else ''}expected {expected}, got {actual}"
+
+
+@dataclass
+class Found:
+    """What two tables differ in: how many rows of each kind, and the first differences, `keep` at most."""
+
+    table: str
+    keep: int = SHOWN
+    counts: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+    def add(self, kind: str, rows: np.ndarray, told: Callable[[int], tuple], count: int | None = None) -> None:
+        """Adds differences of a kind, one for each of `rows`; `told` gives what that of a row says, `count` is how many
+        rows they stand for."""
+        if len(rows):
+            self.counts[kind] += len(rows) if count is None else count
+            first = rows[: self.keep - len(self.differences)].tolist()
+            self.differences += [Difference(self.table, kind, *told(at)) for at in first]
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def columns(table: str, expected: pa.Schema, actual: pa.Schema) -> list[Difference]:
+    """Columns that are missing, of another type or unexpected."""
+    kinds = [{column.name: column.type for column in schema} for schema in (expected, actual)]
+    found = []
+    for name in kinds[0] | kinds[1]:
+        one, other = (kind.get(name) for kind in kinds)
+        if one != other:
+            words = [None if kind is None else str(kind) for kind in (one, other)]
+            found.append(Difference(table, "column", {}, words[0], words[1], (name,)))
+    return found
+
+
+def keys_of(names: list[str]) -> list[str]:
+    """What tells the rows of outputs, and those of a final table; nothing, where there is one row."""
+    return ["seq", "sub"] if "seq" in names else ["key"] if "key" in names else []
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def in_slices(table: str, expected: Parts, actual: Parts, names: list[str], keep: int = SHOWN) -> Found | None:
+    """`row_by_row` over the columns of these names, a slice of either side in memory."""
+    if expected.rows != actual.rows:
+        return None
+    return row_by_row(table, expected.slices(_SLICE, names), actual.slices(_SLICE, names), keep)
+
+
+def in_memory(table: str, expected: pa.Table, actual: pa.Table) -> Found:
+    """Two tables of the same columns: row by row, or else by key."""
+    return row_by_row(table, [expected], [actual]) or by_key(table, expected, actual)
+
+
+def row_by_row(table: str, expected: Iterable[pa.Table], actual: Iterable[pa.Table], keep: int = SHOWN) -> Found | None:
+    """Two tables of the same columns, slice by slice; None where their rows do not line up, key by key."""
+    found, start = Found(table, keep), 0
+    for one, other in zip_longest(expected, actual):
+        if one is None or other is None or one.num_rows != other.num_rows:
+            return None
+        if any(unequal(one[key], other[key]).any() for key in keys_of(one.column_names)):
+            return None
+        _values(found, one, other, start)
+        start += one.num_rows
+    return found
+
+
+def _values(found: Found, expected: pa.Table, actual: pa.Table, start: int = 0) -> None:
+    """Adds the differences of rows that belong together; they are those from number `start` on."""
+    keys = keys_of(expected.column_names)
+    compared = {name: unequal(expected[name], actual[name]) for name in expected.column_names if name not in keys}
+    wrong = {name: rows for name, rows in compared.items() if rows.any()}
+
+    def told(at: int) -> tuple:
+        names = tuple(name for name, rows in wrong.items() if rows[at])
+        return _key(expected, keys, at, start), _rest(expected, keys, at), _rest(actual, keys, at), names
+
+    if wrong:
+        found.add("different", np.flatnonzero(np.logical_or.reduce([*wrong.values()])), told)
+
+
+def by_key(table: str, expected: pa.Table, actual: pa.Table) -> Found:
+    """Two tables of the same columns, in memory, whose rows do not line up. Of several with one key the first is
+    compared, the others are extra; without keys, rows at the same position belong together."""
+    found, keys = Found(table), keys_of(expected.column_names)
+    theirs, ours = _codes(expected, actual, keys)
+    late = np.flatnonzero(is_late(ours))
+    found.add("out_of_order", late, lambda at: (_key(actual, keys, at), _key(actual, keys, at - 1)))
+    order = np.argsort(ours, kind="stable")
+    ours = ours[order]
+    place = np.searchsorted(ours, theirs)
+    there = place < len(ours)
+    there[there] = ours[place[there]] == theirs[there]
+    found.add("missing", np.flatnonzero(~there), lambda at: (_key(expected, keys, at), _rest(expected, keys, at)))
+    again = np.zeros(len(ours), bool)
+    again[1:] = ours[1:] == ours[:-1]
+    extra = order[again | ~np.isin(ours, theirs)]
+    found.add("extra", extra, lambda at: (_key(actual, keys, at), None, _rest(actual, keys, at)))
+    common = np.flatnonzero(there)
+    _values(found, expected.take(common), actual.take(order[place[common]]))
+    return found
+
+
+def multisets(table: str, expected: pa.Table, actual: pa.Table, keep: int = SHOWN) -> Found:
+    """Two tables of the same columns, in memory, whose order says nothing: how often each row is there."""
+    found = Found(table, keep)
+    rows = {name: _together(expected[name], actual[name]) for name in expected.column_names}
+    grouped: dict[str, Any] = {}  # Arrow groups by scalars: by each item of an array
+    for name, column in rows.items():
+        size = column.type.list_size if pa.types.is_fixed_size_list(column.type) else None
+        items = [column] if size is None else [pc.list_element(column, i) for i in range(size)]
+        grouped |= {f"{name} {i}": item for i, item in enumerate(items)}
+    keys, sides = [*grouped], np.repeat([1, -1], [expected.num_rows, actual.num_rows])
+    numbered = pa.table(grouped | {"more": to_arrow(sides), "at": to_arrow(np.arange(len(sides)))})
+    counted = numbered.group_by(keys).aggregate([("more", "sum"), ("at", "min")])
+    counted = counted.sort_by([(key, "ascending") for key in keys])
+    more, at = to_numpy(counted["more_sum"]), to_numpy(counted["at_min"])
+
+    def told(group: int) -> tuple:
+        row, times = {name: rows[name][int(at[group])].as_py() for name in rows}, {"times": abs(int(more[group]))}
+        return (row, times) if more[group] > 0 else (row, None, times)
+
+    for kind, wrong in (("missing", more > 0), ("extra", more < 0)):
+        found.add(kind, np.flatnonzero(wrong), told, abs(int(more[wrong].sum())))
+    return found
+
+
+def is_late(*keys: np.ndarray) -> np.ndarray:
+    """Per row, whether it comes directly behind one that is later by these keys."""
+    late, same = (np.full(max(0, len(keys[0]) - 1), value) for value in (False, True))
+    for key in keys:
+        late |= same & (key[1:] < key[:-1])
+        same &= key[1:] == key[:-1]
+    return np.concatenate([np.zeros(len(keys[0]) - len(late), bool), late])
+
+
+def _codes(expected: pa.Table, actual: pa.Table, keys: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """One number per row on either side, in the order of the keys; its position, where there are none."""
+    n = expected.num_rows
+    if not keys:
+        return np.arange(n), np.arange(actual.num_rows)
+    total = np.zeros(n + actual.num_rows, np.int64)
+    for key in keys:
+        both = _whole(_together(expected[key], actual[key]))
+        # Dense ranks: the order of the values, equal values alike.
+        ranks = to_numpy(pc.rank(both, sort_keys="ascending", tiebreaker="dense")).astype(np.int64)
+        total = total * (int(ranks.max(initial=0)) + 1) + ranks
+    return total[:n], total[n:]
+
+
+def _key(table: pa.Table, keys: list[str], at: int, start: int = 0) -> dict[str, Any]:
+    return {key: table[key][at].as_py() for key in keys} or {"position": start + at}
+
+
+def _rest(table: pa.Table, keys: list[str], at: int) -> dict[str, Any]:
+    return {name: table[name][at].as_py() for name in table.column_names if name not in keys}
+
+
+# --- columns of values -----------------------------------------------------------------------------------------------
+
+
+def unequal(expected: pa.Array | pa.ChunkedArray, actual: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Per row, whether the values differ: floats by their bits, null from everything but null. Both columns have the
+    same type and length."""
+    expected, actual = _whole(expected), _whole(actual)
+    kind, n = expected.type, len(expected)
+    if expected.null_count or actual.null_count:
+        here, there = (to_numpy(side.is_valid()) for side in (expected, actual))
+        wrong, both = here != there, to_arrow(here & there)
+        wrong[here & there] = unequal(expected.filter(both), actual.filter(both))
+        return wrong
+    if pa.types.is_struct(kind):
+        wrong = np.zeros(n, bool)
+        for one, other in zip(expected.flatten(), actual.flatten(), strict=True):
+            wrong |= unequal(one, other)
+        return wrong
+    if pa.types.is_fixed_size_list(kind):
+        items = unequal(expected.flatten(), actual.flatten()).reshape(n, kind.list_size)
+        return np.logical_or.reduce(items, axis=1)
+    if pa.types.is_list(kind):
+        lengths, others = (to_numpy(pc.list_value_length(side)) for side in (expected, actual))
+        wrong = lengths != others
+        alike = to_arrow(~wrong)
+        items = unequal(expected.filter(alike).flatten(), actual.filter(alike).flatten())
+        wrong[np.repeat(np.flatnonzero(~wrong), lengths[~wrong])[items]] = True
+        return wrong
+    if pa.types.is_floating(kind):
+        expected, actual = (side.view(f"uint{kind.bit_width}") for side in (expected, actual))
+    return to_numpy(pc.not_equal(expected, actual)) if not expected.equals(actual) else np.zeros(n, bool)
+
+
+def _together(expected: pa.ChunkedArray, actual: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([*expected.chunks, *actual.chunks], expected.type)
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # which copies
+    return column
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """A value as it may stand in JSON: bytes as text where they are UTF-8 (else 0x...), NaN and infinities by name, of
+    a NaN that should not be there the bits too."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"0x{value.hex()}"
+    if isinstance(value, float) and not math.isfinite(value):
+        [bits] = struct.unpack("<Q", struct.pack("<d", value))
+        if math.isnan(value):
+            return "NaN" if bits == NAN_BITS else f"NaN (bits 0x{bits:016x})"
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as people read it, cut when it is long."""
+    if isinstance(value, dict):
+        text = ", ".join(f"{name} {shown(item)}" for name, item in value.items())
+    elif isinstance(value, list):
+        text = f"[{', '.join(map(shown, value))}]"
+    elif isinstance(value, bytes):
+        text = plain(value)
+        text = repr(text) if text.encode() == value else text
+    else:
+        text = str(plain(value))
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _apart(expected: Any, actual: Any) -> tuple[str, str]:
+    """Two values that differ as texts that do: where only what is cut off does, the first items that differ."""
+    texts = shown(expected), shown(actual)
+    if texts[0] != texts[1] or not isinstance(expected, list) or not isinstance(actual, list):
+        return texts
+    for i, (one, other) in enumerate(zip(expected, actual, strict=False)):
+        if shown(one) != shown(other):
+            return f"{shown(one)} at [{i}]", f"{shown(other)} at [{i}]"
+    return f"{len(expected)} items", f"{len(actual)} items"

@@ -1,0 +1,174 @@
+"""Tables in Parquet files: how they are named, listed, written and read, and how a file that is damaged is refused.
+
+A table of outputs, events or a recording's rows is a folder of part-00000.parquet, part-00001.parquet, ...: its rows in
+delivered order are those of the parts by number. There is a part even of no rows: it tells the columns. A final table
+is one file of its name in the folder state/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streaming_core import interruption
+from streaming_core.errors import BadInput
+
+PART_ROWS = 1 << 20  # rows after which a writer begins another part
+_COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """The file of part `number` of the table in a folder."""
+    return folder / f"part-{number:05d}.parquet"
+
+
+def states(folder: Path) -> dict[str, Parts]:
+    """The final tables below the folder of a result, by name."""
+    return {path.stem: Parts([path]) for path in sorted((folder / "state").glob("[!._]*.parquet"))}
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A table in files, in delivered order. Whatever reads them raises BadInput, which names the file, for one that is
+    missing, truncated or damaged."""
+
+    paths: list[Path]
+
+    @classmethod
+    def of(cls, folder: Path) -> Parts:
+        """The parts in a folder, by number, whatever the number of digits."""
+        return cls(sorted(folder.glob("part-*.parquet"), key=lambda path: (len(path.name), path.name)))
+
+    @cached_property
+    def _footers(self) -> list[tuple[pa.Schema, int]]:
+        found = []
+        for path in self.paths:
+            with _open(path) as file:
+                found.append((file.schema_arrow, file.metadata.num_rows))
+            if found[-1][0] != found[0][0]:
+                raise BadInput(f"{path} has other columns than {self.paths[0].name}")
+        return found
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns; there is a file."""
+        return self._footers[0][0]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of rows in each file."""
+        return [rows for _, rows in self._footers]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(self.sizes)
+
+    def slices(self, size: int, columns: list[str] | None = None, start: int = 0) -> Iterator[pa.Table]:
+        """The rows from number `start` on, `size` at a time whatever the files and row groups, but for the last."""
+        pending: list[pa.RecordBatch] = []
+        rows = 0
+        for path in self.paths:
+            with _open(path) as file:
+                if start >= file.metadata.num_rows:
+                    start -= file.metadata.num_rows
+                    continue
+                for batch in file.iter_batches(size, columns=columns):
+                    interruption.check()
+                    start, batch = max(0, start - batch.num_rows), batch.slice(start)
+                    pending.append(batch)
+                    rows += batch.num_rows
+                    while rows >= size:
+                        table = _whole(pending, columns)
+                        yield table.slice(0, size)
+                        pending, rows = table.slice(size).to_batches(), rows - size
+        if rows:
+            yield _whole(pending, columns)
+
+    def read(self, columns: list[str] | None = None) -> pa.Table:
+        """All rows, in memory; nothing is made of the names of the folders above. There is a file."""
+        tables = []
+        for path in self.paths:
+            with _open(path) as file:
+                table = file.read(columns)
+            tables.append(table if columns is None else table.select(columns))
+        return pa.concat_tables(tables)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except MemoryError:  # one of Arrow's errors, and nothing the file can help
+        raise
+    except FileNotFoundError:
+        raise BadInput(f"{path} is missing") from None
+    except (OSError, pa.ArrowException) as error:
+        raise BadInput(f"{path} cannot be read: {str(error).strip().partition(chr(10))[0]}") from None
+
+
+def _whole(batches: list[pa.RecordBatch], columns: list[str] | None) -> pa.Table:
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return table if columns is None else table.select(columns)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_file(path: Path, table: pa.Table, **layout: Any) -> None:
+    """Writes one file; `layout` as for pyarrow."""
+    pq.write_table(table, path, **_COMPRESSION, **layout)
+
+
+def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
+    """Writes the final tables of a result, by name, into its folder."""
+    (folder / "state").mkdir()
+    for name, table in tables.items():
+        write_file(folder / "state" / f"{name}.parquet", table)
+
+
+class Writer:
+    """Rows in delivered order into the parts of a folder; the first `parts` of them are there already."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._schema = folder, schema
+        self._file: pq.ParquetWriter | None = None
+        self._rows = 0
+        self.parts = parts
+
+    def _open(self) -> pq.ParquetWriter:
+        self._file = pq.ParquetWriter(part_path(self._folder, self.parts), self._schema, **_COMPRESSION)
+        self.parts += 1
+        self._rows = 0
+        return self._file
+
+    def write(self, table: pa.Table) -> None:
+        """Appends rows."""
+        if self._rows >= PART_ROWS:
+            self.cut()
+        (self._file or self._open()).write_table(table)
+        self._rows += table.num_rows
+
+    def cut(self) -> None:
+        """Ends the current part; more rows start a new one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def close(self) -> None:
+        """Ends the last part."""
+        if self.parts == 0:
+            self._open()
+        self.cut()
