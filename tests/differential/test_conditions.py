@@ -119,7 +119,7 @@ def receipt(order, txn, out):
     )
 
 
-@pytest.mark.parametrize(("purses", "items"), [(2, 1), (40, 9)])
+@pytest.mark.parametrize(("purses", "items"), [(2, 1), pytest.param(40, 9, marks=pytest.mark.slow)])
 def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
     random, n = np.random.default_rng(11), 3000
     drawn = {

@@ -190,7 +190,11 @@ def events(app, n):
     return pa.table({"seq": pa.array(range(n), pa.int64()), **{name: columns[name] for name in names}})
 
 
-@pytest.mark.parametrize("pipeline", [then_keys, in_a_row, branches, beside, of_words, of_flags, into_nothing])
+@pytest.mark.parametrize(
+    "pipeline",
+    [then_keys, in_a_row, of_words, into_nothing]
+    + [pytest.param(pipeline, marks=pytest.mark.slow) for pipeline in (branches, beside, of_flags)],
+)
 def test_oracles_and_runtime_agree(pipeline):
     app = built(pipeline)
     loop, program = Loop(app, {}), None

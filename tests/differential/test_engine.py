@@ -209,7 +209,9 @@ def test_spinning_in_full(cases, name, strategy, threads):
     cases(name, "small", EVENTS // 10).check(spec, 100)
 
 
-@pytest.mark.parametrize("name", ["gs", "sl", "ob", "tp", "tb"])
+@pytest.mark.parametrize(
+    "name", ["gs", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sl", "ob", "tp", "tb"))]
+)
 def test_dummy_work_changes_no_result(name):
     app = registry.load(name)
     table = workload.generate_chunk(app, SMALL[name], 500, 7, 0, 500)

@@ -157,7 +157,7 @@ def purchases(keys, n=2000):
     return pa.table({"seq": np.arange(n), **columns}).select(schema.names).cast(schema)
 
 
-@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), pytest.param(40, 30, marks=pytest.mark.slow)])
 def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
     table = purchases(keys)
     n = table.num_rows
