@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from streaming_core.oracle.typed.kinds import INT
-from streaming_core.oracle.typed.tree import Function, Node
+from streaming_core.language.typed.kinds import INT
+from streaming_core.language.typed.tree import Function, Node
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 

@@ -8,11 +8,11 @@ from streaming_core.data import workload
 from streaming_core.data.digest import digest_table
 from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
+from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.oracle.typed import Program
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel

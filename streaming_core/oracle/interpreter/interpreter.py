@@ -14,9 +14,9 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Array, Scalar
+from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
-from streaming_core.oracle.typed import Program
 
 
 class Interpreter:

@@ -10,14 +10,14 @@ from numba import types
 
 from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK, i64
+from streaming_core.language.typed.expressions import READING
+from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
+from streaming_core.language.typed.tree import Function, Node
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans, within
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
-from streaming_core.oracle.typed.expressions import READING
-from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, RowKind
-from streaming_core.oracle.typed.tree import Function, Node
 
 # What printed code calls, by module; it finds each under its name with _ in front.
 _CALLED = {

@@ -15,13 +15,13 @@ from numba.core.errors import NumbaError
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
+from streaming_core.language.typed import Program
 from streaming_core.oracle.events import columns, seqs
 from streaming_core.oracle.loop import checks, layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine, programs
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.oracle.typed import Program
 
 _PADDING = 64  # readable bytes behind every text buffer
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from streaming_core.oracle.typed.kinds import PLAN
-from streaming_core.oracle.typed.tree import Function, Node
+from streaming_core.language.typed.kinds import PLAN
+from streaming_core.language.typed.tree import Function, Node
 
 
 def within(parts: list[Any]) -> Iterator[Node]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from streaming_core.language.application import Transaction
 from streaming_core.language.record import Array, Scalar, Text, u32
-from streaming_core.oracle.typed.expressions import Expressions
-from streaming_core.oracle.typed.kinds import (
+from streaming_core.language.typed.expressions import Expressions
+from streaming_core.language.typed.kinds import (
     BOOL,
     INT,
     NONE,
@@ -26,7 +26,7 @@ from streaming_core.oracle.typed.kinds import (
     RowKind,
     join,
 )
-from streaming_core.oracle.typed.tree import Function, Node
+from streaming_core.language.typed.tree import Function, Node
 
 
 class Reader(Expressions):

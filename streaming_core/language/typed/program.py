@@ -8,10 +8,10 @@ from typing import Any
 from streaming_core.errors import BadInput
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Record
-from streaming_core.oracle.typed.bound import Bound
-from streaming_core.oracle.typed.kinds import NONE, OUT, PLAN, POST, RowKind
-from streaming_core.oracle.typed.reader import Reader
-from streaming_core.oracle.typed.tree import Function
+from streaming_core.language.typed.bound import Bound
+from streaming_core.language.typed.kinds import NONE, OUT, PLAN, POST, RowKind
+from streaming_core.language.typed.reader import Reader
+from streaming_core.language.typed.tree import Function
 
 
 class Program(Bound):

@@ -11,7 +11,7 @@ from typing import Any
 from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.language.record import Record
-from streaming_core.oracle.typed.bound import Bound
+from streaming_core.language.typed.bound import Bound
 
 
 class Scope:

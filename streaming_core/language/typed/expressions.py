@@ -11,7 +11,7 @@ import numpy as np
 
 from streaming_core.language.application import App, Constant, ParamRef, Params, Table
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
-from streaming_core.oracle.typed.kinds import (
+from streaming_core.language.typed.kinds import (
     BOOL,
     FLOAT,
     INT,
@@ -28,8 +28,8 @@ from streaming_core.oracle.typed.kinds import (
     join,
     loaded,
 )
-from streaming_core.oracle.typed.scope import Scope
-from streaming_core.oracle.typed.tree import Node
+from streaming_core.language.typed.scope import Scope
+from streaming_core.language.typed.tree import Node
 
 SEQ = Slot("seq", Scalar("i64", np.dtype("<i8"), -(1 << 63), (1 << 63) - 1), 0, 1, 8)
 
