@@ -2,7 +2,7 @@
 
 For who is alone with the tables: nothing is written down, dealt out or waited for. The plan function is compiled a
 second time, with a `txn` that acts at once. Nothing of a dropped event is ever done, conditions read the state before
-the event, and any false one rejects all of it: so a plan that is not written in this order (`dialect.passes` says) is
+the event, and any false one rejects all of it: so a plan that is not written in this order (`plans.passes` says) is
 called several times, first to see whether it drops, then to check, then to act.
 """
 
@@ -262,7 +262,7 @@ def execute_kernel(
     post: Callable,
     output: Resolved,
 ) -> bytes:
-    """Every event from its plan to its outputs, one after the other; `passes` as `dialect.passes` has them."""
+    """Every event from its plan to its outputs, one after the other; `passes` as `plans.passes` has them."""
     make_row, size = shapes.row_maker(event, True, False), event.event[1]
     make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
 

@@ -1,8 +1,9 @@
 """The sequential oracle: what one thread, taking one event at a time, makes of a workload.
 
-Two ways to run the same typed functions, and neither shares code with the runtime or its kernels: the interpreter
-(interpreter.py) is the meaning, the compiled loop (loop.py) is for large workloads, where it is checked against the
-interpreter on a prefix, and for measuring: what many cores are worth is told by how they compare with it.
+Two ways to run the same typed functions (language/typed, from whose trees no kernel is made), and neither shares code
+with the runtime or its kernels: the interpreter (interpreter.py) is the meaning, the compiled loop (loop.py) is for
+large workloads, where it is checked against the interpreter on a prefix, and for measuring: what many cores are worth
+is told by how they compare with it.
 
 A result is a folder: outputs/part-*.parquet sorted by (seq, sub), state/<table>.parquet sorted by key, and
 manifest.json, written last.

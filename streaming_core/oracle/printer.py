@@ -112,9 +112,6 @@ class Printer:
     def e_var(self, node: Node) -> str:
         return node.data
 
-    def e_let(self, node: Node) -> str:
-        return f"({node.data} := {self.expression(node.args[0])})"
-
     def e_cast(self, node: Node) -> str:
         return self.convert(self.expression(node.args[0]), node.args[0].kind, node.kind)
 

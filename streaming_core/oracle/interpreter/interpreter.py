@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from typing import Any
 
 import pyarrow as pa
 
 from streaming_core import interruption
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Array, Scalar
+from streaming_core.language.source import place
 from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
@@ -27,7 +27,7 @@ class Interpreter:
         params: its bound parameters.
 
     Raises:
-        BadInput: an operator does not keep to the language, or the application needs what no oracle offers yet.
+        BadInput: an operator does not keep to the language, or a table cannot begin as it says.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
@@ -43,8 +43,6 @@ class Interpreter:
         self.shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
-            if operator.kind == "windowed":
-                raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
             if operator.kind in ("source", "sink"):
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
@@ -193,13 +191,13 @@ class Interpreter:
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
         """One line: operator, event, error, where in the application."""
         files = step.printer.files if step else set()
-        place, frame = "", sys.exc_info()[2]
+        where, frame = "", sys.exc_info()[2]
         while frame is not None:
             if frame.tb_frame.f_code.co_filename in files:
-                place = f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
+                where = f" ({place(frame.tb_frame.f_code.co_filename, frame.tb_lineno)})"
             frame = frame.tb_next
         name = step.operator.name if step else "source"
-        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{place}")
+        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{where}")
 
 
 # What the language can raise; anything else is a defect of the oracle and keeps its traceback.
