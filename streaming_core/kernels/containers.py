@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, overload_method
 
 from streaming_core.kernels import ir as code
@@ -179,12 +178,6 @@ def _fitting(scalar, what: str):
     return narrow
 
 
-def _whole(*kinds) -> None:
-    for kind in kinds:
-        if not isinstance(kind, types.Integer | types.Boolean):
-            raise TypingError("container keys and counts are integers")
-
-
 @overload(len)
 def _len(value):
     return (lambda value: load_half(_head(value), LENGTH)) if isinstance(value, GrowingType) else None
@@ -194,7 +187,6 @@ def _len(value):
 def _contains(container, x):
     if not isinstance(container, GrowingType) or container.kind not in (Set, Map):
         return None
-    _whole(x)
     return lambda container, x: _find(_head(container), as_bits(x)) >= 0
 
 
@@ -206,7 +198,6 @@ def _clear_all(container):
 
 @overload_method(GrowingType, "add")
 def _add_key(container, key, count=None):
-    _whole(key)
     fit = _fitting(container.item, container.field)
     if container.kind is Set:
 
@@ -219,7 +210,6 @@ def _add_key(container, key, count=None):
 
         return add
     if container.kind is Counter:
-        _whole(count)
 
         def count_up(container, key, count=None):
             bits = fit(key)
@@ -240,7 +230,6 @@ def _add_key(container, key, count=None):
 def _put(container, key, value):
     if container.kind is not Map:
         return None
-    _whole(key, *(() if container.value.is_float else (value,)))
     fit, fit_value = _fitting(container.item, container.field), _fitting(container.value, container.field)
 
     def put(container, key, value):
@@ -257,7 +246,6 @@ def _put(container, key, value):
 
 @overload_method(GrowingType, "get")
 def _get(container, key, default=None):
-    _whole(key)
     if container.kind is Counter:
 
         def count_of(container, key, default=None):
@@ -295,7 +283,6 @@ def _get(container, key, default=None):
 def _offer_key(container, key, score):
     if container.kind is not TopK:
         return None
-    _whole(key, score)
     capacity = container.count
     return lambda container, key, score: _offer(
         _head(container), _arena(container), capacity, as_bits(key), as_bits(score)
@@ -320,7 +307,6 @@ def _positional(name: str, kinds: tuple[type, ...], implementation) -> None:
     def implemented(container, i):
         if container.kind not in kinds:
             return None
-        _whole(i)
         return implementation(container, i)
 
     overload_method(GrowingType, name)(implemented)
