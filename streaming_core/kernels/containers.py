@@ -8,6 +8,8 @@ iteration follows insertion, or, in a top-k, score descending and key ascending.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from numba import njit
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload, overload_method
@@ -22,22 +24,21 @@ LENGTH, CAPACITY = 8, 12
 _compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-@intrinsic
-def _head(typingctx, container):
-    def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
-        return builder.ptrtoint(held.address, code.I64)
+def _part(name: str) -> Callable:
+    """An intrinsic: one of the two addresses that a container is known by."""
 
-    return types.int64(container), codegen
+    @intrinsic
+    def part(typingctx, container):
+        def codegen(context, builder, signature, args):
+            held = cgutils.create_struct_proxy(container)(context, builder, args[0])
+            return builder.ptrtoint(getattr(held, name), code.I64)
+
+        return types.int64(container), codegen
+
+    return part
 
 
-@intrinsic
-def _arena(typingctx, container):
-    def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
-        return builder.ptrtoint(held.arena, code.I64)
-
-    return types.int64(container), codegen
+_head, _arena = _part("address"), _part("arena")
 
 
 @_compiled

@@ -235,19 +235,26 @@ def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes
 # --- transactions --------------------------------------------------------------------------------------------------
 
 
+# Where an access's table and kind begin, in bits of the half word that its function is in.
+_TABLE, _KIND = 8 * (abi.ACCESS_TABLE - abi.ACCESS_FUNCTION), 8 * (abi.ACCESS_KIND - abi.ACCESS_FUNCTION)
+
+
 @compiled
 def _conditions_first(accesses, first, last):
     """Moves the conditions among accesses first..last-1 to the front; both kinds keep their order."""
     place = first
     for i in range(first, last):
-        kind = load_half(accesses, i * 16 + 12) >> 24
+        access = accesses + i * abi.ACCESS_SIZE
+        kind = load_half(access, abi.ACCESS_FUNCTION) >> _KIND
         if kind == abi.CONDITION or kind >= abi.CAPTURE:
-            low, high = load_word(accesses, i * 16), load_word(accesses, i * 16 + 8)
+            low, high = load_word(access, abi.ACCESS_EVENT), load_word(access, abi.ACCESS_SLOT)
             for j in range(i, place, -1):
-                store_word(accesses, j * 16, load_word(accesses, (j - 1) * 16))
-                store_word(accesses, j * 16 + 8, load_word(accesses, (j - 1) * 16 + 8))
-            store_word(accesses, place * 16, low)
-            store_word(accesses, place * 16 + 8, high)
+                moved = accesses + j * abi.ACCESS_SIZE
+                store_word(moved, abi.ACCESS_EVENT, load_word(moved - abi.ACCESS_SIZE, abi.ACCESS_EVENT))
+                store_word(moved, abi.ACCESS_SLOT, load_word(moved - abi.ACCESS_SIZE, abi.ACCESS_SLOT))
+            front = accesses + place * abi.ACCESS_SIZE
+            store_word(front, abi.ACCESS_EVENT, low)
+            store_word(front, abi.ACCESS_SLOT, high)
             place += 1
 
 
@@ -436,14 +443,14 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         lines = [f"{indent}if {name} == {n}:\n{indent}    {branch}" for n, branch in branches.items()]
         return "\n".join(lines) if lines else f"{indent}pass"
 
+    number = f"load_half(access, {abi.ACCESS_SLOT})"
     modify = {
-        fn: f"modify_{fn}(row_{t}({row(t)}, 0, arena), request"
-        f"{argument(modifications[function], 1, 'load_half(access, 8)')})"
+        fn: f"modify_{fn}(row_{t}({row(t)}, 0, arena), request{argument(modifications[function], 1, number)})"
         for (function, t), fn in bound.modifications.items()
     }
     alone = {
         fn: f"holds = condition_{fn}(row_{tables[0]}({row(tables[0])}, 0, arena), request"
-        f"{argument(conditions[function], 1, 'load_half(access, 8)')})"
+        f"{argument(conditions[function], 1, number)})"
         for (function, tables), fn in bound.conditions.items()
         if len(tables) == 1
     }
@@ -464,9 +471,10 @@ def apply_accesses(context):
     {"; ".join(f"table_{t} = load_word(tables, {8 * t})" for t in names)}
     i = 0
     while i < n:
-        access = accesses + i * 16
-        event, row, what = load_half(access, 0), load_half(access, 4), load_half(access, 12)
-        kind, table, fn = what >> 24, (what >> 16) & 255, what & 65535
+        access = accesses + i * {abi.ACCESS_SIZE}
+        event, row = load_half(access, {abi.ACCESS_EVENT}), load_half(access, {abi.ACCESS_ROW})
+        what = load_half(access, {abi.ACCESS_FUNCTION})
+        kind, table, fn = what >> {_KIND}, (what >> {_TABLE}) & 255, what & 65535
         request = make_event(rows + event * {event.event[1]}, text, 0)
         if kind == {abi.MODIFY} or kind == {abi.READ}:
             decision = decision_of(decisions, event)
@@ -474,7 +482,7 @@ def apply_accesses(context):
             if failed == 0 and decision & {tx.WAITING_MASK} != 0:
                 break
             if kind == {abi.READ}:
-                slot = load_word(results, event * 8) + load_half(access, 8) * {stride}
+                slot = load_word(results, event * 8) + {number} * {stride}
 {choose("table", {t: f"read_{t}(slot, {row(t)})" for t in names}, 4)}
             elif failed == 0:
                 store_word(context, abi.APPLY_ERROR_AT, event)
@@ -486,7 +494,7 @@ def apply_accesses(context):
             if kind == {abi.CONDITION}:
 {choose("fn", alone, 4)}
             else:
-                group = load_word(captures, event * 8) + load_half(access, 8) * 8
+                group = load_word(captures, event * 8) + {number} * 8
                 copied = group + 8 + (kind - {abi.CAPTURE}) * {row_stride}
 {choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
                 complete = arrive(group, shared) == 0

@@ -175,12 +175,13 @@ def _append(context, builder, plan, event, row, slot, fn, table, kind):
         failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
     accesses = code.load(builder, plan, abi.PLAN_ACCESSES, code.PTR, code.CONTEXT)
-    access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
+    access = code.at(builder, accesses, builder.mul(length, code.i64(abi.ACCESS_SIZE)))
     # Two words: event and row are below 2^32, and so is the slot.
-    place = builder.or_(event, builder.shl(row, code.i64(32)))
-    what = builder.or_(slot, code.i64((fn | table << 16 | kind << 24) << 32))
-    code.store(builder, place, access, 0, code.ROW)
-    code.store(builder, what, access, 8, code.ROW)
+    place = builder.or_(event, builder.shl(row, code.i64(8 * (abi.ACCESS_ROW - abi.ACCESS_EVENT))))
+    known = ((abi.ACCESS_FUNCTION, fn), (abi.ACCESS_TABLE, table), (abi.ACCESS_KIND, kind))
+    what = builder.or_(slot, code.i64(sum(value << 8 * (at - abi.ACCESS_SLOT) for at, value in known)))
+    code.store(builder, place, access, abi.ACCESS_EVENT, code.ROW)
+    code.store(builder, what, access, abi.ACCESS_SLOT, code.ROW)
     code.store(builder, builder.add(length, code.i64(1)), plan, abi.PLAN_LEN, code.CONTEXT)
     return length
 
