@@ -44,6 +44,7 @@ class Work:
     app: App
     params: dict[str, Any]
     operator: Operator
+    translator: Translator
     functions: dict[str, Callable] = field(default_factory=dict)
     modifications: list[Callable] = field(default_factory=list)
     conditions: list[Callable] = field(default_factory=list)
@@ -62,8 +63,7 @@ class Work:
 
 
 def translate(work: Work) -> None:
-    translator = Translator(work.app, work.params, WORDS, shapes.compiled)
-    output = work.operator.output
+    translator, output = work.translator, work.operator.output
     work.functions = {role: translator.translate(f, output) for role, f in work.operator.functions.items()}
     work.modifications = [translator.translate(f) for f in translator.modifications]
     work.conditions = [translator.translate(f) for f in translator.conditions]
@@ -131,8 +131,9 @@ def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes],
     """
     kernels: dict[str, bytes] = {}
     spans: list[tuple[int, int]] = []
+    translator = Translator(app, params, WORDS, shapes.compiled)  # what operators share is translated once
     for operator in app.operators[1:-1]:
-        work = Work(app, params, operator)
+        work = Work(app, params, operator, translator)
         for step in STEPS[operator.kind]:
             try:
                 step(work)
