@@ -121,6 +121,7 @@ KINDS = {
     "post": ("event, txn, out", POST),
 }
 NO_PART = "is not part of the operator language"
+ONE_NAME = "goes by one name, and is not kept, chosen or handed back"
 
 REFUSED = {
     "process": [
@@ -152,7 +153,7 @@ REFUSED = {
         ("x, y = 1", "`(x, y)` cannot be assigned to"),
         ("x = nothing(row)", "there is no value to assign"),
         ("x = 1\nx = row.line  # here", "an integer and a text cannot be one value"),
-        ("put = out", "an output cannot be one value"),
+        ("put = out", f"an output {ONE_NAME}"),
         # Variables.
         ("if row.a:\n    x = 1\nstate.n = x  # here", "variable 'x' may have no value yet"),
         ("for i in range(row.a):\n    pass\nstate.n = i  # here", "variable 'i' may have no value yet"),
@@ -197,7 +198,7 @@ REFUSED = {
         ("x = row.line < row.line", "a text is not a number"),
         ("x = -row.line", "a text is not a number"),
         ("x = row.a if row.p else row.line", "an integer and a text cannot be one value"),
-        ("(out if row.p else out).drop()", "an output cannot be one value"),
+        ("(out if row.p else out).drop()", f"an output {ONE_NAME}"),
         ("x = row.line[::2]", f"`row.line[::2]` {NO_PART}"),
         ("x = row.items[0:1]", "only text can be sliced"),
         ("x = row.line[0:0.5]", "a float is not an integer"),
@@ -235,7 +236,7 @@ REFUSED = {
         ("out.emit(n=1, line=row.line, items=1)", "Output.items: an integer cannot be emitted there"),
         ("out.emit(n=1, line=row.line, items=state.few)", "Output.items: an array of u8 cannot be emitted there"),
         # Functions.
-        ("return out", "an output cannot be one value"),
+        ("return out", f"an output {ONE_NAME}"),
         ("def inner():\n    pass", f"`def inner():` {NO_PART}"),
         ("x = some(1)\n\n\ndef some(a):  # here\n    if a:\n        return 1",
          "returns a value on some ways through it and nothing on others", "some"),
@@ -281,11 +282,11 @@ REFUSED = {
         ("part(txn)\n\n\ndef part(txn):\n    txn.modify(txn.row(rows, 0), change)  # here",
          "a function that calls txn.modify takes the event too", "part"),
         # The order of what a plan does is read from its source, by the name of its transaction.
-        ("also = txn\nalso.modify(also.row(rows, 0), change)", "a transaction cannot be one value"),
+        ("also = txn\nalso.modify(also.row(rows, 0), change)", f"a transaction {ONE_NAME}"),
         ("part(event, txn, txn)\n\n\ndef part(event, txn, also):\n    also.drop()",
          "part is given nothing, or the transaction twice"),
         ("part(event, txn).drop()\n\n\ndef part(event, txn):\n    return txn  # here",
-         "a transaction cannot be one value", "part"),
+         f"a transaction {ONE_NAME}", "part"),
     ],
     "post": [
         ("x = txn.row(rows, 0)", "txn.row belongs to the transaction, txn.result to what comes after it"),
@@ -293,7 +294,7 @@ REFUSED = {
         ("x = len(txn.result(rows, 0).seen)", "State.seen: a read returns scalars, never a container"),
         ("x = txn.result(rows, 0).last[0]", "State.last: a read returns scalars, never a container"),
         ("x = txn.rejected", "the outcome of a transaction has no field 'rejected'"),
-        ("also = txn", "the outcome of a transaction cannot be one value"),
+        ("also = txn", f"the outcome of a transaction {ONE_NAME}"),
         ("part(out)\n\n\ndef part(out):\n    out.drop()  # here",
          "drop belongs to the transaction's own functions, not to what they call", "part"),
     ],

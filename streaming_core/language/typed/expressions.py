@@ -372,11 +372,12 @@ class Expressions(Scope):
     # --- conversions -------------------------------------------------------------------------------------------------
 
     def joined(self, node: ast.AST, *kinds: Any) -> Any:
-        """The type of what is any of these. What emits and what accesses are called by their names, always."""
+        """The type of what is any of these."""
         kind = functools.reduce(join, kinds)
-        if kind is None or kind in (OUT, PLAN, POST):
-            given = " and ".join(dict.fromkeys(str(k) for k in kinds))
-            raise self.fail(node, f"{given} cannot be one value")
+        if kind is None:
+            raise self.fail(node, f"{' and '.join(dict.fromkeys(map(str, kinds)))} cannot be one value")
+        if kind in (OUT, PLAN, POST):
+            raise self.fail(node, f"{kind} goes by one name, and is not kept, chosen or handed back")
         return kind
 
     def cast(self, value: Node, kind: Any) -> Node:
