@@ -39,9 +39,10 @@ _BLOCK = 1 << 16  # events in memory at a time
 _PART = 4_000_000  # rows in a file of outputs
 _KEYS = {"address", "workload", "output_digest", "state_digest"}
 _LANGUAGE = Path(__file__).parent.parent / "language"
-# What the oracle does not decide by itself: layouts and the one NaN, initial values, how integers wrap around, types.
+# What the oracle does not decide by itself: layouts and the one NaN, what names stand for, initial values, how integers
+# wrap around, types.
 DECLARATIONS = (
-    *(_LANGUAGE / name for name in ("record.py", "tables.py", "wrapping.py")),
+    *(_LANGUAGE / name for name in ("record.py", "source.py", "tables.py", "wrapping.py")),
     *sorted((_LANGUAGE / "typed").glob("*.py")),
 )
 
