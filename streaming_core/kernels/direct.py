@@ -68,7 +68,7 @@ def _address(typingctx, txn, row):
     return types.int64(txn, row), codegen
 
 
-@intrinsic
+@intrinsic(prefer_literal=True)
 def _known_row(typingctx, txn, table, key):
     """Names a row whose key was checked before."""
 
