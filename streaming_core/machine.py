@@ -27,6 +27,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from streaming_core.errors import CommandFailed
+
 LIMIT = 256 << 20  # bytes kept in one folder: the code of all applications under a dozen versions of the compiler
 _EXPORT = "lockstep_entry"
 # LLVM's table of symbols is the process's: no other thread's places may come between some and their use.
@@ -40,7 +42,7 @@ def emit(library, name: str, threshold: int | None = None) -> bytes:
     batch can then live in registers.
 
     Args:
-        threshold: up to which cost functions are inlined; None: all of them are (operators do not recurse, dialect.py).
+        threshold: up to which cost functions are inlined; None: all of them are (operators do not recurse).
     """
     module = library._final_module.clone()
     for function in module.functions:
@@ -63,6 +65,12 @@ def emit(library, name: str, threshold: int | None = None) -> bytes:
         if function.is_declaration and not name.startswith("llvm.") and not hasattr(ctypes.CDLL(None), name):
             raise LookupError(f"compiled code calls {name}, which is not in the C library")
     return machine.emit_object(module)
+
+
+def not_compiled(what: str, error: Exception) -> CommandFailed:
+    """What to raise where numba does not compile what the language allows: no fault of the application's."""
+    reason = str(error).strip().replace("\x1b[1m", "").partition("\n")[0]  # without its emphasis
+    return CommandFailed(f"{what}: accepted by the language but not by the compiler: {reason}")
 
 
 class Loaded:

@@ -117,7 +117,7 @@ def chosen(seq, which):
 
 def multiply(x, row, times):
     """x = x * factor, `times` times; `row` is a row of the product."""
-    for _turn in range(times):
+    for _ in range(times):
         for i in range(p.d):
             for j in range(p.d):
                 total = 0
@@ -142,7 +142,7 @@ def scale(row, scratch, out):
     for i in range(len(x)):
         x[i] = row.m[i]
     multiply(x, scratch.row, p.r)
-    for _copy in range(chosen(row.seq, 0)):
+    for _ in range(chosen(row.seq, 0)):
         out.emit(key=row.key, m=x)
         for i in range(len(x)):
             x[i] = (x[i] + 1) & MASK

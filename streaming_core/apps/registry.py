@@ -10,6 +10,7 @@ from pathlib import Path
 
 from streaming_core.api import App
 from streaming_core.errors import BadInput
+from streaming_core.language.acceptance import accept
 
 # Part of every code digest. Raised when the same operator source may mean something else than before.
 LANGUAGE = 2
@@ -26,7 +27,8 @@ def load(name: str) -> App:
     """The application `name`.
 
     Raises:
-        BadInput: there is none of that name, or its file cannot be imported or is incomplete: file, line and reason.
+        BadInput: there is none of that name, its file cannot be imported or is incomplete, or an operator breaks the
+            language: file, line and reason.
     """
     if name not in names():
         raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
@@ -34,7 +36,7 @@ def load(name: str) -> App:
     try:
         module = importlib.import_module(module_name)
     except BadInput as error:
-        raise BadInput(f"application {name}: {error}") from None
+        raise BadInput(f"application {name}: {_where(error, name)}: {error}") from None
     except Exception as error:
         sys.modules.pop(module_name, None)
         raise BadInput(f"application {name}: {_where(error, name)}: {type(error).__name__}: {_line(error)}") from error
@@ -43,7 +45,12 @@ def load(name: str) -> App:
         raise BadInput(f"application {name}: {name}.py defines no `app = App(...)`")
     if app.name != name:
         raise BadInput(f"application {name}: {name}.py names itself {app.name!r}; the two must be the same")
-    return app.check()
+    app.check()
+    try:
+        accept(app, app.bind())
+    except BadInput as error:
+        raise BadInput(f"application {name}: {error}") from None
+    return app
 
 
 def kinds() -> dict[str, str]:

@@ -78,22 +78,29 @@ class Bar:
 
 @app.command()
 def apps(as_json: Json = False) -> None:
-    """List the applications."""
+    """List the applications; of those that cannot be loaded, say why."""
     from streaming_core.apps import registry
     from streaming_core.run.way import executors_of
 
     rows: list[dict[str, Any]] = []
+    refused: list[str] = []
     for name in registry.names():
-        loaded = registry.load(name)
+        try:
+            loaded = registry.load(name)
+        except BadInput as error:
+            refused.append(str(error))
+            continue
         able = executors_of(loaded.kind)
         rows.append({"app": name, "kind": loaded.kind, "executors": able, "about": loaded.doc.partition("\n")[0]})
     if as_json:
         show(rows)
-        return
-    grid = Grid("app", "kind", "executors", "about", box=None)
-    for row in rows:
-        grid.add_row(row["app"], row["kind"], ", ".join(row["executors"]) or "-", row["about"])
-    Console().print(grid)
+    else:
+        grid = Grid("app", "kind", "executors", "about", box=None)
+        for row in rows:
+            grid.add_row(row["app"], row["kind"], ", ".join(row["executors"]) or "-", row["about"])
+        Console().print(grid)
+    if refused:
+        raise BadInput("; ".join(refused))
 
 
 @app.command()

@@ -25,6 +25,7 @@ from streaming_core.data.comparison import columns
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Parts, part_path, write_file
 from streaming_core.errors import BadInput, refusal
+from streaming_core.language.acceptance import accept
 from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
@@ -43,9 +44,11 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
     """16 hex digits: digest of the request (parameters with their defaults) and of the code that generates.
 
     Raises:
-        BadInput: unknown application, bad parameter, events or seed out of range.
+        BadInput: unknown application, bad parameter, operators that they make no sense of, events or seed out of range.
     """
     app = _app(app)
+    bound = app.bind(params)
+    accept(app, bound)
     if not 0 <= events < 1 << 40:
         raise BadInput(f"events must lie in 0..{(1 << 40) - 1}, got {events}")
     if not 0 <= seed < 1 << 63:
@@ -53,7 +56,7 @@ def address(app: App | str, params: dict[str, Any], events: int, seed: int) -> s
     return digest_of(
         {
             "app": app.name,
-            "params": app.bind(params),
+            "params": bound,
             "events": events,
             "seed": seed,
             "code": [registry.code_digest(app), generator.version()],

@@ -10,6 +10,7 @@ from __future__ import annotations
 STRUCTS = {
     "EMITTER": "Emitter",
     "ARENA": "ArenaHeader",
+    "ACCESS": "Access",
     "BATCH": "BatchContext",
     "PLAN": "PlanContext",
     "APPLY": "ApplyContext",
@@ -26,6 +27,15 @@ EMITTER_ORIGIN = 32
 EMITTER_DROPPED = 40
 
 ARENA_ALLOC = 0
+
+# Written and read as two words: event and row, and the other fields.
+ACCESS_EVENT = 0
+ACCESS_ROW = 4
+ACCESS_SLOT = 8
+ACCESS_FUNCTION = 12
+ACCESS_TABLE = 14
+ACCESS_KIND = 15
+ACCESS_SIZE = 16
 
 BATCH_ROWS = 0
 BATCH_N = 8

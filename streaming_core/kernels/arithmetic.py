@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from numba.core import types
-from numba.core.errors import TypingError
 from numba.extending import overload
 
 import streaming_core.language.wrapping  # noqa: F401 - of sums, differences and products
@@ -103,9 +102,6 @@ def _modulo(a, b):
 
 @overload(shift_left)
 def _shift_left(a, b):
-    if not _whole(a, b):
-        raise TypingError("<< takes integers")
-
     def implementation(a, b):
         x = types.int64(a)
         y = types.int64(b)
@@ -118,9 +114,6 @@ def _shift_left(a, b):
 
 @overload(shift_right)
 def _shift_right(a, b):
-    if not _whole(a, b):
-        raise TypingError(">> takes integers")
-
     def implementation(a, b):
         x = types.int64(a)
         y = types.int64(b)
@@ -154,6 +147,4 @@ def _to_float(x):
 
 @overload(invert)
 def _invert(x):
-    if not isinstance(x, types.Integer):
-        raise TypingError("~ takes an integer; of a truth value write `not`")
     return lambda x: ~types.int64(x)

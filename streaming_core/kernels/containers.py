@@ -8,9 +8,10 @@ iteration follows insertion, or, in a top-k, score descending and key ascending.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, overload_method
 
 from streaming_core.kernels import ir as code
@@ -23,22 +24,21 @@ LENGTH, CAPACITY = 8, 12
 _compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-@intrinsic
-def _head(typingctx, container):
-    def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
-        return builder.ptrtoint(held.address, code.I64)
+def _part(name: str) -> Callable:
+    """An intrinsic: one of the two addresses that a container is known by."""
 
-    return types.int64(container), codegen
+    @intrinsic
+    def part(typingctx, container):
+        def codegen(context, builder, signature, args):
+            held = cgutils.create_struct_proxy(container)(context, builder, args[0])
+            return builder.ptrtoint(getattr(held, name), code.I64)
+
+        return types.int64(container), codegen
+
+    return part
 
 
-@intrinsic
-def _arena(typingctx, container):
-    def codegen(context, builder, signature, args):
-        held = cgutils.create_struct_proxy(container)(context, builder, args[0])
-        return builder.ptrtoint(held.arena, code.I64)
-
-    return types.int64(container), codegen
+_head, _arena = _part("address"), _part("arena")
 
 
 @_compiled
@@ -179,12 +179,6 @@ def _fitting(scalar, what: str):
     return narrow
 
 
-def _whole(*kinds) -> None:
-    for kind in kinds:
-        if not isinstance(kind, types.Integer | types.Boolean):
-            raise TypingError("container keys and counts are integers")
-
-
 @overload(len)
 def _len(value):
     return (lambda value: load_half(_head(value), LENGTH)) if isinstance(value, GrowingType) else None
@@ -194,7 +188,6 @@ def _len(value):
 def _contains(container, x):
     if not isinstance(container, GrowingType) or container.kind not in (Set, Map):
         return None
-    _whole(x)
     return lambda container, x: _find(_head(container), as_bits(x)) >= 0
 
 
@@ -206,7 +199,6 @@ def _clear_all(container):
 
 @overload_method(GrowingType, "add")
 def _add_key(container, key, count=None):
-    _whole(key)
     fit = _fitting(container.item, container.field)
     if container.kind is Set:
 
@@ -219,7 +211,6 @@ def _add_key(container, key, count=None):
 
         return add
     if container.kind is Counter:
-        _whole(count)
 
         def count_up(container, key, count=None):
             bits = fit(key)
@@ -240,7 +231,6 @@ def _add_key(container, key, count=None):
 def _put(container, key, value):
     if container.kind is not Map:
         return None
-    _whole(key, *(() if container.value.is_float else (value,)))
     fit, fit_value = _fitting(container.item, container.field), _fitting(container.value, container.field)
 
     def put(container, key, value):
@@ -257,7 +247,6 @@ def _put(container, key, value):
 
 @overload_method(GrowingType, "get")
 def _get(container, key, default=None):
-    _whole(key)
     if container.kind is Counter:
 
         def count_of(container, key, default=None):
@@ -295,7 +284,6 @@ def _get(container, key, default=None):
 def _offer_key(container, key, score):
     if container.kind is not TopK:
         return None
-    _whole(key, score)
     capacity = container.count
     return lambda container, key, score: _offer(
         _head(container), _arena(container), capacity, as_bits(key), as_bits(score)
@@ -320,7 +308,6 @@ def _positional(name: str, kinds: tuple[type, ...], implementation) -> None:
     def implemented(container, i):
         if container.kind not in kinds:
             return None
-        _whole(i)
         return implementation(container, i)
 
     overload_method(GrowingType, name)(implemented)

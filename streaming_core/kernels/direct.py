@@ -2,7 +2,7 @@
 
 For who is alone with the tables: nothing is written down, dealt out or waited for. The plan function is compiled a
 second time, with a `txn` that acts at once. Nothing of a dropped event is ever done, conditions read the state before
-the event, and any false one rejects all of it: so a plan that is not written in this order (`dialect.passes` says) is
+the event, and any false one rejects all of it: so a plan that is not written in this order (`plans.passes` says) is
 called several times, first to see whether it drops, then to check, then to act.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_model
 
 from streaming_core.kernels import abi, shapes
@@ -23,7 +22,6 @@ from streaming_core.kernels.memory import load_half, load_word, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
-# ExecuteContext (runtime/README.md).
 # Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped.
 FAILED, READS, GONE = 0, 8, 16
 
@@ -70,14 +68,14 @@ def _address(typingctx, txn, row):
     return types.int64(txn, row), codegen
 
 
-@intrinsic
+@intrinsic(prefer_literal=True)
 def _known_row(typingctx, txn, table, key):
     """Names a row whose key was checked before."""
 
     def codegen(context, builder, signature, args):
         return context.cast(builder, args[2], signature.args[2], types.int64)
 
-    return tx.NamedRow(tx.literal(table, "table"))(txn, table, types.unliteral(key)), codegen
+    return tx.NamedRow(table.literal_value)(txn, table, types.unliteral(key)), codegen
 
 
 @intrinsic
@@ -93,7 +91,7 @@ def _arena(typingctx, txn):
 @intrinsic
 def request_row(typingctx, txn):
     """The event's row."""
-    row = RowType(txn.bound.event, header=True, writable=False)
+    row = RowType(txn.bound.event, header=True)
 
     def codegen(context, builder, signature, args):
         held = _held(context, builder, txn, args[0])
@@ -158,8 +156,6 @@ def _copy_row(typingctx, txn, row):
 @intrinsic(prefer_literal=True)
 def _argument(typingctx, txn, word, value):
     """The integer handed on to a modification or condition."""
-    if not isinstance(types.unliteral(value), types.Integer):
-        raise TypingError("the argument is an integer")
 
     def codegen(context, builder, signature, args):
         return tx.checked_argument(context, builder, args[2], signature.args[2], word.literal_value)
@@ -200,8 +196,7 @@ def _require(txn, condition, rows):
     if not txn.checks:
         return lambda txn, condition, rows: None
     tables = [kind.table for kind in rows.types if isinstance(kind, tx.NamedRow)]
-    function = txn.conditions[tx.literal(condition, "condition")]
-    hidden = tx.HIDDEN_IN_CAPTURES if len(tables) > 1 else ()
+    function = txn.conditions[condition.literal_value]
     given = [f"row_{j}(address(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
     if len(rows.types) > len(tables):
         argument = f"argument(txn, 'require', rows[{len(tables)}])"
@@ -209,7 +204,7 @@ def _require(txn, condition, rows):
     namespace = {"function": function, "fail": _fail, "address": _address, "arena": _arena, "request": request_row}
     namespace["argument"] = _argument
     for j, table in enumerate(tables):
-        namespace[f"row_{j}"] = shapes.row_maker(txn.bound.tables[table], False, False, hidden)
+        namespace[f"row_{j}"] = shapes.row_maker(txn.bound.tables[table], False)
     source = f"def check(txn, condition, rows):\n    if not function({', '.join(given)}):\n        fail(txn)\n"
     exec(source, namespace)
     return namespace["check"]
@@ -221,8 +216,8 @@ def _modify(txn, row, function, argument):
         return None
     if not txn.acts:
         return lambda txn, row, function, argument: None
-    act = txn.modifications[tx.literal(function, "function")]
-    make_row = shapes.row_maker(txn.bound.tables[row.table], False, True)
+    act = txn.modifications[function.literal_value]
+    make_row = shapes.row_maker(txn.bound.tables[row.table], False)
     if tx.takes_argument(act, 1):
 
         def modify(txn, row, function, argument):
@@ -262,8 +257,8 @@ def execute_kernel(
     post: Callable,
     output: Resolved,
 ) -> bytes:
-    """Every event from its plan to its outputs, one after the other; `passes` as `dialect.passes` has them."""
-    make_row, size = shapes.row_maker(event, True, False), event.event[1]
+    """Every event from its plan to its outputs, one after the other; `passes` as `plans.passes` has them."""
+    make_row, size = shapes.row_maker(event, True), event.event[1]
     make_out, make_post = shapes.maker(EmitterType(output), 3), shapes.maker(tx.PostType(bound), 2)
 
     makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.errors import TypingError
 from numba.extending import intrinsic, overload, register_model
 
 from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
-from streaming_core.kernels.values import ArrayType, TextType, text_type
-from streaming_core.language.record import Array, Resolved, Scalar, Text
-
-# Offsets in the Emitter (runtime/README.md).
+from streaming_core.kernels.values import text_type
+from streaming_core.language.record import Array, Resolved, Scalar
 
 
 class EmitterType(types.Type):
@@ -28,23 +25,6 @@ class _Model(models.StructModel):
     def __init__(self, manager, fe_type):
         members = [("address", types.voidptr), ("seq", types.int64), ("position", types.int64)]
         super().__init__(manager, fe_type, members)
-
-
-def check_values(output: Resolved, values: types.BaseTuple) -> None:
-    """Raises TypingError when a value cannot be emitted into its field."""
-    slots = list(output.event[0].values())
-    for slot, given in zip(slots, values.types, strict=True):
-        match slot.type:
-            case Scalar():
-                ok = code.accepts(slot.type, given)
-            case Text():
-                ok = isinstance(given, TextType)
-            case Array(item):
-                ok = isinstance(given, ArrayType) and (given.item, given.count) == (item, slot.count)
-            case _:
-                ok = False
-        if not ok:
-            raise TypingError(f"{output.name}.{slot.name}: a {given} cannot be emitted there")
 
 
 def convert_values(context, builder, output: Resolved, values: types.BaseTuple, packed) -> list:
@@ -79,7 +59,6 @@ def write_row(builder, output: Resolved, row, seq, converted: list) -> None:
 
 @intrinsic
 def _emit(typingctx, out, values):
-    check_values(out.output, values)
     output, size = out.output, out.output.event[1]
 
     def codegen(context, builder, signature, args):

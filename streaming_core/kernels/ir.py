@@ -80,13 +80,6 @@ def raise_if(context, builder: ir.IRBuilder, condition: ir.Value, error: type[Ex
         raise_error(context, builder, error, message)
 
 
-def accepts(scalar: Scalar, given: types.Type) -> bool:
-    """Whether a value of numba type `given` may be stored into the field at all."""
-    if scalar.is_float:
-        return isinstance(given, types.Integer | types.Float | types.Boolean)
-    return isinstance(given, types.Integer | types.Boolean)
-
-
 def kept_bits(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """A double as the i64 that is kept of it: of every NaN the same one."""
     return builder.select(builder.fcmp_unordered("uno", value, value), i64(NAN_BITS), builder.bitcast(value, I64))

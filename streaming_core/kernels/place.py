@@ -19,7 +19,6 @@ from streaming_core.kernels.emitter import drop
 from streaming_core.kernels.memory import load_word, store_half, store_word
 from streaming_core.language.record import Resolved
 
-# PlaceContext (runtime/README.md), whose first fields are those of an ExecuteContext.
 # Of the event at hand, on the kernel's stack: the lowest and the highest place of its rows.
 LOW, HIGH = 0, 8
 BITS = 16
@@ -90,7 +89,7 @@ def _drop(txn):
 
 def place_kernel(plan: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """For every event the lowest and the highest place of its rows; (2^16 - 1, 0) where it names none."""
-    make_row, size = shapes.row_maker(event, True, False), event.event[1]
+    make_row, size = shapes.row_maker(event, True), event.event[1]
     make_txn = shapes.maker(PlaceType(bound), 3)
 
     def place_events(context):

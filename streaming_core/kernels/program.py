@@ -6,16 +6,15 @@ import ast
 import hashlib
 import json
 import pickle
-import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from streaming_core import errors, interruption, machine
-from streaming_core.errors import BadInput
+from streaming_core import errors, machine
 from streaming_core.language import tables
-from streaming_core.language.application import App, Operator
+from streaming_core.language.acceptance import accept
+from streaming_core.language.application import App
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.storage import digest_of
 
@@ -91,7 +90,7 @@ class Program:
         return json.dumps(self.description)
 
     def _kernels(self, kept: machine.Kept) -> tuple[dict[str, bytes], list]:
-        """What `compile_kernels` returns, as it is kept; compiled and kept if it is not.
+        """What `compiler.compile_kernels` returns, as it is kept; compiled and kept if it is not.
 
         Of the parameters those count that operators and records read, which the first to compile a source notes down:
         how events are drawn is none of the machine code's business.
@@ -114,6 +113,9 @@ class Program:
             spans = json.loads(found.pop("spans"))
             return found, spans
         params = _Noted(self.params)
+        # The compiler is imported only here: a run whose kernels are kept never loads it.
+        from streaming_core.kernels.compiler import compile_kernels
+
         kernels, spans = compile_kernels(self.app, params)
         kept.write(address(params.read), {**kernels, "spans": json.dumps(spans).encode()})
         kept.write(noted, {"read": json.dumps(sorted(params.read)).encode()})
@@ -123,7 +125,7 @@ class Program:
         operators = []
         _, *between, sink = self.app.operators
         number = {id(operator): index - 1 for index, operator in enumerate(self.app.operators)}
-        for operator in runnable(between):
+        for operator in between:
             entry: dict[str, Any] = {
                 "kind": operator.kind,
                 "name": operator.name,
@@ -174,79 +176,6 @@ class Program:
         }
 
 
-def runnable(operators: list[Operator]) -> list[Operator]:
-    """The operators, none of which is windowed.
-
-    Raises:
-        BadInput: one is.
-    """
-    for operator in operators:
-        if operator.kind == "windowed":
-            raise BadInput(f"operator {operator.name}: windowed operators run on no executor yet")
-    return operators
-
-
-def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
-    """Object files by kernel name, and of a transaction by table which bytes of a row its READs take along.
-
-    Raises:
-        BadInput: an operator does not keep to the language or does not compile; the line names it.
-    """
-    # The compiler is imported only here: a run whose kernels are cached never loads it.
-    from numba.core.errors import NumbaError
-
-    from streaming_core.kernels import shapes
-    from streaming_core.kernels.dialect import Translator, passes
-    from streaming_core.kernels.direct import execute_kernel
-    from streaming_core.kernels.place import place_kernel
-    from streaming_core.kernels.transaction import Bound
-    from streaming_core.kernels.words import WORDS
-
-    translator = Translator(app, params, WORDS, shapes.compiled)
-    event = app.event.resolve(params)
-    kernels: dict[str, bytes] = {}
-
-    def add(operator: Operator, role: str, shape: Callable, *args: Any) -> None:
-        try:
-            kernels[f"{operator.name}.{role}"] = shape(*args)
-        except NumbaError as error:
-            raise BadInput(f"operator {operator.name} does not compile: {compile_error(error, app.file)}") from None
-        interruption.check()
-
-    if app.kind == "transaction":
-        operator = app.operators[1]
-        rows = [t.row.resolve(params) for t in app.tables]
-        sizes = [tables.size(app, t, params) for t in app.tables]
-        output = operator.emitted.resolve(params)
-        post = translator.translate(operator.functions["post"], operator.output)
-        # Compiled once only to see what it looks at, for reads need not bring along more.
-        scout = Bound(rows, sizes, event, seen=[set() for _ in rows])
-        add(operator, "post", shapes.post_kernel, post, event, scout, output)
-        bound = Bound(rows, sizes, event, spans=scout.spans_seen())
-        plan = translator.translate(operator.functions["plan"], operator.output)
-        add(operator, "plan", shapes.plan_kernel, plan, event, bound)
-        modifications = [translator.translate(f) for f in translator.modifications]
-        conditions = [translator.translate(f) for f in translator.conditions]
-        add(operator, "apply", shapes.apply_kernel, bound, event, modifications, conditions)
-        add(operator, "post", shapes.post_kernel, post, event, bound, output)
-        steps = passes(operator.functions["plan"])
-        add(operator, "execute", execute_kernel, plan, steps, event, bound, modifications, conditions, post, output)
-        add(operator, "place", place_kernel, plan, event, bound)
-        return kernels, bound.spans
-    for operator in runnable(app.operators[1:-1]):
-        event, output = operator.input.resolve(params), operator.emitted.resolve(params)
-        functions = {role: translator.translate(f, operator.output) for role, f in operator.functions.items()}
-        if operator.kind == "stateless":
-            scratch = operator.scratch and operator.scratch.resolve(params)
-            add(operator, "map", shapes.map_kernel, functions["map"], event, output, scratch)
-            continue
-        state = operator.kept.resolve(params)
-        add(operator, "process", shapes.process_kernel, functions["process"], event, state, output)
-        if "flush" in functions:
-            add(operator, "flush", shapes.flush_kernel, functions["flush"], state, output)
-    return kernels, []
-
-
 def columns(record: Resolved) -> list[dict]:
     """The columns of an output row as the runtime's digest reads them."""
     found = []
@@ -255,22 +184,6 @@ def columns(record: Resolved) -> list[dict]:
         kind = slot.type.item if isinstance(slot.type, Array) else slot.type
         found.append({"kind": kind.name, "offset": slot.offset, "count": slot.count})
     return found
-
-
-def compile_error(error: Exception, file: str) -> str:
-    """What is wrong and on which line of the application's file, out of numba's long message."""
-    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-    message = re.sub(r"(?:Row|Emitter)\((\w+)@[^)]*\)", r"\1", message)
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    # What our own words say comes first; else what numba says before it starts to explain itself.
-    ours = [line.partition("TypingError: ")[2] for line in lines if line.startswith("TypingError: ")]
-    ours = [line for line in ours if not line.startswith(("Failed in", "only fields of rows"))]
-    explains = ("Failed in", "During:", "File ", "There are", "- Of which", ">>>", "raised from")
-    theirs = [line for line in lines if not line.startswith(explains)]
-    name = re.escape(Path(file).name)
-    where = re.search(rf'File "[^"]*{name}", line (\d+)', message)
-    what = next(iter([*ours, *theirs]), "unknown error")
-    return f"{what} ({Path(file).name}:{where.group(1)})" if where else what
 
 
 def sources(file: Path) -> list[Path]:
@@ -302,9 +215,10 @@ def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = No
         kept: where kernels are kept; None: where this process keeps machine code.
 
     Raises:
-        BadInput: an operator does not keep to the language or does not compile; the line names it.
+        BadInput: an operator does not keep to the language; the line says where and why.
+        CommandFailed: it does, and does not compile.
     """
-    app.check()
+    accept(app.check(), params)
     return Program(app, params, kept or machine.kept())
 
 

@@ -16,7 +16,6 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
 from streaming_core import machine
-from streaming_core.errors import BadInput
 from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
@@ -113,21 +112,17 @@ def maker(kind: types.Type, members: int) -> Callable:
     return make
 
 
-def row_maker(record: Resolved, header: bool, writable: bool, hidden: tuple[type, ...] = ()) -> Callable:
+def row_maker(record: Resolved, header: bool) -> Callable:
     """`make(address, text, arena)` -> row."""
-    return maker(RowType(record, header, writable, hidden), 3)
+    return maker(RowType(record, header), 3)
 
 
 # --- dataflow ------------------------------------------------------------------------------------------------------
-
-MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
 
 
 def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
     """`area()` -> address on the kernel's stack, and `fresh(address)` -> a row there, all zero."""
     size = scratch.state[1]
-    if size > MOST_SCRATCH:
-        raise BadInput(f"record {scratch.name}: {size} bytes are too many to work in, {MOST_SCRATCH} the most")
 
     @intrinsic
     def area(typingctx):
@@ -144,7 +139,7 @@ def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
 
         return types.none(types.int64), codegen
 
-    make = row_maker(scratch, False, True)
+    make = row_maker(scratch, False)
 
     @compiled
     def fresh(address):
@@ -156,7 +151,7 @@ def scratch_maker(scratch: Resolved) -> tuple[Callable, Callable]:
 
 def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: Resolved | None) -> bytes:
     """Stateless: `function(row, out)`, or `function(row, scratch, out)`, for every row."""
-    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
     if scratch is not None:
         area, fresh = scratch_maker(scratch)
 
@@ -195,8 +190,8 @@ def map_kernel(function: Callable, event: Resolved, output: Resolved, scratch: R
 
 def process_kernel(function: Callable, event: Resolved, state: Resolved, output: Resolved) -> bytes:
     """Stateful and partitioned stateful: `function(row, state, out)` for every row."""
-    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
-    make_state = row_maker(state, False, True)
+    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
+    make_state = row_maker(state, False)
 
     def process_batch(context):
         rows, n, places, states = (
@@ -220,7 +215,7 @@ def process_kernel(function: Callable, event: Resolved, state: Resolved, output:
 
 def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes:
     """End of the stream: `function(state, out)` for every state."""
-    make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False, True)
+    make_out, make_state = maker(EmitterType(output), 3), row_maker(state, False)
 
     def flush_states(context):
         n, states, emitter = (
@@ -240,25 +235,32 @@ def flush_kernel(function: Callable, state: Resolved, output: Resolved) -> bytes
 # --- transactions --------------------------------------------------------------------------------------------------
 
 
+# Where an access's table and kind begin, in bits of the half word that its function is in.
+_TABLE, _KIND = 8 * (abi.ACCESS_TABLE - abi.ACCESS_FUNCTION), 8 * (abi.ACCESS_KIND - abi.ACCESS_FUNCTION)
+
+
 @compiled
 def _conditions_first(accesses, first, last):
     """Moves the conditions among accesses first..last-1 to the front; both kinds keep their order."""
     place = first
     for i in range(first, last):
-        kind = load_half(accesses, i * 16 + 12) >> 24
+        access = accesses + i * abi.ACCESS_SIZE
+        kind = load_half(access, abi.ACCESS_FUNCTION) >> _KIND
         if kind == abi.CONDITION or kind >= abi.CAPTURE:
-            low, high = load_word(accesses, i * 16), load_word(accesses, i * 16 + 8)
+            low, high = load_word(access, abi.ACCESS_EVENT), load_word(access, abi.ACCESS_SLOT)
             for j in range(i, place, -1):
-                store_word(accesses, j * 16, load_word(accesses, (j - 1) * 16))
-                store_word(accesses, j * 16 + 8, load_word(accesses, (j - 1) * 16 + 8))
-            store_word(accesses, place * 16, low)
-            store_word(accesses, place * 16 + 8, high)
+                moved = accesses + j * abi.ACCESS_SIZE
+                store_word(moved, abi.ACCESS_EVENT, load_word(moved - abi.ACCESS_SIZE, abi.ACCESS_EVENT))
+                store_word(moved, abi.ACCESS_SLOT, load_word(moved - abi.ACCESS_SIZE, abi.ACCESS_SLOT))
+            front = accesses + place * abi.ACCESS_SIZE
+            store_word(front, abi.ACCESS_EVENT, low)
+            store_word(front, abi.ACCESS_SLOT, high)
             place += 1
 
 
 def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
     """Compute mode: `function(request, txn)` writes down the accesses of each event."""
-    make_row, make_txn, size = row_maker(event, True, False), maker(tx.PlanType(bound), 3), event.event[1]
+    make_row, make_txn, size = row_maker(event, True), maker(tx.PlanType(bound), 3), event.event[1]
     dropped_mark, dropped_bit = 1 << 32, tx.DROPPED_BIT
     conditions, late, reads = tx.CONDITIONS, tx.LATE, tx.READS
     operations, capture_words, failed, most = tx.OPERATIONS, tx.CAPTURE_WORDS, tx.FAILED, tx.MAX_CONDITIONS
@@ -305,7 +307,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
 
 def post_kernel(function: Callable, event: Resolved, bound: tx.Bound, output: Resolved) -> bytes:
     """Post-processing: `function(request, txn, out)` for each event that was not dropped."""
-    make_row, make_out, size = row_maker(event, True, False), maker(EmitterType(output), 3), event.event[1]
+    make_row, make_out, size = row_maker(event, True), maker(EmitterType(output), 3), event.event[1]
     make_txn = maker(tx.PostType(bound), 2)
     failed_mask, dropped_bit = tx.FAILED_MASK, tx.DROPPED_BIT
 
@@ -420,14 +422,12 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         "decision_of": _decision,
         "decide": _decide,
         "arrive": _arrive,
-        "make_event": row_maker(event, True, False),
+        "make_event": row_maker(event, True),
     }
     for t, table in enumerate(bound.tables):
         namespace[f"copy_{t}"] = _copier(0, table.state[1])
         namespace[f"read_{t}"] = _copier(*bound.spans[t])
-        namespace[f"writable_{t}"] = row_maker(table, False, True)
-        namespace[f"readable_{t}"] = row_maker(table, False, False)
-        namespace[f"captured_{t}"] = row_maker(table, False, False, tx.HIDDEN_IN_CAPTURES)
+        namespace[f"row_{t}"] = row_maker(table, False)
     namespace |= {f"modify_{fn}": modifications[function] for (function, _), fn in bound.modifications.items()}
     namespace |= {f"condition_{fn}": conditions[function] for (function, _), fn in bound.conditions.items()}
 
@@ -443,21 +443,21 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         lines = [f"{indent}if {name} == {n}:\n{indent}    {branch}" for n, branch in branches.items()]
         return "\n".join(lines) if lines else f"{indent}pass"
 
+    number = f"load_half(access, {abi.ACCESS_SLOT})"
     modify = {
-        fn: f"modify_{fn}(writable_{t}({row(t)}, 0, arena), request"
-        f"{argument(modifications[function], 1, 'load_half(access, 8)')})"
+        fn: f"modify_{fn}(row_{t}({row(t)}, 0, arena), request{argument(modifications[function], 1, number)})"
         for (function, t), fn in bound.modifications.items()
     }
     alone = {
-        fn: f"holds = condition_{fn}(readable_{tables[0]}({row(tables[0])}, 0, arena), request"
-        f"{argument(conditions[function], 1, 'load_half(access, 8)')})"
+        fn: f"holds = condition_{fn}(row_{tables[0]}({row(tables[0])}, 0, arena), request"
+        f"{argument(conditions[function], 1, number)})"
         for (function, tables), fn in bound.conditions.items()
         if len(tables) == 1
     }
     together = {}
     for (function, tables), fn in bound.conditions.items():
         if len(tables) > 1:
-            rows = ", ".join(f"captured_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
+            rows = ", ".join(f"row_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
             extra = argument(conditions[function], len(tables), "load_half(group, 4)")
             together[fn] = f"holds = condition_{fn}({rows}, request{extra})"
     names = range(len(bound.tables))
@@ -471,9 +471,10 @@ def apply_accesses(context):
     {"; ".join(f"table_{t} = load_word(tables, {8 * t})" for t in names)}
     i = 0
     while i < n:
-        access = accesses + i * 16
-        event, row, what = load_half(access, 0), load_half(access, 4), load_half(access, 12)
-        kind, table, fn = what >> 24, (what >> 16) & 255, what & 65535
+        access = accesses + i * {abi.ACCESS_SIZE}
+        event, row = load_half(access, {abi.ACCESS_EVENT}), load_half(access, {abi.ACCESS_ROW})
+        what = load_half(access, {abi.ACCESS_FUNCTION})
+        kind, table, fn = what >> {_KIND}, (what >> {_TABLE}) & 255, what & 65535
         request = make_event(rows + event * {event.event[1]}, text, 0)
         if kind == {abi.MODIFY} or kind == {abi.READ}:
             decision = decision_of(decisions, event)
@@ -481,7 +482,7 @@ def apply_accesses(context):
             if failed == 0 and decision & {tx.WAITING_MASK} != 0:
                 break
             if kind == {abi.READ}:
-                slot = load_word(results, event * 8) + load_half(access, 8) * {stride}
+                slot = load_word(results, event * 8) + {number} * {stride}
 {choose("table", {t: f"read_{t}(slot, {row(t)})" for t in names}, 4)}
             elif failed == 0:
                 store_word(context, abi.APPLY_ERROR_AT, event)
@@ -493,7 +494,7 @@ def apply_accesses(context):
             if kind == {abi.CONDITION}:
 {choose("fn", alone, 4)}
             else:
-                group = load_word(captures, event * 8) + load_half(access, 8) * 8
+                group = load_word(captures, event * 8) + {number} * 8
                 copied = group + 8 + (kind - {abi.CAPTURE}) * {row_stride}
 {choose("table", {t: f"copy_{t}(copied, {row(t)})" for t in names}, 4)}
                 complete = arrive(group, shared) == 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from numba.core import cgutils, types
 from numba.core.datamodel import models
-from numba.core.errors import TypingError
 from numba.core.imputils import lower_getattr
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, register_model
@@ -20,16 +19,13 @@ from streaming_core.kernels import ir as code
 from streaming_core.kernels.abi import CAPTURE, CONDITION, MODIFY, READ
 from streaming_core.kernels.emitter import drop
 from streaming_core.kernels.values import RowType
-from streaming_core.language.record import CONTAINERS, Counter, Map, Resolved, Set, TopK
+from streaming_core.language.record import Resolved
 
 if TYPE_CHECKING:
     from numba.core.dispatcher import Dispatcher
 
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
-
-# What a copy of a row does not show: results are scalars; a captured row's growing containers go on changing.
-HIDDEN_IN_RESULTS, HIDDEN_IN_CAPTURES = CONTAINERS, (Set, Map, Counter, TopK)
 
 
 @dataclass(eq=False)
@@ -152,19 +148,10 @@ def takes_argument(function: Dispatcher, rows: int) -> bool:
     return function.py_func.__code__.co_argcount == rows + 2
 
 
-def literal(value: types.Type, what: str) -> int:
-    """The compile-time integer the translator put there."""
-    if not isinstance(value, types.IntegerLiteral):
-        raise TypingError(f"{what} must be known when the application loads")
-    return value.literal_value
-
-
 @intrinsic(prefer_literal=True)
 def name_row(typingctx, bound_sizes, table, key):
     """Checks the key and names the row; `bound_sizes` is a txn type carrying `bound`."""
-    index = literal(table, "table")
-    if not isinstance(types.unliteral(key), types.Integer):
-        raise TypingError("a row's key is an integer")
+    index = table.literal_value
     size = bound_sizes.bound.sizes[index]
 
     def codegen(context, builder, signature, args):
@@ -188,12 +175,13 @@ def _append(context, builder, plan, event, row, slot, fn, table, kind):
         failed = builder.icmp_unsigned("!=", code.call(builder, grow, plan), code.i64(0))
         code.raise_if(context, builder, failed, MemoryError, "no room for accesses")
     accesses = code.load(builder, plan, abi.PLAN_ACCESSES, code.PTR, code.CONTEXT)
-    access = code.at(builder, accesses, builder.mul(length, code.i64(16)))
+    access = code.at(builder, accesses, builder.mul(length, code.i64(abi.ACCESS_SIZE)))
     # Two words: event and row are below 2^32, and so is the slot.
-    place = builder.or_(event, builder.shl(row, code.i64(32)))
-    what = builder.or_(slot, code.i64((fn | table << 16 | kind << 24) << 32))
-    code.store(builder, place, access, 0, code.ROW)
-    code.store(builder, what, access, 8, code.ROW)
+    place = builder.or_(event, builder.shl(row, code.i64(8 * (abi.ACCESS_ROW - abi.ACCESS_EVENT))))
+    known = ((abi.ACCESS_FUNCTION, fn), (abi.ACCESS_TABLE, table), (abi.ACCESS_KIND, kind))
+    what = builder.or_(slot, code.i64(sum(value << 8 * (at - abi.ACCESS_SLOT) for at, value in known)))
+    code.store(builder, place, access, abi.ACCESS_EVENT, code.ROW)
+    code.store(builder, what, access, abi.ACCESS_SLOT, code.ROW)
     code.store(builder, builder.add(length, code.i64(1)), plan, abi.PLAN_LEN, code.CONTEXT)
     return length
 
@@ -232,9 +220,7 @@ def checked_argument(context, builder, value, given: types.Type, word: str):
 
 @intrinsic(prefer_literal=True)
 def _plan_modify(typingctx, txn, row, function, argument):
-    if not isinstance(types.unliteral(argument), types.Integer):
-        raise TypingError("the argument of txn.modify is an integer")
-    key = (literal(function, "function"), row.table)
+    key = (function.literal_value, row.table)
     fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
 
     def codegen(context, builder, signature, args):
@@ -265,14 +251,10 @@ def _plan_read(typingctx, txn, row):
 @intrinsic(prefer_literal=True)
 def _plan_require(typingctx, txn, condition, rows):
     given = [types.unliteral(kind) for kind in rows.types]
-    argument = given.pop() if isinstance(given[-1], types.Integer) else None
-    if not given or not all(isinstance(kind, NamedRow) for kind in given):
-        raise TypingError("txn.require takes rows named by txn.row, and one integer behind them")
+    argument = None if isinstance(given[-1], NamedRow) else given.pop()
     tables = tuple(row.table for row in given)
-    key = (literal(condition, "condition"), tables)
+    key = (condition.literal_value, tables)
     fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
-    if len(tables) > 100:
-        raise TypingError("a condition reads at most 100 rows")
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
@@ -317,7 +299,7 @@ def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tabl
 
 @intrinsic
 def _plan_request(typingctx, txn):
-    row = RowType(txn.bound.event, header=True, writable=False)
+    row = RowType(txn.bound.event, header=True)
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
@@ -373,9 +355,9 @@ def _plan_drop(typingctx, txn):
 
 @intrinsic(prefer_literal=True)
 def _post_result(typingctx, txn, table, i):
-    index = literal(table, "table")
+    index = table.literal_value
     seen = txn.bound.seen[index] if txn.bound.seen else None
-    row = RowType(txn.bound.tables[index], False, False, HIDDEN_IN_RESULTS, seen)
+    row = RowType(txn.bound.tables[index], False, seen)
     stride, begin = txn.bound.result_stride, txn.bound.spans[index][0]
 
     def codegen(context, builder, signature, args):

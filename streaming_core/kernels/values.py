@@ -25,22 +25,13 @@ def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None
 class RowType(types.Type):
     """A row of `resolved`: events and outputs with header, table rows and states without.
 
-    `hidden`: containers that cannot be seen, because this is a copy of the row and what they keep elsewhere is not;
     `seen`: collects the names of the fields that code asks for.
     """
 
-    def __init__(
-        self,
-        resolved: Resolved,
-        header: bool,
-        writable: bool,
-        hidden: tuple[type, ...] = (),
-        seen: set[str] | None = None,
-    ):
-        self.resolved, self.header, self.writable, self.hidden, self.seen = resolved, header, writable, hidden, seen
+    def __init__(self, resolved: Resolved, header: bool, seen: set[str] | None = None):
+        self.resolved, self.header, self.seen = resolved, header, seen
         self.slots, self.size = resolved.event if header else resolved.state
-        names = ", ".join(kind.__name__ for kind in hidden)
-        which = f"{resolved.name}@{id(resolved):x}, header={header}, writable={writable}, hidden={names}"
+        which = f"{resolved.name}@{id(resolved):x}, header={header}"
         super().__init__(f"Row({which}{'' if seen is None else f', seen by {id(seen):x}'})")
 
 
@@ -54,9 +45,9 @@ class TextType(types.Type):
 class ArrayType(types.Type):
     """A fixed array inside a row."""
 
-    def __init__(self, item: Scalar, count: int, writable: bool, field: str):
-        self.item, self.count, self.writable, self.field = item, count, writable, field
-        super().__init__(f"Array({item.name}, {count}, writable={writable}, {field})")
+    def __init__(self, item: Scalar, count: int, field: str):
+        self.item, self.count, self.field = item, count, field
+        super().__init__(f"Array({item.name}, {count}, {field})")
 
 
 class RingType(types.Type):
@@ -83,7 +74,7 @@ _structure(RingType, ("address", types.voidptr))
 _structure(GrowingType, ("address", types.voidptr), ("arena", types.voidptr))
 
 
-def field_type(slot: Slot, writable: bool) -> types.Type:
+def field_type(slot: Slot) -> types.Type:
     """The numba type an operator sees when it loads the field."""
     match slot.type:
         case Scalar():
@@ -91,7 +82,7 @@ def field_type(slot: Slot, writable: bool) -> types.Type:
         case Text():
             return text_type
         case Array(item):
-            return ArrayType(item, slot.count, writable, slot.name)
+            return ArrayType(item, slot.count, slot.name)
         case Ring(item):
             return RingType(item, slot.count, slot.name)
         case Set(item):
@@ -112,14 +103,9 @@ class _RowAttributes(AttributeTemplate):
         if name == "seq" and row.header:
             return types.int64
         slot = row.slots.get(name)
-        if slot and isinstance(slot.type, row.hidden):
-            kind = type(slot.type).__name__.lower()
-            raise _typing_error(
-                f"{row.resolved.name}.{name}: what is seen here is a copy of the row, without its {kind}"
-            )
         if slot and row.seen is not None:
             row.seen.add(name)
-        return field_type(slot, row.writable) if slot else None
+        return field_type(slot) if slot else None
 
 
 @lower_getattr_generic(RowType)
@@ -138,7 +124,7 @@ def _load_field(context, builder, kind, value, name):
             text.address, text.length, text.offset = code.at(builder, row.text, offset), length, offset
             return text._getvalue()
         case _:
-            found = field_type(slot, kind.writable)
+            found = field_type(slot)
             held = cgutils.create_struct_proxy(found)(context, builder)
             held.address = code.at(builder, row.address, slot.offset)
             if isinstance(found, GrowingType):
@@ -152,18 +138,8 @@ def _load_field(context, builder, kind, value, name):
 @intrinsic(prefer_literal=True)
 def set_field(typingctx, row, name, value):
     """`row.name = value`."""
-    if not isinstance(row, RowType) or not isinstance(name, types.StringLiteral):
-        raise _typing_error("only fields of rows can be assigned to")
-    field = name.literal_value
-    if not row.writable:
-        raise _typing_error(f"{row.resolved.name}.{field}: this row is read-only here")
-    slot = row.slots.get(field)
-    if slot is None:
-        raise _typing_error(f"{row.resolved.name} has no field {field!r}")
-    value = types.unliteral(value)
-    if not isinstance(slot.type, Scalar) or not code.accepts(slot.type, value):
-        raise _typing_error(f"{row.resolved.name}.{field}: a {value} cannot be stored there")
-    where = f"{row.resolved.name}.{field}"
+    value, slot = types.unliteral(value), row.slots[name.literal_value]
+    where = f"{row.resolved.name}.{slot.name}"
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(row)(context, builder, args[0])
@@ -177,10 +153,6 @@ def set_field(typingctx, row, name, value):
 @intrinsic
 def set_item(typingctx, array, index, value):
     """`row.field[index] = value`."""
-    if not isinstance(array, ArrayType) or not array.writable:
-        raise _typing_error("only items of writable arrays can be assigned to")
-    if not code.accepts(array.item, value):
-        raise _typing_error(f"{array.field}: a {value} cannot be stored there")
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(array)(context, builder, args[0])
@@ -255,8 +227,6 @@ def _text_byte(typingctx, text, index):
 @intrinsic
 def text_slice(typingctx, text, low, high):
     """`text[low:high]`, bounds clamped; negative bounds are an error."""
-    if not isinstance(text, TextType):
-        raise _typing_error("only text can be sliced")
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(text_type)(context, builder, args[0])
@@ -402,9 +372,6 @@ def _ring_item(typingctx, ring, index):
 
 @intrinsic
 def _ring_append(typingctx, ring, value):
-    if not code.accepts(ring.item, value):
-        raise _typing_error(f"{ring.field}: a {value} cannot be appended")
-
     def codegen(context, builder, signature, args):
         address, head, length = _ring_parts(context, builder, ring, args[0])
         item = code.convert(context, builder, args[1], signature.args[1], ring.item, ring.field)
@@ -441,9 +408,3 @@ def _append(ring, value):
 @overload_method(RingType, "clear")
 def _clear(ring):
     return lambda ring: _ring_clear(ring)
-
-
-def _typing_error(message: str) -> Exception:
-    from numba.core.errors import TypingError
-
-    return TypingError(message)

@@ -10,7 +10,7 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 | windowed             | `stream.key_by(...).window(...)`                 | keys                     |
 | transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
 
-Operator functions are plain Python over scalars, records and containers (the language: dialect.py):
+Operator functions are plain Python over scalars, records and containers (the language: language/typed):
 
     stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput
-from streaming_core.language.record import GROWING, Record, Scalar, Text
+from streaming_core.language.record import CONTAINERS, GROWING, Record, Scalar, Text
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,6 @@ class Stream:
     def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
         """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
         rings, zero and empty at each event."""
-        for name, kind in (scratch.fields if scratch else {}).items():
-            if isinstance(kind, (Text, *GROWING)):
-                raise BadInput(f"flat_map: {scratch!r}: {name} is no scalar, array or ring, and cannot be worked in")
         return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
 
     def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
@@ -348,6 +345,7 @@ class App:
                 row of items for all. So an `if` on `key` is an error: write `np.where(key < 10, ...)`. What a field
                 cannot hold is refused as a store of it would be.
         """
+        self._refuse("table", row, Text)
         table = Table(name, row, size, init, len(self.tables))
         self.tables.append(table)
         return table
@@ -356,6 +354,7 @@ class App:
         """The application's input stream."""
         if self._event is not None:
             raise BadInput(f"app {self.name}: one source per application for now")
+        self._refuse("event", event, *CONTAINERS)
         self.event = event
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
@@ -422,6 +421,9 @@ class App:
         for role, function in functions.items():
             if not inspect.isfunction(function):
                 raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
+        self._refuse("output", output, *CONTAINERS)
+        self._refuse("state", state, Text)
+        self._refuse("scratch", scratch, Text, *GROWING)
         if any(operator.name == fn.__name__ for operator in self.operators):
             raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
         if self._outputs is not None:
@@ -429,6 +431,11 @@ class App:
         operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
         self.operators.append(operator)
         return Stream(self, [operator])
+
+    def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
+        for name, kind in (record.fields if record else {}).items():
+            if isinstance(kind, kinds):
+                raise BadInput(f"app {self.name}: {record!r}: {name} is a {type(kind).__name__}, no {what} has any")
 
     def _sink(self, stream: Stream, name: str) -> None:
         if self._outputs is not None:

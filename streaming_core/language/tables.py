@@ -6,7 +6,6 @@ reader finds out by itself.
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from streaming_core.errors import BadInput
 from streaming_core.language.application import App, Constant, Table
 from streaming_core.language.record import Array, Resolved, Scalar, one_nan
+from streaming_core.language.source import place
 
 MOST_ROWS = (1 << 32) - 1  # an access of a plan names its row in 32 bits (runtime/README.md)
 
@@ -117,4 +117,4 @@ def _file(function: Callable) -> str:
 def _place(function: Callable, *line: int | None) -> str:
     """`file.py:line` in a function: this line of it, or its first."""
     code = getattr(function, "__code__", None)
-    return f"{os.path.basename(_file(function))}:{line[0] if line else code.co_firstlineno if code else '?'}"
+    return place(_file(function), line[0] if line else code.co_firstlineno if code else "?")

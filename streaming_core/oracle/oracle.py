@@ -1,8 +1,9 @@
 """The sequential oracle: what one thread, taking one event at a time, makes of a workload.
 
-Two ways to run the same typed functions, and neither shares code with the runtime or its kernels: the interpreter
-(interpreter.py) is the meaning, the compiled loop (loop.py) is for large workloads, where it is checked against the
-interpreter on a prefix, and for measuring: what many cores are worth is told by how they compare with it.
+Two ways to run the same typed functions (language/typed, from whose trees no kernel is made), and neither shares code
+with the runtime or its kernels: the interpreter (interpreter.py) is the meaning, the compiled loop (loop.py) is for
+large workloads, where it is checked against the interpreter on a prefix, and for measuring: what many cores are worth
+is told by how they compare with it.
 
 A result is a folder: outputs/part-*.parquet sorted by (seq, sub), state/<table>.parquet sorted by key, and
 manifest.json, written last.
@@ -37,8 +38,12 @@ CHECKED = 10_000  # events on which the compiled loop is compared with the inter
 _BLOCK = 1 << 16  # events in memory at a time
 _KEYS = {"address", "workload", "output_digest", "state_digest"}
 _LANGUAGE = Path(__file__).parent.parent / "language"
-# What the oracle does not decide by itself: layouts and the one NaN, initial values, how integers wrap around.
-DECLARATIONS = tuple(_LANGUAGE / name for name in ("record.py", "tables.py", "wrapping.py"))
+# What the oracle does not decide by itself: layouts and the one NaN, what names stand for, initial values, how integers
+# wrap around, types.
+DECLARATIONS = (
+    *(_LANGUAGE / name for name in ("record.py", "source.py", "tables.py", "wrapping.py")),
+    *sorted((_LANGUAGE / "typed").glob("*.py")),
+)
 
 
 @cache

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from streaming_core.oracle.typed.kinds import INT
-from streaming_core.oracle.typed.tree import Function, Node
+from streaming_core.language.typed.kinds import INT
+from streaming_core.language.typed.tree import Function, Node
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
@@ -111,9 +111,6 @@ class Printer:
 
     def e_var(self, node: Node) -> str:
         return node.data
-
-    def e_let(self, node: Node) -> str:
-        return f"({node.data} := {self.expression(node.args[0])})"
 
     def e_cast(self, node: Node) -> str:
         return self.convert(self.expression(node.args[0]), node.args[0].kind, node.kind)

@@ -16,8 +16,8 @@ from numba.core.typing.templates import builtin_registry
 from streaming_core.api import Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, u8, u32
 from streaming_core.kernels.values import GrowingType, RingType
 from streaming_core.language.record import CONTAINERS, Scalar
+from streaming_core.language.typed.expressions import METHODS
 from streaming_core.oracle.interpreter import twins
-from streaming_core.oracle.typed.expressions import METHODS
 
 # One field of a state each: narrow and wide integers, floats, truth values; and small enough to be full soon.
 FIELDS = [

@@ -7,7 +7,7 @@ three tables, with scalars, narrow fields and every container; an event may name
 at all. What is stored depends on the order in which it is stored, and conditions on the low bits of what is stored: a
 wrong state cannot stay unseen for long. The outputs show every value read, and slices of the text.
 
-There are three plans, one for each way in which the engine can go through a plan (dialect.passes): `tidy` asks first
+There are three plans, one for each way in which the engine can go through a plan (kernels/plans.py): `tidy` asks first
 and drops first, `joint` is two fused operators of which the second asks after the first has acted, and `late` drops
 after everything else.
 """

@@ -7,12 +7,11 @@ from streaming_core.api import App, Array, Param, Ring, Set, i64, record, text, 
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table
 from streaming_core.errors import BadInput
-from streaming_core.kernels.program import compile_app
+from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.oracle.typed import Program
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
@@ -92,31 +91,6 @@ def test_arrays_are_emitted_as_they_are_at_that_moment(function):
     assert first["given"] == second["given"] == rows[1]["given"]
 
 
-def shorter(row, scratch, out):
-    out.emit(n=0, made=row.given, few=row.given, given=row.given)
-
-
-def wider(row, scratch, out):
-    out.emit(n=0, made=row.given, few=scratch.few, given=scratch.last)
-
-
-def scalar(row, scratch, out):
-    out.emit(n=0, made=row.given, few=scratch.few, given=row.ts)
-
-
-def whole(row, scratch, out):
-    out.emit(n=row.given, made=row.given, few=scratch.few, given=row.given)
-
-
-@pytest.mark.parametrize("function", [shorter, wider, scalar, whole])
-def test_an_array_goes_where_one_of_its_kind_belongs(function):
-    app, params = built(function)
-    with pytest.raises(BadInput, match=r"operator .* cannot be emitted there"):
-        compile_app(app, params)
-    with pytest.raises(BadInput, match=r"operator .* (cannot be emitted|cannot be stored|is not a number)"):
-        Interpreter(app, params)
-
-
 @record
 class Growing:
     seen: Set[i64]
@@ -127,22 +101,14 @@ class Named:
     name: text
 
 
-@record
-class Huge:
-    made: Array[i64, 8193]
-
-
 def nothing(row, scratch, out):
     pass
 
 
-def test_scratch_is_small_and_of_fixed_size():
+def test_scratch_is_of_fixed_size():
     for wrong in (Growing, Named):
-        with pytest.raises(BadInput, match="is no scalar, array or ring, and cannot be worked in"):
+        with pytest.raises(BadInput, match=r"is a (Set|Text), no scratch has any"):
             built(nothing, wrong)
-    app, params = built(nothing, Huge)
-    with pytest.raises(BadInput, match="record Huge: 65544 bytes are too many to work in, 65536 the most"):
-        compile_app(app, params)
 
 
 @record
@@ -215,7 +181,7 @@ def printed(function, size):
 
 @pytest.mark.parametrize("function", [work, add])
 def test_the_compiled_loop_is_as_long_whatever_the_length_of_arrays(function):
-    assert len(printed(function, 16_384)) == len(printed(function, 2))
+    assert len(printed(function, 16_000)) == len(printed(function, 2))
 
 
 @pytest.mark.parametrize("size", [1, 1000])

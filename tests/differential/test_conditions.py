@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Param, Set, boolean, i64, record, u8, u32
+from streaming_core.oracle.loop import Loop
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
 
@@ -142,3 +143,46 @@ def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
         batch = (7, 256)[(i + j) % 2]
         spec = RunSpec(app="shop", threads=threads, punctuation=batch, batch=batch, **strategy)
         case.check(spec, block=1700)
+
+
+flags = App("flags")
+both = flags.table("both", Wallet, 2, lambda key, params: {"money": 10 * key})
+
+
+def other_is_rich(wallet, order, i):
+    return wallet.money > i
+
+
+def give(wallet, order, i):
+    wallet.money += order.amount + i
+
+
+@flags.transaction(input=Order, output=Receipt)
+def flag(order, txn):
+    is_odd = order.kind % 2 == 1
+    txn.require(other_is_rich, txn.row(both, not is_odd), is_odd)
+    txn.modify(txn.row(both, is_odd), give, is_odd)
+    txn.read(txn.row(both, is_odd))
+
+
+@flag.post
+def flagged(order, txn, out):
+    money = txn.result(both, False).money
+    out.emit(kind=order.kind, ok=txn.accepted, first=money, second=0, price=0, sold=0)
+
+
+flags.generates(lambda *args: {})
+
+
+def test_a_boolean_is_an_integer_where_a_transaction_takes_one():
+    n = 40
+    drawn = {"seq": np.arange(n), "ts": np.arange(n), "kind": np.arange(n) % 3, "amount": np.arange(n) % 5}
+    schema = Order.resolve({}).arrow(("seq",))
+    columns = [drawn.get(name, np.zeros(n, np.int64)) for name in schema.names]
+    table = pa.Table.from_arrays([pa.array(c, t) for c, t in zip(columns, schema.types, strict=True)], schema=schema)
+    case = Case(flags, {}, table)
+    assert 0 < case.rejected < n
+    loop = Loop(flags, {})
+    assert loop.process(table).equals(case.outputs)
+    for scheme, threads in (("serial", 1), ("tstream", 2)):
+        case.check(RunSpec(app="flags", executor="transactional", scheme=scheme, threads=threads, punctuation=7))

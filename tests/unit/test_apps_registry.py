@@ -1,7 +1,5 @@
 """The registry: a file in the package is an application, and a broken one says so in one line."""
 
-import sys
-
 import pytest
 
 from streaming_core.apps import registry
@@ -45,21 +43,6 @@ def test_all_applications_load_and_say_what_they_are():
         # A profile may spell out the defaults, to give them a name; no two say the same.
         bound = [app.bind(profile.params) for profile in app.profiles.values()]
         assert all(bound.count(params) == 1 for params in bound)
-
-
-@pytest.fixture
-def package(tmp_path, monkeypatch):
-    """The package with a folder more, into which a test puts a file."""
-    import streaming_core.apps
-
-    monkeypatch.setattr(registry, "_HERE", tmp_path)
-    monkeypatch.setattr(streaming_core.apps, "__path__", [str(tmp_path)])
-    yield tmp_path
-    for name in list(sys.modules):
-        if name.startswith("streaming_core.apps.") and not name.endswith(".registry"):
-            file = getattr(sys.modules[name], "__file__", "") or ""
-            if file.startswith(str(tmp_path)):
-                del sys.modules[name]
 
 
 def test_a_file_more_is_an_application_more(package):

@@ -36,6 +36,7 @@ FLOORS = (
 )
 # What is independent of each other although one stands below the other, and what a part has to know of the world.
 APART = {
+    "streaming_core.kernels": {"streaming_core.language.typed"},
     "streaming_core.oracle": {"streaming_core.kernels", "streaming_core._runtime"},
     "streaming_core.apps": {"streaming_core.storage"},
     "expectations": {"pyspark.sql.functions"},

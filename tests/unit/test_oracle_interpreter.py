@@ -418,58 +418,6 @@ def test_values_at_the_edges_fit():
     assert [(r["n"], r["u"], r["x"]) for r in rows] == [(127, 255, 1.0), (-128, 0, 1.0)]
 
 
-def power(row, out):
-    out.emit(n=row.a**2, u=0, x=0.0)
-
-
-def lacking(row, out):
-    out.emit(n=1, u=2)
-
-
-def floating(row, out):
-    out.emit(n=row.a / 2, u=2, x=0.0)
-
-
-def writing(row, out):
-    row.a = 3
-
-
-def texts(row, out):
-    out.emit(n=row.t + 1, u=2, x=0.0)
-
-
-def unknown(row, out):
-    out.emit(n=nothing, u=2, x=0.0)  # noqa: F821
-
-
-def again(row, out):
-    out.emit(n=round_about(row.a), u=2, x=0.0)
-
-
-def round_about(n):
-    return round_about(n - 1)
-
-
-@pytest.mark.parametrize(
-    ("fn", "words"),
-    [
-        (power, "** and @"),
-        (lacking, "emit of Small needs exactly: n, u, x"),
-        (floating, "a float cannot be stored there"),
-        (writing, "read-only"),
-        (texts, "a text is not a number"),
-        (unknown, "name 'nothing' is not known here"),
-        (again, "recursion"),
-    ],
-)
-def test_what_is_not_the_language_is_refused_with_its_line(fn, words):
-    app = App("refused")
-    app.source(Any).flat_map(fn, Small).sink()
-    with pytest.raises(BadInput, match=words.replace("*", r"\*")) as refusal:
-        generated(app)
-    assert "\n" not in str(refusal.value)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

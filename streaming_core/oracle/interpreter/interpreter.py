@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from typing import Any
 
 import pyarrow as pa
 
 from streaming_core import interruption
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Array, Scalar
+from streaming_core.language.source import place
+from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
 from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
-from streaming_core.oracle.typed import Program
 
 
 class Interpreter:
@@ -27,7 +27,7 @@ class Interpreter:
         params: its bound parameters.
 
     Raises:
-        BadInput: an operator does not keep to the language, or the application needs what no oracle offers yet.
+        BadInput: an operator does not keep to the language, or a table cannot begin as it says.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
@@ -43,8 +43,6 @@ class Interpreter:
         self.shared = Shared(self.program, self.tables)
         steps: dict[Operator, Step] = {}
         for operator in app.operators:
-            if operator.kind == "windowed":
-                raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
             if operator.kind in ("source", "sink"):
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
@@ -55,6 +53,8 @@ class Interpreter:
         self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
         self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
+        # A single operator between the events and the sink, both of which it meets once.
+        self._is_alone = [(s, [None]) for s, _ in self._sinks] == self._edges and self._sinks[0][1]
 
     # --- input -------------------------------------------------------------------------------------------------------
 
@@ -70,8 +70,7 @@ class Interpreter:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            is_alone = len(self._steps) == 1 and self._sinks == [(self._steps[0], True)]
-            return self._alone(rows_in) if is_alone else self._several(rows_in)
+            return self._alone(rows_in) if self._is_alone else self._several(rows_in)
         finally:
             if collecting:
                 gc.enable()
@@ -193,13 +192,13 @@ class Interpreter:
     def _failure(self, step: Any, seq: int, error: Exception) -> RunFailed:
         """One line: operator, event, error, where in the application."""
         files = step.printer.files if step else set()
-        place, frame = "", sys.exc_info()[2]
+        where, frame = "", sys.exc_info()[2]
         while frame is not None:
             if frame.tb_frame.f_code.co_filename in files:
-                place = f" ({os.path.basename(frame.tb_frame.f_code.co_filename)}:{frame.tb_lineno})"
+                where = f" ({place(frame.tb_frame.f_code.co_filename, frame.tb_lineno)})"
             frame = frame.tb_next
         name = step.operator.name if step else "source"
-        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{place}")
+        return RunFailed(f"operator {name}, event {seq}: {type(error).__name__}: {error}{where}")
 
 
 # What the language can raise; anything else is a defect of the oracle and keeps its traceback.

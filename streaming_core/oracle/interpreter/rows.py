@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import twins
@@ -33,8 +32,6 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
             case Array(item):
                 one = "0.0" if item.is_float else "False" if item.name == "boolean" else "0"
                 values.append(f"[{one}] * {slot.count}")
-            case Text():
-                raise BadInput(f"record {resolved.name}.{name}: states and tables hold no text")
             case _:
                 makers[f"_new_{name}"] = lambda slot=slot: twins.twin(
                     slot.type, slot.count, f"{resolved.name}.{slot.name}"

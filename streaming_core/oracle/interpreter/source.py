@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.record import Scalar
+from streaming_core.language.typed import Program
+from streaming_core.language.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
+from streaming_core.language.typed.tree import Function, Node
 from streaming_core.oracle.printer import HIGH, LOW, Printer
-from streaming_core.oracle.typed import Program
-from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, ArrayKind, RowKind
-from streaming_core.oracle.typed.tree import Function, Node
 
 
 class Source(Printer):

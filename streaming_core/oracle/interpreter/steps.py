@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from streaming_core.language.application import Operator, Table
 from streaming_core.language.record import NAN, Text
+from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter import twins
 from streaming_core.oracle.interpreter.rows import copier, export, row_class, zero
 from streaming_core.oracle.interpreter.source import Source
-from streaming_core.oracle.typed import Program
 
 
 @dataclass

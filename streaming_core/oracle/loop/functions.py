@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 from numba import types
 
-from streaming_core.errors import BadInput
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK, i64
+from streaming_core.language.source import place
+from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
+from streaming_core.language.typed.tree import Function, Node
 from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
 from streaming_core.oracle.loop.machine import compiled
-from streaming_core.oracle.loop.plans import plans, within
+from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
 from streaming_core.oracle.printer import HIGH, LOW, Printer
-from streaming_core.oracle.typed.expressions import READING
-from streaming_core.oracle.typed.kinds import FLOAT, INT, POST, RowKind
-from streaming_core.oracle.typed.tree import Function, Node
 
 # What printed code calls, by module; it finds each under its name with _ in front.
 _CALLED = {
@@ -65,7 +63,6 @@ class Functions(Printer):
         # calls have conditions and operations too, the context does.
         self.shared = False
         self.result_stride = 0  # bytes of what a read hands on; a transaction has some
-        self.middles: dict[str, Node] = {}
 
     def source(self) -> str:
         self.lines = self.finished
@@ -84,8 +81,8 @@ class Functions(Printer):
     def site(self, line: int) -> int:
         """A number for an operation that may fail here."""
         assert self.function is not None
-        place = f"{os.path.basename(self.function.file)}:{line or self.line}".replace("{", "{{").replace("}", "}}")
-        self.work.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({place})")
+        where = place(self.function.file, line or self.line).replace("{", "{{").replace("}", "}}")
+        self.work.sites.append(f"operator {self.operator_name}, event {{seq}}: {{error}} ({where})")
         return len(self.work.sites) - 1
 
     def load(self, scalar: Scalar, address: str) -> str:
@@ -295,19 +292,6 @@ class Functions(Printer):
         value = f"_fit(_ctx, {self.expression(node.args[0])}, {scalar.low}, {scalar.high}, {self.site(node.line)})"
         return f"({value} != 0)" if scalar.name == "boolean" else value
 
-    def e_let(self, node: Node) -> str:
-        # The middle of a chain of comparisons is printed twice: numba loses the type of a variable assigned within an
-        # expression. Evaluating it again changes nothing unless it calls something that does.
-        if any(n.op == "call" or (n.op == "method" and n.data not in READING) for n in within(node.args)):
-            raise BadInput(
-                f"operator {self.operator_name}: the compiled loop takes no calls in the middle of a < b < c"
-            )
-        self.middles[node.data] = node.args[0]
-        return self.expression(node.args[0])
-
-    def e_var(self, node: Node) -> str:
-        return self.expression(self.middles[node.data]) if node.data in self.middles else super().e_var(node)
-
     def e_const(self, node: Node) -> str:
         if node.kind == INT and node.data == LOW:
             return f"(-{HIGH} - 1)"
@@ -324,8 +308,6 @@ class Functions(Printer):
         if kind.role == "result":
             self.read_fields[kind.table.index].add(slot.name)
         if isinstance(slot.type, Text):
-            if node.args[0].op != "var":
-                raise BadInput(f"operator {self.operator_name}: text is loaded from a row's name")
             return self.text_at(row, slot.offset)
         return self.load(slot.type, f"{row} + {slot.offset}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
+from streaming_core import machine
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
+from streaming_core.language.typed import Program
 from streaming_core.oracle.events import columns, seqs
 from streaming_core.oracle.loop import checks, layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine, programs
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.oracle.typed import Program
 
 _PADDING = 64  # readable bytes behind every text buffer
 
@@ -36,7 +36,8 @@ class Loop:
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
 
     Raises:
-        BadInput: an operator does not keep to the language, or the loop cannot be compiled from it.
+        BadInput: an operator does not keep to the language.
+        CommandFailed: it does, and the loop cannot be compiled.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
@@ -177,9 +178,6 @@ class Loop:
     # --- compiling ---------------------------------------------------------------------------------------------------
 
     def _compile(self) -> None:
-        for operator in self._work.operators:
-            if operator.kind == "windowed":
-                raise BadInput(f"operator {operator.name}: windowed operators have no oracle yet")
         source = Source(self._work)
         calls, flushes = [], []
         for i, operator in enumerate(self._work.operators):
@@ -201,6 +199,4 @@ class Loop:
             found = programs(text, dict.fromkeys(names, 4), make, self._work.places)
             self._run, self._flush = found["_run"], found.get("_flush")
         except NumbaError as error:
-            lines = [re.sub(r"\x1b\[\d+m", "", line).strip() for line in str(error).splitlines()]
-            reason = next((line for line in lines if line and not line.startswith("Failed in")), "unknown error")
-            raise BadInput(f"app {self.app.name}: the compiled loop does not compile: {reason}") from None
+            raise machine.not_compiled(f"app {self.app.name}", error) from error

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from streaming_core.oracle.typed.kinds import PLAN
-from streaming_core.oracle.typed.tree import Function, Node
-
-
-def within(parts: list[Any]) -> Iterator[Node]:
-    """Statements and expressions, and everything in them."""
-    for part in parts:
-        if isinstance(part, list):
-            yield from within(part)
-        else:
-            yield part
-            yield from within(part.args)
+from streaming_core.language.typed.kinds import PLAN
+from streaming_core.language.typed.tree import Function, within
 
 
 def plans(function: Function) -> bool:

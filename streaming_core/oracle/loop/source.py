@@ -7,10 +7,10 @@ import numpy as np
 from streaming_core.data.digest import K1, K2, SEED
 from streaming_core.language.application import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.functions import Functions
-from streaming_core.oracle.loop.plans import follows, operates, plans, within
-from streaming_core.oracle.typed.tree import Function
+from streaming_core.oracle.loop.plans import follows, operates, plans
 
 _SLICE = 512  # events an operator takes in before the next one does
 

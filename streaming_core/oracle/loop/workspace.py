@@ -12,11 +12,11 @@ from streaming_core.errors import RunFailed
 from streaming_core.language import tables
 from streaming_core.language.application import App, Operator, Table
 from streaming_core.language.record import Resolved, Text
+from streaming_core.language.typed import Program
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine
 from streaming_core.oracle.loop.tools import tools
-from streaming_core.oracle.typed import Program
 
 
 class Workspace:

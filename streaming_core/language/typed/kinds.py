@@ -19,8 +19,8 @@ class Kind:
         return self.name
 
 
-INT, FLOAT, BOOL, TEXT = Kind("integer"), Kind("float"), Kind("boolean"), Kind("text")
-NONE, OUT, PLAN, POST = Kind("nothing"), Kind("output"), Kind("transaction"), Kind("outcome of a transaction")
+INT, FLOAT, BOOL, TEXT = Kind("an integer"), Kind("a float"), Kind("a boolean"), Kind("a text")
+NONE, OUT, PLAN, POST = Kind("nothing"), Kind("an output"), Kind("a transaction"), Kind("the outcome of a transaction")
 NUMBERS = (BOOL, INT, FLOAT)
 
 
@@ -36,7 +36,7 @@ class RowKind:
     table: Table | None = None
 
     def __str__(self) -> str:
-        return f"row of {self.resolved.name}"
+        return f"a row of {self.resolved.name}"
 
     @property
     def slots(self) -> dict[str, Slot]:
@@ -54,7 +54,7 @@ class ArrayKind:
     where: str
 
     def __str__(self) -> str:
-        return f"array of {self.item.name}"
+        return f"an array of {self.item.name}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class BoxKind:
     where: str
 
     def __str__(self) -> str:
-        return type(self.type).__name__.lower()
+        return f"a {type(self.type).__name__.lower()}"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class TableKind:
     item: Kind
 
     def __str__(self) -> str:
-        return "constant"
+        return "a constant"
 
 
 def loaded(scalar: Scalar) -> Kind:
@@ -87,11 +87,7 @@ def loaded(scalar: Scalar) -> Kind:
 
 
 def join(one: Any, other: Any) -> Any:
-    """The type of what is one or the other (None: not known yet): boolean < integer < float, or a conflict."""
-    if one is None or one == other:
-        return other
-    if other is None:
-        return one
+    """The type of what is one or the other: boolean < integer < float, and of all else itself; None: there is none."""
     if one in NUMBERS and other in NUMBERS:
-        return NUMBERS[max(NUMBERS.index(one), NUMBERS.index(other))]
-    return Kind("conflict")
+        return max(one, other, key=NUMBERS.index)
+    return one if one == other else None

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.application import Transaction
-from streaming_core.language.record import Array, Scalar, Text, u32
-from streaming_core.oracle.typed.expressions import Expressions
-from streaming_core.oracle.typed.kinds import (
+from streaming_core.language.record import Array, Record, Scalar, Text, u32
+from streaming_core.language.typed.bound import Bound
+from streaming_core.language.typed.expressions import Expressions
+from streaming_core.language.typed.kinds import (
     BOOL,
     INT,
     NONE,
@@ -22,11 +23,11 @@ from streaming_core.oracle.typed.kinds import (
     PLAN,
     TEXT,
     ArrayKind,
-    Kind,
     RowKind,
-    join,
 )
-from streaming_core.oracle.typed.tree import Function, Node
+from streaming_core.language.typed.tree import Function, Node
+
+MOST_ROWS = 100  # of a condition
 
 
 class Reader(Expressions):
@@ -34,21 +35,19 @@ class Reader(Expressions):
 
     returned: Any = None  # the type of what it returns, as far as known
 
+    def __init__(self, program: Bound, function: Callable, arguments: tuple, output: Record | None):
+        super().__init__(program, function, arguments, output)
+        self.breaks: list[list] = []  # of each loop around: what is assigned at its breaks
+
     def read(self) -> Function:
         """Types the function: variables' types grow until nothing changes."""
         while True:
-            before, returned = dict(self.variables), self.returned
-            self.temporaries = 0
+            before = dict(self.variables), self.returned
+            self.assigned = {name for name, _ in self.parameters}
             body = self.block(self.definition.body)
-            if self.variables == before and self.returned == returned:
+            if (self.variables, self.returned) == before:
                 break
-        for name, kind in self.variables.items():
-            if kind is None or (kind.__class__ is Kind and kind.name == "conflict"):
-                raise self.fail(self.definition, f"variable {name!r} holds values of types that do not go together")
-        value = self.returned
-        if value is not None and value.__class__ is Kind and value.name == "conflict":
-            raise self.fail(self.definition, "returns values of types that do not go together")
-        if value not in (None, NONE) and not _ends(body):
+        if self.returned not in (None, NONE) and self.assigned is not None:
             raise self.fail(self.definition, "returns a value on some ways through it and nothing on others")
         return Function(
             self.function.__name__,
@@ -56,7 +55,7 @@ class Reader(Expressions):
             self.definition.lineno,
             self.parameters,
             body,
-            value or NONE,
+            self.returned or NONE,
             self.variables,
         )
 
@@ -65,31 +64,40 @@ class Reader(Expressions):
     def block(self, statements: list[ast.stmt]) -> list[Node]:
         out: list[Node] = []
         for statement in statements:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                if isinstance(statement.value.value, str):
-                    continue
-                raise self.fail(statement, "this statement does nothing")
             made = self.statement(statement)
             for node in made:
                 node.line = node.line or statement.lineno
             out += made
         return out
 
+    def branch(self, statements: list[ast.stmt], assigned: set[str] | None) -> tuple[list[Node], set[str] | None]:
+        """Statements that are reached with these variables assigned; those that are assigned behind them."""
+        self.assigned = assigned
+        return self.block(statements), self.assigned
+
+    def leave(self, node: ast.AST, kind: Any) -> Any:
+        """The function ends here, and returns this; the type of all that it returns."""
+        self.returned = self.joined(node, kind if self.returned is None else self.returned, kind)
+        self.assigned = None
+        return self.returned
+
     def statement(self, node: ast.stmt) -> list[Node]:
         match node:
             case ast.Pass():
                 return [Node("pass", NONE)]
             case ast.Break():
+                self.breaks[-1].append(self.assigned)
+                self.assigned = None
                 return [Node("break", NONE)]
             case ast.Continue():
+                self.assigned = None
                 return [Node("continue", NONE)]
             case ast.Return(value=None):
-                self.returned = join(self.returned, NONE)
+                self.leave(node, NONE)
                 return [Node("return", NONE)]
             case ast.Return(value=ast.expr() as value):
                 found = self.expression(value)
-                self.returned = join(self.returned, found.kind)
-                return [Node("return", NONE, [self.cast(node, found, self.returned)])]
+                return [Node("return", NONE, [self.cast(found, self.leave(node, found.kind))])]
             case ast.Assign(targets=[target], value=value):
                 return [self.store(node, target, self.expression(value))]
             case ast.AnnAssign(target=target, value=value) if value is not None:
@@ -101,32 +109,55 @@ class Reader(Expressions):
                 whole = ast.copy_location(ast.BinOp(load, op, value), node)
                 return [self.store(node, target, self.expression(whole))]
             case ast.If(test=test, body=body, orelse=orelse):
-                return [Node("if", NONE, [self.condition(test), self.block(body), self.block(orelse)])]
+                condition, before = self.condition(test), self.assigned
+                known = condition.data if condition.op == "const" else None
+                one, after = self.branch(body, None if known is False else before)
+                other, instead = self.branch(orelse, None if known is True else before)
+                self.assigned = _on_all_ways([after, instead])
+                return [Node("if", NONE, [condition, one, other])]
             case ast.While(test=test, body=body, orelse=[]):
-                return [Node("while", NONE, [self.condition(test), self.block(body)])]
-            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range")) as call, orelse=[]):
+                condition, before = self.condition(test), self.assigned
+                self.breaks.append([])
+                known = condition.data if condition.op == "const" else None
+                turn, _ = self.branch(body, None if known is False else before)
+                ends = self.breaks.pop()
+                self.assigned = _on_all_ways(ends) if known is True else before
+                return [Node("while", NONE, [condition, turn])]
+            case ast.For(target=ast.Name(id=name), iter=ast.Call() as call, orelse=[]) if self.is_range(call):
                 bounds = [self.integer(a, self.expression(a)) for a in call.args]
                 if not 1 <= len(bounds) <= 3 or call.keywords:
                     raise self.fail(node, "range takes one to three integers")
-                self.variables[name] = join(self.variables.get(name), INT)
-                return [Node("for", NONE, [bounds, self.block(node.body)], name)]
+                before = self.assigned
+                self.assign(node, name, INT)
+                self.breaks.append([])
+                turn, _ = self.branch(node.body, self.assigned)
+                self.breaks.pop()
+                self.assigned = before  # there may be no turn
+                return [Node("for", NONE, [bounds, turn], name)]
             case ast.Expr(value=ast.Call() as call):
                 return self.effect(call)
-        raise self.fail(node, f"{type(node).__name__} is not part of the operator language here")
+        raise self.foreign(node)
+
+    def is_range(self, call: ast.Call) -> bool:
+        """Whether a call is one of Python's `range`."""
+        name = self.called(call)
+        return name == "range" and name not in self.names
+
+    def assign(self, node: ast.stmt, name: str, kind: Any) -> Any:
+        """A variable gets a value of this type; returns that of the variable."""
+        self.variables[name] = self.joined(node, self.variables.get(name, kind), kind)
+        if self.assigned is not None:
+            self.assigned = self.assigned | {name}
+        return self.variables[name]
 
     def store(self, node: ast.stmt, target: ast.expr, value: Node) -> Node:
         match target:
             case ast.Name(id=name):
-                if value.kind is None:
-                    return Node("pass", NONE)
                 if value.kind == NONE:
                     raise self.fail(node, "there is no value to assign")
-                self.variables[name] = joined = join(self.variables.get(name), value.kind)
-                return Node("assign", NONE, [self.cast(node, value, joined)], name)
+                return Node("assign", NONE, [self.cast(value, self.assign(node, name, value.kind))], name)
             case ast.Attribute(value=owner, attr=name):
                 row = self.expression(owner)
-                if row.kind is None or value.kind is None:
-                    return Node("pass", NONE)
                 slot = self.field(node, row, name)
                 if not isinstance(slot.type, Scalar):
                     raise self.fail(node, f"{row.kind.resolved.name}.{name}: only scalar fields can be assigned to")
@@ -137,13 +168,11 @@ class Reader(Expressions):
             case ast.Subscript(value=owner, slice=index) if not isinstance(index, ast.Slice):
                 array = self.expression(owner)
                 position = self.integer(index, self.expression(index))
-                if array.kind is None or value.kind is None:
-                    return Node("pass", NONE)
                 if not isinstance(array.kind, ArrayKind) or not array.kind.writable:
                     raise self.fail(node, "only items of writable arrays can be assigned to")
                 fitted = self.fit(node, value, array.kind.item, array.kind.where)
                 return Node("setitem", NONE, [array, position, fitted])
-        raise self.fail(node, "this cannot be assigned to")
+        raise self.fail(node, f"`{ast.unparse(target)}` cannot be assigned to")
 
     def effect(self, call: ast.Call) -> list[Node]:
         """A call whose value is not used."""
@@ -155,15 +184,14 @@ class Reader(Expressions):
             if owner.kind in (OUT, PLAN) and name == "drop" and not call.args and not call.keywords:
                 if self.program.app.kind == "transaction" and self.function not in self.program.roles():
                     raise self.fail(call, "drop belongs to the transaction's own functions, not to what they call")
-                self.returned = join(self.returned, NONE)
+                self.leave(call, NONE)
                 return [Node("drop", NONE), Node("return", NONE)]
             if owner.kind == PLAN:
                 return [self.access(call, name)]
         return [Node("effect", NONE, [self.expression(call)])]
 
     def emit(self, call: ast.Call) -> Node:
-        if self.output is None:
-            raise self.fail(call, "this function has no output to emit to")
+        assert self.output is not None  # who is given an `out` has one
         if call.args or any(k.arg is None for k in call.keywords):
             raise self.fail(call, "emit takes every field by name")
         output = self.program.resolved(self.output)
@@ -178,41 +206,36 @@ class Reader(Expressions):
             if isinstance(slot.type, Scalar):
                 value = self.fit(call, value, slot.type, where)
             elif isinstance(slot.type, Array):
-                same = isinstance(value.kind, ArrayKind) and (value.kind.item, value.kind.count) == (
-                    slot.type.item,
-                    slot.count,
-                )
-                if not same and value.kind is not None:
-                    raise self.fail(call, f"{where}: a {value.kind} cannot be emitted there")
-            elif not isinstance(slot.type, Text) or value.kind not in (TEXT, None):
-                raise self.fail(call, f"{where}: a {value.kind} cannot be emitted there")
+                wanted = slot.type.item, slot.count
+                if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != wanted:
+                    raise self.fail(call, f"{where}: {value.kind} cannot be emitted there")
+            elif not isinstance(slot.type, Text) or value.kind != TEXT:
+                raise self.fail(call, f"{where}: {value.kind} cannot be emitted there")
             values.append(value)
         return Node("emit", NONE, values, output)
 
     def access(self, call: ast.Call, name: str) -> Node:
         """`txn.require`, `txn.modify`, `txn.read` in a plan."""
-        if call.keywords:
-            raise self.fail(call, "calls take positional arguments")
+        self.positional(call)
         request = next((k for _, k in self.parameters if isinstance(k, RowKind) and k.role == "event"), None)
         if request is None and name != "read":
             raise self.fail(call, f"a function that calls txn.{name} takes the event too")
 
         def place(node: ast.expr) -> Node:
             row = self.expression(node)
-            if row.kind is not None and not (isinstance(row.kind, RowKind) and row.kind.role == "place"):
+            if not isinstance(row.kind, RowKind) or row.kind.role != "place":
                 raise self.fail(call, f"txn.{name} takes rows named by txn.row")
             return row
 
         match name, call.args:
             case "require", [condition, *places]:
-                rows = [self.expression(p) for p in places]
-                extra = [rows.pop()] if rows and rows[-1].kind in (INT, BOOL) else []
-                rows = [place(p) for p in places[: len(rows)]]
-                if any(r.kind is None for r in rows):
-                    return Node("pass", NONE)
+                last = self.expression(places[-1]).kind if places else None
+                extra = self.argument(call, [places.pop()] if last in (INT, BOOL) else [])
+                rows = [place(p) for p in places]
                 if extra and not rows:
                     raise self.fail(call, "txn.require takes rows before the integer")
-                extra = self.argument(call, extra)
+                if len(rows) > MOST_ROWS:
+                    raise self.fail(call, f"a condition reads at most {MOST_ROWS} rows")
                 role = "table" if len(rows) == 1 else "joint"
                 kinds: list[Any] = [RowKind(r.kind.resolved, role, False, r.kind.table) for r in rows]
                 kinds += [request, *(e.kind for e in extra)]
@@ -220,46 +243,29 @@ class Reader(Expressions):
                 if function.kind not in NUMBERS:
                     raise self.fail(call, f"condition {function.name} returns {function.kind}, not a truth value")
                 return Node("require", NONE, rows, (function, extra))
-            case "modify", [where, change, *extra] if len(extra) <= 1:
-                row = place(where)
-                given = self.argument(call, [self.expression(e) for e in extra])
-                if row.kind is None or any(g.kind is None for g in given):
-                    return Node("pass", NONE)
+            case "modify", [where, change, *given] if len(given) <= 1:
+                row, extra = place(where), self.argument(call, given)
                 kind = RowKind(row.kind.resolved, "table", True, row.kind.table)
-                kinds = [kind, request, *(g.kind for g in given)]
-                return Node("modify", NONE, [row, *given], self.program.function(self.named(change, "modify"), kinds))
+                kinds = [kind, request, *(e.kind for e in extra)]
+                return Node("modify", NONE, [row, *extra], self.program.function(self.named(change, "modify"), kinds))
             case "read", [where]:
                 return Node("read", NONE, [place(where)])
         raise self.fail(call, f"txn.{name} is not known, or its arguments are not")
 
-    def argument(self, call: ast.Call, given: list[Node]) -> list[Node]:
+    def argument(self, call: ast.Call, given: list[ast.expr]) -> list[Node]:
         """The integer behind a row or function, if there is one."""
-        whole = [self.integer(call, value) for value in given]
         assert isinstance(call.func, ast.Attribute)  # txn.require, txn.modify
-        word = call.func.attr
-        return [
-            v if v.kind is None else Node("fit", INT, [v], (u32, f"the argument of txn.{word}"), call.lineno)
-            for v in whole
-        ]
+        what = u32, f"the argument of txn.{call.func.attr}"
+        return [Node("fit", INT, [self.integer(call, self.expression(v))], what, call.lineno) for v in given]
 
     def named(self, node: ast.expr, what: str) -> Callable:
-        function = self.scope.get(node.id) if isinstance(node, ast.Name) else None
+        function = self.outer(node)
         if isinstance(function, Transaction) or not inspect.isfunction(function):
             raise self.fail(node, f"{what} takes a plain function of the application")
         return function
 
 
-def _ends(body: list[Node]) -> bool:
-    """Whether no way through these statements falls off their end."""
-    for node in body:
-        if node.op == "return":
-            return True
-        if node.op == "if" and _ends(node.args[1]) and _ends(node.args[2]):
-            return True
-        if node.op == "while" and node.args[0].op == "const" and node.args[0].data and not _breaks(node.args[1]):
-            return True
-    return False
-
-
-def _breaks(body: list[Node]) -> bool:
-    return any(n.op == "break" or (n.op == "if" and (_breaks(n.args[1]) or _breaks(n.args[2]))) for n in body)
+def _on_all_ways(ways: list[set[str] | None]) -> set[str] | None:
+    """What is assigned where several ways meet, of which some are never gone (None)."""
+    gone = [way for way in ways if way is not None]
+    return set.intersection(*gone) if gone else None

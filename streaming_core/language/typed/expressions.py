@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import operator
 from typing import Any
 
 import numpy as np
 
-from streaming_core.language.application import App, Constant, ParamRef, Params, Table
+from streaming_core.language.application import Constant, ParamRef, Table
 from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
-from streaming_core.oracle.typed.kinds import (
+from streaming_core.language.typed.kinds import (
     BOOL,
     FLOAT,
     INT,
     NONE,
     NUMBERS,
+    OUT,
     PLAN,
     POST,
     TEXT,
     ArrayKind,
     BoxKind,
-    Kind,
     RowKind,
     TableKind,
     join,
     loaded,
 )
-from streaming_core.oracle.typed.scope import Scope
-from streaming_core.oracle.typed.tree import Node
+from streaming_core.language.typed.scope import Scope
+from streaming_core.language.typed.tree import Node, within
 
 SEQ = Slot("seq", Scalar("i64", np.dtype("<i8"), -(1 << 63), (1 << 63) - 1), 0, 1, 8)
 
@@ -72,13 +73,15 @@ METHODS: dict[type, dict[str, tuple[str, str]]] = {
 READING = frozenset({"get", "at", "key_at", "value_at", "score_at", "length", "contains", "item"})
 
 
-class Expressions(Scope):
-    """What a function's expressions mean. A type is None while a variable that it depends on has none yet."""
+def _acts(node: Node) -> bool:
+    return node.op == "call" or (node.op == "method" and node.data not in READING)
 
-    temporaries = 0  # names that were made up so far
+
+class Expressions(Scope):
+    """What a function's expressions may be, and of which type they are."""
 
     def expression(self, node: ast.expr) -> Node:
-        """A typed expression; kind None while a variable it needs is not yet typed."""
+        """A typed expression."""
         made = self._expression(node)
         made.line = made.line or node.lineno
         return made
@@ -98,30 +101,30 @@ class Expressions(Scope):
                 return Node("const", BOOL, data=not asked.data) if asked.op == "const" else Node("not", BOOL, [asked])
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as n)) if type(n) is not bool:
                 return self.literal(node, -n)
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                given = self.expression(operand)
+                if given.kind == BOOL:
+                    raise self.fail(node, "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`")
+                return Node("invert", INT, [self.integer(node, given)])
             case ast.UnaryOp(op=op, operand=operand):
                 given = self.number(node, self.expression(operand))
-                if isinstance(op, ast.Invert):
-                    if given.kind == BOOL:
-                        raise self.fail(node, "~ of a boolean is -1 or -2 in one world and `not` in another: say `not`")
-                    return Node("invert", INT, [self.integer(node, given)])
-                wide = given.kind and join(INT, given.kind)
-                given = self.cast(node, given, wide)
-                return given if isinstance(op, ast.UAdd) else Node("neg", wide, [given])
+                given = self.cast(given, join(INT, given.kind))
+                return given if isinstance(op, ast.UAdd) else Node("neg", given.kind, [given])
             case ast.BoolOp(op=op, values=values):
                 return self.logical(node, "all" if isinstance(op, ast.And) else "any", values)
             case ast.Compare():
                 return self.comparison(node)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition, one, other = self.condition(test), self.expression(body), self.expression(orelse)
-                joined = self.joined(node, [one, other])
+                joined = self.joined(node, one.kind, other.kind)
                 if condition.op == "const":  # a parameter decided it
-                    return self.cast(node, one if condition.data else other, joined)
-                return Node("ifexp", joined, [condition, self.cast(node, one, joined), self.cast(node, other, joined)])
+                    return self.cast(one if condition.data else other, joined)
+                return Node("ifexp", joined, [condition, self.cast(one, joined), self.cast(other, joined)])
             case ast.Subscript():
                 return self.subscript(node)
             case ast.Call():
                 return self.call(node)
-        raise self.fail(node, f"{type(node).__name__} is not part of the operator language here")
+        raise self.foreign(node)
 
     def literal(self, node: ast.AST, value: Any) -> Node:
         value = value.item() if isinstance(value, np.generic) else value
@@ -135,37 +138,36 @@ class Expressions(Scope):
             return Node("const", FLOAT, data=value)
         raise self.fail(node, f"a value of type {type(value).__name__} cannot be used in an operator")
 
-    def parameter(self, node: ast.AST, reference: ParamRef) -> Node:
-        value = self.program.params[reference.name]
+    def parameter(self, node: ast.AST, name: str) -> Node:
+        if name not in self.program.params:
+            raise self.fail(node, f"no parameter {name!r}; known: {', '.join(self.program.params)}")
+        value = self.program.params[name]
         if isinstance(value, str):
-            raise self.fail(node, f"parameter {reference.name} is text and cannot be used in an operator")
+            raise self.fail(node, f"parameter {name} is text and cannot be used in an operator")
         return self.literal(node, value)
 
     def name(self, node: ast.Name, name: str) -> Node:
         if name in self.locals:
-            return Node("var", self.variables.get(name), data=name)
-        if name not in self.scope:
+            # What kernels found in a variable without a value would be anything. Where nobody comes, any type will do.
+            if name not in (self.variables if self.assigned is None else self.assigned):
+                raise self.fail(node, f"variable {name!r} may have no value yet")
+            return Node("var", self.variables[name], data=name)
+        if name not in self.names:
             raise self.fail(node, f"name {name!r} is not known here")
-        value = self.scope[name]
+        value = self.names[name]
         if isinstance(value, ParamRef):
-            return self.parameter(node, value)
+            return self.parameter(node, value.name)
         if isinstance(value, Constant):
+            self.own(node, value)
             values = self.program.constant(value)
             return Node("constant", TableKind(value, FLOAT if values.dtype == np.float64 else INT), data=value)
         return self.literal(node, value)
 
     def attribute(self, node: ast.Attribute) -> Node:
-        value = self.outer(node.value)
-        if isinstance(value, App) and node.attr in value.declared:
-            return self.parameter(node, ParamRef(node.attr))
-        if isinstance(value, Params):
-            try:
-                return self.parameter(node, getattr(value, node.attr))
-            except AttributeError as error:
-                raise self.fail(node, str(error)) from None
+        value = self.outer(node)
+        if isinstance(value, ParamRef):
+            return self.parameter(node, value.name)
         row = self.expression(node.value)
-        if row.kind is None:
-            return Node("var", None)
         if row.kind == POST and node.attr == "accepted":
             return Node("accepted", BOOL)
         slot = self.field(node, row, node.attr)
@@ -174,6 +176,8 @@ class Expressions(Scope):
             case Scalar():
                 return Node("field", loaded(slot.type), [row], slot)
             case Text():
+                if row.op != "var":
+                    raise self.fail(node, f"{where}: text is read from a row that has a name")
                 return Node("field", TEXT, [row], slot)
             case Array(item):
                 return Node("part", ArrayKind(item, slot.count, row.kind.writable, where), [row], slot)
@@ -186,7 +190,7 @@ class Expressions(Scope):
 
     def field(self, node: ast.AST, row: Node, name: str) -> Slot:
         if not isinstance(row.kind, RowKind):
-            raise self.fail(node, f"a {row.kind} has no field {name!r}")
+            raise self.fail(node, f"{row.kind} has no field {name!r}")
         if row.kind.role == "place":
             raise self.fail(node, "fields of table rows are seen by conditions and modifications only")
         if name == "seq" and row.kind.role == "event":
@@ -198,10 +202,8 @@ class Expressions(Scope):
     def binary(self, node: ast.AST, op: ast.operator, left: Node, right: Node) -> Node:
         name = _BINARY.get(type(op))
         if name is None:
-            raise self.fail(node, "** and @ are not part of the operator language")
+            raise self.foreign(node)
         left, right = self.number(node, left), self.number(node, right)
-        if left.kind is None or right.kind is None:
-            return Node("var", None)
         kind = join(left.kind, right.kind)
         if name in ("and", "or", "xor"):
             if kind == FLOAT:
@@ -214,21 +216,17 @@ class Expressions(Scope):
             kind = FLOAT
         else:
             kind = join(INT, kind)
-        return Node(name, kind, [self.cast(node, left, kind), self.cast(node, right, kind)])
+        return Node(name, kind, [self.cast(left, kind), self.cast(right, kind)])
 
     def logical(self, node: ast.AST, op: str, values: list[ast.expr]) -> Node:
         parts = [self.number(v, self.expression(v)) for v in values]
-        joined = self.joined(node, parts)
-        return Node(op, joined, [self.cast(node, p, joined) for p in parts])
+        joined = self.joined(node, *(p.kind for p in parts))
+        return Node(op, joined, [self.cast(p, joined) for p in parts])
 
     def comparison(self, node: ast.Compare) -> Node:
-        if isinstance(node.ops[0], ast.In | ast.NotIn):
-            if len(node.ops) != 1:
-                raise self.fail(node, "`in` stands alone")
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn):
             box = self.expression(node.comparators[0])
             value = self.integer(node, self.expression(node.left))
-            if box.kind is None:
-                return Node("var", None)
             if not isinstance(box.kind, BoxKind) or not isinstance(box.kind.type, Set | Map):
                 raise self.fail(node, "`in` asks a set or a map")
             found = Node("method", BOOL, [box, value], "contains")
@@ -237,28 +235,22 @@ class Expressions(Scope):
         for i, (op, following) in enumerate(zip(node.ops, node.comparators, strict=True)):
             sign = _COMPARE.get(type(op))
             if sign is None:
-                raise self.fail(node, "`is` is not part of the operator language")
+                raise self.foreign(node)
             right = self.expression(following)
-            again = right
-            if i + 1 < len(node.ops):  # the middle of a chain is evaluated once
-                self.temporaries += 1
-                name = f"_c{self.temporaries}"
-                self.variables[name] = right.kind
-                again = Node("var", right.kind, data=name)
-                right = Node("let", right.kind, [right], name)
+            # Evaluated once or twice, the middle of a chain is the same: nothing in it does anything.
+            if i + 1 < len(node.ops) and any(map(_acts, within([right]))):
+                raise self.fail(node, "nothing is called in the middle of a < b < c that may change something")
             parts.append(self.compared(node, sign, left, right))
-            left = again
+            left = right
         return parts[0] if len(parts) == 1 else Node("all", BOOL, parts)
 
     def compared(self, node: ast.AST, sign: str, left: Node, right: Node) -> Node:
-        if left.kind is None or right.kind is None:
-            return Node("var", BOOL)
         if left.kind == TEXT and right.kind == TEXT and sign in ("==", "!="):
             equal = Node("textequal", BOOL, [left, right])
             return equal if sign == "==" else Node("not", BOOL, [equal])
         left, right = self.number(node, left), self.number(node, right)
         kind = join(INT, join(left.kind, right.kind))
-        left, right = self.cast(node, left, kind), self.cast(node, right, kind)
+        left, right = self.cast(left, kind), self.cast(right, kind)
         if left.op == right.op == "const":
             return Node("const", BOOL, data=_DECIDE[sign](left.data, right.data))
         return Node("compare", BOOL, [left, right], sign)
@@ -267,22 +259,16 @@ class Expressions(Scope):
         owner = self.expression(node.value)
         if isinstance(node.slice, ast.Slice):
             if node.slice.step is not None:
-                raise self.fail(node, "slices have no step")
-            low = (
-                self.integer(node, self.expression(node.slice.lower))
-                if node.slice.lower
-                else Node("const", INT, data=0)
-            )
-            high = self.integer(node, self.expression(node.slice.upper)) if node.slice.upper else None
-            if owner.kind not in (TEXT, None):
+                raise self.foreign(node)
+            if owner.kind != TEXT:
                 raise self.fail(node, "only text can be sliced")
-            if high is None:
-                high = Node("const", INT, data=1 << 62)
-            return Node("slice", TEXT if owner.kind else None, [owner, low, high])
+            low, high = (
+                self.integer(node, self.expression(bound)) if bound else Node("const", INT, data=left_out)
+                for bound, left_out in ((node.slice.lower, 0), (node.slice.upper, 1 << 62))
+            )
+            return Node("slice", TEXT, [owner, low, high])
         index = self.integer(node, self.expression(node.slice))
         match owner.kind:
-            case None:
-                return Node("var", None)
             case ArrayKind(item=item):
                 return Node("item", loaded(item), [owner, index])
             case TableKind(item=item):
@@ -291,30 +277,24 @@ class Expressions(Scope):
                 return Node("method", loaded(item), [owner, index], "item")
             case kind if kind == TEXT:
                 return Node("textitem", INT, [owner, index])
-        raise self.fail(node, f"a {owner.kind} has no items")
+        raise self.fail(node, f"{owner.kind} has no items")
 
     def call(self, node: ast.Call) -> Node:
-        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self.fail(node, "calls take positional arguments")
+        self.positional(node)
         if isinstance(node.func, ast.Attribute):
             return self.method(node)
-        if not isinstance(node.func, ast.Name):
-            raise self.fail(node, "this cannot be called")
-        name = node.func.id
-        if name in self.locals:
-            raise self.fail(node, f"{name} is not a function")
-        if name in self.scope:
-            function = self.scope[name]
+        name = self.called(node)
+        args = [self.expression(a) for a in node.args]
+        kinds = [a.kind for a in args]
+        if name in self.names:
+            function = self.names[name]
             if not inspect.isfunction(function):
                 raise self.fail(node, f"{name} cannot be called in an operator")
-            args = [self.expression(a) for a in node.args]
-            if any(a.kind is None for a in args):
-                return Node("var", None)
-            found = self.program.function(function, [a.kind for a in args], self.output)
+            # The order of what a plan does is read from where its transaction goes.
+            if NONE in kinds or kinds.count(PLAN) > 1:
+                raise self.fail(node, f"{name} is given nothing, or the transaction twice")
+            found = self.program.function(function, kinds, self.output)
             return Node("call", found.kind, args, found)
-        args = [self.expression(a) for a in node.args]
-        if any(a.kind is None for a in args):
-            return Node("var", None if name not in ("len", "int") else INT)
         match name, args:
             case "len", [value]:
                 match value.kind:
@@ -327,19 +307,30 @@ class Expressions(Scope):
                     case kind if kind == TEXT:
                         return Node("textlength", INT, [value])
             case (("min" | "max"), [_, _, *_]):
-                joined = self.joined(node, [self.number(node, a) for a in args])
-                return Node(name, joined, [self.cast(node, a, joined) for a in args])
+                joined = self.joined(node, *(self.number(node, a).kind for a in args))
+                return Node(name, joined, [self.cast(a, joined) for a in args])
             case "abs", [value]:
                 kind = join(INT, self.number(node, value).kind)
-                return Node("abs", kind, [self.cast(node, value, kind)])
+                return Node("abs", kind, [self.cast(value, kind)])
             case "int", [value]:
                 value = self.number(node, value)
-                return Node("truncate", INT, [value]) if value.kind == FLOAT else self.cast(node, value, INT)
+                return Node("truncate", INT, [value]) if value.kind == FLOAT else self.cast(value, INT)
             case "float", [value]:
-                return self.cast(node, self.number(node, value), FLOAT)
+                return self.cast(self.number(node, value), FLOAT)
             case "bool", [value]:
                 return self.truth(node, value)
         raise self.fail(node, f"{name} is not known here, or its arguments are not")
+
+    def positional(self, node: ast.Call) -> None:
+        """Refuses a call that names its arguments, or unpacks them."""
+        if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+            raise self.fail(node, "calls take positional arguments")
+
+    def called(self, node: ast.Call) -> str:
+        """The name of what is called, which is no variable."""
+        if not isinstance(node.func, ast.Name) or node.func.id in self.locals:
+            raise self.fail(node, f"`{ast.unparse(node.func)}` is not a function")
+        return node.func.id
 
     def method(self, node: ast.Call) -> Node:
         assert isinstance(node.func, ast.Attribute)
@@ -347,8 +338,6 @@ class Expressions(Scope):
         if owner.kind in (PLAN, POST) and name in ("row", "result") and len(node.args) == 2:
             return self.place(node, owner, name)
         args = [self.expression(a) for a in node.args]
-        if owner.kind is None or any(a.kind is None for a in args):
-            return Node("var", None)
         if owner.kind == TEXT and name == "find" and len(args) == 2:
             return Node("find", INT, [owner, *(self.integer(node, a) for a in args)])
         if isinstance(owner.kind, BoxKind):
@@ -366,12 +355,13 @@ class Expressions(Scope):
                     given[1] = self.truth(node, given[1])
                 kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
                 return Node("method", kind, [owner, *given], name)
-        raise self.fail(node, f"a {owner.kind} has no {name} with {len(args)} arguments")
+        raise self.fail(node, f"{owner.kind} has no {name} with {len(args)} arguments")
 
     def place(self, node: ast.Call, owner: Node, name: str) -> Node:
         table = self.outer(node.args[0])
         if not isinstance(table, Table):
             raise self.fail(node, "the first argument must be a table of the application")
+        self.own(node, table)
         index = self.integer(node, self.expression(node.args[1]))
         resolved = self.program.resolved(table.row)
         if (owner.kind == PLAN) != (name == "row"):
@@ -381,60 +371,51 @@ class Expressions(Scope):
 
     # --- conversions -------------------------------------------------------------------------------------------------
 
-    def joined(self, node: ast.AST, parts: list[Node]) -> Any:
-        kind = None
-        for part in parts:
-            kind = join(kind, part.kind)
-        if kind is not None and kind.__class__ is Kind and kind.name == "conflict":
-            raise self.fail(node, "values of types that do not go together")
+    def joined(self, node: ast.AST, *kinds: Any) -> Any:
+        """The type of what is any of these."""
+        kind = functools.reduce(join, kinds)
+        if kind is None:
+            raise self.fail(node, f"{' and '.join(dict.fromkeys(map(str, kinds)))} cannot be one value")
+        if kind in (OUT, PLAN, POST):
+            raise self.fail(node, f"{kind} goes by one name, and is not kept, chosen or handed back")
         return kind
 
-    def cast(self, node: ast.AST, value: Node, kind: Any) -> Node:
-        if value.kind == kind or value.kind is None or kind is None:
+    def cast(self, value: Node, kind: Any) -> Node:
+        """`value` as what it was joined to be."""
+        if value.kind == kind:
             return value
-        if value.kind not in NUMBERS or kind not in NUMBERS:
-            return value  # a conflict, reported once all is known
-        if NUMBERS.index(value.kind) > NUMBERS.index(kind):
-            raise self.fail(node, f"a {value.kind} cannot be used as {kind}")
         if value.op == "const":
             return Node("const", kind, data=(float if kind == FLOAT else int)(value.data), line=value.line)
         return Node("cast", kind, [value], line=value.line)
 
     def number(self, node: ast.AST, value: Node) -> Node:
-        if value.kind is not None and value.kind not in NUMBERS:
-            raise self.fail(node, f"a {value.kind} is not a number")
+        if value.kind not in NUMBERS:
+            raise self.fail(node, f"{value.kind} is not a number")
         return value
 
     def integer(self, node: ast.AST, value: Node) -> Node:
-        if value.kind == FLOAT or (value.kind is not None and value.kind not in NUMBERS):
-            raise self.fail(node, f"a {value.kind} is not an integer")
-        return self.cast(node, value, INT)
+        if value.kind not in (BOOL, INT):
+            raise self.fail(node, f"{value.kind} is not an integer")
+        return self.cast(value, INT)
 
     def truth(self, node: ast.AST, value: Node) -> Node:
         value = self.number(node, value)
         if value.op == "const":
             return Node("const", BOOL, data=bool(value.data))
-        return value if value.kind in (BOOL, None) else Node("truth", BOOL, [value], line=value.line)
+        return value if value.kind == BOOL else Node("truth", BOOL, [value], line=value.line)
 
     def condition(self, node: ast.expr) -> Node:
         return self.truth(node, self.expression(node))
 
     def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` with the type that the field loads as; its range is not checked here."""
-        if value.kind is not None and (value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float)):
-            raise self.fail(node, f"{where}: a {value.kind} cannot be stored there")
-        if scalar.name == "boolean":
-            return value
-        return self.cast(node, value, loaded(scalar))
+        if value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float):
+            raise self.fail(node, f"{where}: {value.kind} cannot be stored there")
+        return value if scalar.name == "boolean" else self.cast(value, loaded(scalar))
 
     def fit(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` as the field can hold it: a value that does not fit is an error when it happens."""
         value = self.accepted(node, value, scalar, where)
-        if (
-            value.kind is None
-            or scalar.is_float
-            or scalar.width == 8
-            or (scalar.name == "boolean" and value.kind == BOOL)
-        ):
+        if scalar.is_float or scalar.width == 8 or (scalar.name == "boolean" and value.kind == BOOL):
             return value
         return Node("fit", loaded(scalar), [value], (scalar, where), line=value.line)

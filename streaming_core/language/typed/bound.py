@@ -11,7 +11,7 @@ import numpy as np
 from streaming_core.language import tables
 from streaming_core.language.application import App, Constant
 from streaming_core.language.record import Record, Resolved
-from streaming_core.oracle.typed.tree import Function
+from streaming_core.language.typed.tree import Function
 
 
 class Bound(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,3 +29,13 @@ class Function:
     body: list[Node] = field(default_factory=list)
     kind: Any = None
     variables: dict[str, Any] = field(default_factory=dict)
+
+
+def within(parts: list[Any]) -> Iterator[Node]:
+    """Statements and expressions, and everything in them."""
+    for part in parts:
+        if isinstance(part, list):
+            yield from within(part)
+        else:
+            yield part
+            yield from within(part.args)

@@ -1,4 +1,4 @@
-"""The functions of one application, typed where somebody asks for them, and what they refer to."""
+"""The functions of one application, all of them typed, and what they refer to."""
 
 from __future__ import annotations
 
@@ -6,24 +6,36 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from streaming_core.errors import BadInput
+from streaming_core.language import tables
 from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Record
-from streaming_core.oracle.typed.bound import Bound
-from streaming_core.oracle.typed.kinds import NONE, OUT, PLAN, POST, RowKind
-from streaming_core.oracle.typed.reader import Reader
-from streaming_core.oracle.typed.tree import Function
+from streaming_core.language.source import named
+from streaming_core.language.typed.bound import Bound
+from streaming_core.language.typed.kinds import NONE, OUT, PLAN, POST, RowKind
+from streaming_core.language.typed.reader import Reader
+from streaming_core.language.typed.tree import Function
+
+MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
+MOST_TABLES = 1 << 8  # an access of a plan names its table in 8 bits (runtime/README.md)
 
 
 class Program(Bound):
-    """The functions of one bound application, typed on demand.
+    """The functions of one bound application, typed: whoever has one knows that the application keeps to the language.
 
     Raises:
-        BadInput: (from any method) the function is not part of the language; the line says where and why.
+        BadInput: a function is not part of the language, or sizes are out of bounds; the line says where and why.
     """
 
     def __init__(self, app: App, params: dict[str, Any]):
         super().__init__(app, params)
         self._functions: dict[tuple, Function | None] = {}
+        if len(app.tables) > MOST_TABLES:
+            raise BadInput(f"app {app.name}: {len(app.tables)} tables are too many, {MOST_TABLES} the most")
+        for table in app.tables:
+            tables.size(app, table, params)
+        for operator in app.operators:
+            for role in operator.functions:
+                self.operator(operator, role)
 
     def operator(self, declared: Operator, role: str) -> Function:
         """The typed function of an operator: role map, process, flush, plan or post."""
@@ -32,7 +44,7 @@ class Program(Bound):
         output = declared.output
         match role:
             case "map":
-                work = [RowKind(self.resolved(declared.scratch), "state", True)] if declared.scratch else []
+                work = [self._scratch(declared.scratch)] if declared.scratch else []
                 arguments: list[Any] = [event, *work, OUT]
             case "process":
                 arguments = [event, RowKind(self.resolved(declared.kept), "state", True), OUT]
@@ -43,11 +55,17 @@ class Program(Bound):
             case "post":
                 arguments = [event, POST, OUT]
             case _:
-                raise BadInput(f"operator {declared.name}: {role} is not supported")
+                raise BadInput(f"operator {declared.name}: {declared.kind} operators have no meaning yet")
         found = self.function(function, arguments, output)
         if found.kind not in (None, NONE):
-            raise BadInput(f"operator {declared.name} ({found.file}:{found.line}): an operator returns nothing")
+            raise BadInput(f"{named(declared.functions[role])}: an operator returns nothing")
         return found
+
+    def _scratch(self, record: Record) -> RowKind:
+        resolved = self.resolved(record)
+        if (size := resolved.state[1]) > MOST_SCRATCH:
+            raise BadInput(f"record {resolved.name}: {size} bytes are too many to work in, {MOST_SCRATCH} the most")
+        return RowKind(resolved, "state", True)
 
     def function(self, function: Callable, arguments: Iterable[Any], output: Record | None = None) -> Function:
         """`function` at these argument types. `output`: the record that its `out.emit` makes."""
@@ -58,5 +76,5 @@ class Program(Bound):
             self._functions[key] = Reader(self, function, arguments, output).read()
         found = self._functions[key]
         if found is None:
-            raise BadInput(f"operator {function.__name__}: recursion is not supported")
+            raise BadInput(f"{named(function)}: recursion is not supported")
         return found

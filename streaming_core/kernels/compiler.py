@@ -1,0 +1,152 @@
+"""The compiler, top to bottom: an application that keeps to the language, bound with its parameters, becomes kernels.
+
+    translate    every function of the operator, rewritten in words               dialect, words
+    see          which fields of a row post-processing looks at, as numba finds   transaction
+    the rest     kernels: the loops around these functions, compiled              shapes, direct, place
+
+`STEPS` says what an operator of each kind goes through; what a step leaves behind, later ones take. numba is imported
+with this module: a run whose kernels are kept never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from numba.core.errors import NumbaError
+
+from streaming_core import interruption, machine
+from streaming_core.errors import CommandFailed
+from streaming_core.kernels import shapes
+from streaming_core.kernels.dialect import Translator
+from streaming_core.kernels.direct import execute_kernel
+from streaming_core.kernels.place import place_kernel
+from streaming_core.kernels.plans import passes
+from streaming_core.kernels.transaction import Bound
+from streaming_core.kernels.words import WORDS
+from streaming_core.language import tables
+from streaming_core.language.application import App, Operator
+from streaming_core.language.record import Resolved
+from streaming_core.language.source import named
+
+
+@dataclass
+class Work:
+    """An operator on its way through the steps.
+
+    Attributes:
+        functions: by role, translated; modifications and conditions: those of a plan, by index.
+        bound: what its plan and its post-processing turned out to do.
+        kernels: object files by name.
+    """
+
+    app: App
+    params: dict[str, Any]
+    operator: Operator
+    translator: Translator
+    functions: dict[str, Callable] = field(default_factory=dict)
+    modifications: list[Callable] = field(default_factory=list)
+    conditions: list[Callable] = field(default_factory=list)
+    kernels: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.event = self.operator.input.resolve(self.params)
+        self.output = self.operator.emitted.resolve(self.params)
+        self.rows = [table.row.resolve(self.params) for table in self.app.tables]
+        self.sizes = [tables.size(self.app, table, self.params) for table in self.app.tables]
+        self.bound = Bound(self.rows, self.sizes, self.event)
+
+    def state(self) -> Resolved:
+        """The record of the operator's state."""
+        return self.operator.kept.resolve(self.params)
+
+
+def translate(work: Work) -> None:
+    translator, output = work.translator, work.operator.output
+    work.functions = {role: translator.translate(f, output) for role, f in work.operator.functions.items()}
+    work.modifications = [translator.translate(f) for f in translator.modifications]
+    work.conditions = [translator.translate(f) for f in translator.conditions]
+
+
+def map_batches(work: Work) -> None:
+    record = work.operator.scratch
+    scratch = record.resolve(work.params) if record is not None else None
+    work.kernels["map"] = shapes.map_kernel(work.functions["map"], work.event, work.output, scratch)
+
+
+def process_batches(work: Work) -> None:
+    work.kernels["process"] = shapes.process_kernel(work.functions["process"], work.event, work.state(), work.output)
+
+
+def flush_states(work: Work) -> None:
+    if "flush" in work.functions:
+        work.kernels["flush"] = shapes.flush_kernel(work.functions["flush"], work.state(), work.output)
+
+
+def see(work: Work) -> None:
+    # Compiled once only to see what it looks at, for reads need not bring along more.
+    scout = Bound(work.rows, work.sizes, work.event, seen=[set() for _ in work.rows])
+    shapes.post_kernel(work.functions["post"], work.event, scout, work.output)
+    work.bound = Bound(work.rows, work.sizes, work.event, spans=scout.spans_seen())
+
+
+def plan(work: Work) -> None:
+    work.kernels["plan"] = shapes.plan_kernel(work.functions["plan"], work.event, work.bound)
+
+
+def apply(work: Work) -> None:
+    work.kernels["apply"] = shapes.apply_kernel(work.bound, work.event, work.modifications, work.conditions)
+
+
+def post(work: Work) -> None:
+    work.kernels["post"] = shapes.post_kernel(work.functions["post"], work.event, work.bound, work.output)
+
+
+def execute(work: Work) -> None:
+    steps = passes(work.operator.functions["plan"])
+    work.kernels["execute"] = execute_kernel(
+        work.functions["plan"], steps, work.event, work.bound, work.modifications, work.conditions,
+        work.functions["post"], work.output,
+    )  # fmt: skip
+
+
+def place(work: Work) -> None:
+    work.kernels["place"] = place_kernel(work.functions["plan"], work.event, work.bound)
+
+
+STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {
+    "stateless": (translate, map_batches),
+    "stateful": (translate, process_batches, flush_states),
+    "partitioned": (translate, process_batches, flush_states),
+    "transaction": (translate, see, plan, apply, post, execute, place),
+}
+
+
+def compile_kernels(app: App, params: dict[str, Any]) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
+    """Object files by kernel name, and of a transaction by table which bytes of a row its READs take along.
+
+    Raises:
+        CommandFailed: numba does not compile what the language allows, which is no fault of the application.
+    """
+    kernels: dict[str, bytes] = {}
+    spans: list[tuple[int, int]] = []
+    translator = Translator(app, params, WORDS, shapes.compiled)  # what operators share is translated once
+    for operator in app.operators[1:-1]:
+        work = Work(app, params, operator, translator)
+        for step in STEPS[operator.kind]:
+            try:
+                step(work)
+            except NumbaError as error:
+                raise _failure(operator, error) from error
+            interruption.check()
+        kernels |= {f"{operator.name}.{role}": code for role, code in work.kernels.items()}
+        spans = work.bound.spans if operator.kind == "transaction" else []
+    return kernels, spans
+
+
+def _failure(operator: Operator, error: NumbaError) -> CommandFailed:
+    function = next(iter(operator.functions.values()))
+    inside = error.loc is not None and error.loc.filename == function.__code__.co_filename
+    where = named(function, error.loc.line if inside else None)
+    return machine.not_compiled(where, error)

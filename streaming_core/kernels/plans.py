@@ -1,0 +1,80 @@
+"""The order of things in a transaction's plan, as its source has it: how often it has to be gone through.
+
+A plan calls its `txn` by one name, and hands it on once to each function: the language has no other way.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from streaming_core.language.source import Source
+
+
+def passes(plan: Callable) -> tuple[str, ...]:
+    """How often a transaction's plan has to be gone through to carry it out at once, and for what each time.
+
+    A dropped event's conditions are never evaluated, and conditions read the state before the event: so what a plan
+    does not do in this order on every path, or cannot be seen from its source to do, takes one more pass.
+    """
+    order = _Order()
+    order.function(plan, 1, 0)
+    if order.drops_late:
+        return ("drop", "check", "act")
+    return ("drop check", "act") if order.checks_late else ("drop check act",)
+
+
+class _Order:
+    """Walks a plan's paths and those of the functions it hands its `txn` to, with what may have been done before."""
+
+    CHECKED, ACTED = 1, 2
+
+    def __init__(self) -> None:
+        self.drops_late = self.checks_late = False
+
+    def function(self, function: Callable, position: int, done: int) -> int:
+        """Walks a function whose argument at `position` is `txn`; returns what may be done behind it."""
+        source = Source(function)
+        ends = [0]
+        after = self._block(source.definition.body, (source, source.definition.args.args[position].arg), done, ends)
+        return (after or 0) | ends[0]
+
+    def _block(self, statements: list[ast.stmt], scope: tuple, done: int, ends: list[int]) -> int | None:
+        """What may be done behind the statements; None when none of their paths goes on."""
+        for statement in statements:
+            match statement:
+                case ast.If():
+                    done = self._calls(statement.test, scope, done)
+                    paths = [self._block(part, scope, done, ends) for part in (statement.body, statement.orelse)]
+                    if paths == [None, None]:
+                        return None
+                    done = (paths[0] or 0) | (paths[1] or 0)
+                case ast.For() | ast.While():
+                    head = statement.iter if isinstance(statement, ast.For) else statement.test
+                    for _ in range(2):  # what one turn does, the next one's statements follow
+                        done = self._calls(head, scope, done)
+                        done |= self._block(statement.body, scope, done, ends) or 0
+                case ast.Return():
+                    ends[0] |= done
+                    return None
+                case _:
+                    done = self._calls(statement, scope, done)
+        return done
+
+    def _calls(self, node: ast.AST, scope: tuple, done: int) -> int:
+        source, txn = scope
+        for call in ast.walk(node):
+            if not isinstance(call, ast.Call):
+                continue
+            if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == txn:
+                match call.func.attr:
+                    case "drop":
+                        self.drops_late |= done != 0
+                    case "require":
+                        self.checks_late |= bool(done & self.ACTED)
+                        done |= self.CHECKED
+                    case "modify" | "read":
+                        done |= self.ACTED
+            elif txn in (passed := [ast.unparse(a) for a in call.args]):
+                done = self.function(source.outer(call.func), passed.index(txn), done)
+        return done
