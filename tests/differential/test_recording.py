@@ -68,7 +68,7 @@ def examine(app, program, events, root, r):
         recording.record(source, name, ours, RunSpec(app=app.name, **way), program)
         recording.record_oracle(source, name, theirs)
         assert written(ours / "rows") == ranked(taken[name]), (name, way)
-        assert diff(ours, theirs).exit_code == (0 if taken[name] else 2)
+        assert diff(ours, theirs).exit_code == 0
         found = profile.replay(recording.read(ours, app), 1, out, program)
         assert written(out / "outputs") == ranked(made[name]), name
         assert (found.rows_in, found.rows_out) == (len(taken[name]), len(made[name]))

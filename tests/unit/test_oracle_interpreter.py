@@ -249,6 +249,21 @@ def test_the_sink_of_a_single_operator_may_take_the_events_too():
     assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [(0, 0, 2), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 0)]
 
 
+def test_a_single_operator_may_take_the_events_more_than_once():
+    app = App("twice")
+    events = app.source(Number)
+    events.union(events).flat_map(spread, Number).sink()
+    rows = generated(app).process(table(n=[2, 1])).to_pylist()
+    assert [(r["seq"], r["sub"], r["n"]) for r in rows] == [
+        (0, 0, 0),
+        (0, 1, 1),
+        (0, 2, 0),
+        (0, 3, 1),
+        (1, 0, 0),
+        (1, 1, 0),
+    ]
+
+
 # --- transactions ----------------------------------------------------------------------------------------------------
 
 
