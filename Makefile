@@ -122,16 +122,16 @@ IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 PATIENT := -o faulthandler_timeout=3600
 
 # Building the runtime's tests keeps one core busy for minutes, so Python's begin beside it. The end-to-end tests are alone.
-BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2 test-runtime
+BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
 
 .PHONY: test
 test: setup ## run the tests
-	$(BOTH) test-python
+	$(BOTH) test-runtime test-python
 	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
 test-full: setup ## run the tests, the slow ones too
-	$(BOTH) test-python-full
+	$(BOTH) test-runtime-full test-python-full
 	@$(RUN) -m pytest $(PATIENT) -m e2e
 
 .PHONY: test-python test-python-full
@@ -142,13 +142,15 @@ test-python-full: setup
 	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
 
 # The second line checks the lock-free code under the interleavings loom finds with up to three preemptions, which is
-# where such bugs are and takes seconds, not hours; the third whole executors under schedules that shuttle draws. What
+# where such bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. What
 # hangs is ended and is red; its name has been said a minute after it began.
 LIMITED := timeout --foreground 15m
-.PHONY: test-runtime
+.PHONY: test-runtime test-runtime-full
 test-runtime: | fit
 	@$(LIMITED) cargo test --quiet --workspace
 	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
+
+test-runtime-full: test-runtime
 	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
 
 .PHONY: lint

@@ -96,7 +96,8 @@ def without_errors(app, table):
     return kept.set_column(0, "seq", pa.array(range(kept.num_rows), pa.int64()))
 
 
-@pytest.mark.parametrize("how", ["keyed", pytest.param("transaction", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["keyed", "transaction"])
 def test_the_runtime_agrees(how, tmp_path, drawn):
     app = application(tmp_path, how)
     table = without_errors(app, drawn)

@@ -13,7 +13,7 @@ from streaming_core.run.profile import replay
 from streaming_core.run.way import EXECUTORS, RunSpec
 
 # One of each kind; compiling the others takes longer than all that is tested here.
-FAST = ("lr", "q1", "tp", "wc")
+FAST = ("q1", "tp", "wc")
 
 
 @pytest.mark.parametrize(

@@ -299,12 +299,14 @@ def test_the_check_of_the_loop_sees_the_end_of_the_stream(tmp_path, monkeypatch)
     found = Workspace.ascending
     monkeypatch.setattr(Workspace, "ascending", lambda *given: found(*given)[:-1])
     (tmp_path / "wrong").mkdir()
-    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree on what is flushed"):
+    with pytest.raises(
+        RunFailed, match="compiled loop and interpreter disagree, one of the two is wrong: what is flushed"
+    ):
         oracle.compute(source, tmp_path / "wrong", "compiled")
     # One that puts out the same, and has another state then.
     monkeypatch.setattr(Workspace, "ascending", found)
     finish = Loop.finish
     monkeypatch.setattr(Loop, "finish", lambda loop, seq: (finish(loop, seq), loop.process(events(app, 1)))[0])
     (tmp_path / "other").mkdir()
-    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree on state"):
+    with pytest.raises(RunFailed, match="compiled loop and interpreter disagree, one of the two is wrong: state"):
         oracle.compute(source, tmp_path / "other", "compiled")

@@ -37,21 +37,32 @@ def agree(app, params, events, cuts=(0,)):
     return machines
 
 
+# Each is compiled for: `make test` does it for these, and for others elsewhere.
+QUICK = ("gs", "sl", "wc", "fd", "ob", "pos_rep", "q1", "q4", "q15")
+
+
+def slow_but(given):
+    """These applications, the slow ones marked."""
+    return [pytest.param(*one, marks=() if one[0] in QUICK else pytest.mark.slow) for one in given]
+
+
 @pytest.mark.parametrize(
     ("name", "params"),
-    [
-        ("gs", {"n_items": 50, "invalid_ratio": 0.1, "length": 3, "duplicates": True, "post_compute": 3}),
-        ("sl", {"n_items": 40}),
-        ("wc", {"vocabulary": 2000}),
-        ("fd", {"entities": 20, "invalid_ratio": 0.1}),
-        ("sd", {"window": 7, "invalid_ratio": 0.1}),
-        ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
-        ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
-        ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
-        ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-        ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
-        ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
-    ],
+    slow_but(
+        [
+            ("gs", {"n_items": 50, "invalid_ratio": 0.1, "length": 3, "duplicates": True, "post_compute": 3}),
+            ("sl", {"n_items": 40}),
+            ("wc", {"vocabulary": 2000}),
+            ("fd", {"entities": 20, "invalid_ratio": 0.1}),
+            ("sd", {"window": 7, "invalid_ratio": 0.1}),
+            ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
+            ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
+            ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
+            ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
+            ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
+            ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),
+        ]
+    ),
 )
 def test_an_application(name, params):
     app = registry.load(name)
@@ -67,14 +78,16 @@ def test_an_application(name, params):
 
 @pytest.mark.parametrize(
     ("name", "params"),
-    [
-        ("q1", {"items": 60, "threshold": 1, "events_per_day": 10_000, "invalid_ratio": 0.1}),
-        ("q2", {"items": 30, "users": 40, "emit_every": 500, "width": 5, "invalid_ratio": 0.1}),
-        ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
-        ("q4", {"users": 30, "invalid_ratio": 0.1}),
-        ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
-        ("matrix", {"d": 3, "s": 2, "r": 2, "keys": 5, "sel": 2.5, "sel_keyed": 0.7, "invalid_ratio": 0.1}),
-    ],
+    slow_but(
+        [
+            ("q1", {"items": 60, "threshold": 1, "events_per_day": 10_000, "invalid_ratio": 0.1}),
+            ("q2", {"items": 30, "users": 40, "emit_every": 500, "width": 5, "invalid_ratio": 0.1}),
+            ("q3", {"items": 40, "users": 30, "limit": 4, "invalid_ratio": 0.1}),
+            ("q4", {"users": 30, "invalid_ratio": 0.1}),
+            ("q15", {"items": 60, "stores": 10, "events_per_day": 1_000, "invalid_ratio": 0.1}),
+            ("matrix", {"d": 3, "s": 2, "r": 2, "keys": 5, "sel": 2.5, "sel_keyed": 0.7, "invalid_ratio": 0.1}),
+        ]
+    ),
 )
 def test_a_query(name, params):
     app = registry.load(name)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
 SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def free_port() -> int:
