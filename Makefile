@@ -151,6 +151,7 @@ test-runtime: | fit
 	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
 
 test-runtime-full: test-runtime
+	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom -- --ignored
 	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
 
 .PHONY: lint

@@ -1,4 +1,4 @@
-"""Machine code: emitted from what numba compiled, kept on disk between runs, loaded without the compiler.
+"""Machine code: kept on disk between runs, loaded without the compiler that emitted it (emission.py).
 
 A compiled function is one object file that exports one C function; everything else in it is internal and pruned.
 Blocks of memory that it works on are symbols, which get their addresses when it is loaded. Compiling takes seconds and
@@ -11,7 +11,6 @@ user's is not there; a folder that cannot be written keeps nothing. Above a limi
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib.metadata
 import json
@@ -27,50 +26,11 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from streaming_core.errors import CommandFailed
-
 LIMIT = 256 << 20  # bytes kept in one folder: the code of all applications under a dozen versions of the compiler
-_EXPORT = "lockstep_entry"
+_EMISSION = Path(__file__).with_name("emission.py")  # how code is made is part of its address
+EXPORT = "lockstep_entry"  # the one function of an object file
 # LLVM's table of symbols is the process's: no other thread's places may come between some and their use.
 _SYMBOLS = threading.Lock()
-
-
-def emit(library, name: str, threshold: int | None = None) -> bytes:
-    """The object file of a finalized numba code library, in which only the function `name` is exported.
-
-    Everything else becomes internal and the optimiser runs once more, free to inline: what an operator keeps beside the
-    batch can then live in registers.
-
-    Args:
-        threshold: up to which cost functions are inlined; None: all of them are (operators do not recurse).
-    """
-    module = library._final_module.clone()
-    for function in module.functions:
-        if function.name == name:
-            function.name = _EXPORT
-        elif not function.is_declaration:
-            function.linkage = llvm.Linkage.internal
-            if threshold is None:
-                function.add_function_attribute("alwaysinline")
-    machine = library.codegen._tm
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    if threshold is not None:
-        options.inlining_threshold = threshold
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    for function in module.functions:
-        # LLVM ends a process that loads a call of a function which it does not know; what the compiler's own library
-        # has is known only to processes that have loaded it.
-        name = function.name
-        if function.is_declaration and not name.startswith("llvm.") and not hasattr(ctypes.CDLL(None), name):
-            raise LookupError(f"compiled code calls {name}, which is not in the C library")
-    return machine.emit_object(module)
-
-
-def not_compiled(what: str, error: Exception) -> CommandFailed:
-    """What to raise where numba does not compile what the language allows: no fault of the application's."""
-    reason = str(error).strip().replace("\x1b[1m", "").partition("\n")[0]  # without its emphasis
-    return CommandFailed(f"{what}: accepted by the language but not by the compiler: {reason}")
 
 
 class Loaded:
@@ -87,16 +47,9 @@ class Loaded:
                 llvm.add_symbol(name, address)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
-        self.address: int = self._engine.get_function_address(_EXPORT)
+        self.address: int = self._engine.get_function_address(EXPORT)
         if not self.address:
-            raise ValueError(f"object file does not export {_EXPORT}")
-
-
-def name_places(places: Mapping[str, int]) -> None:
-    """Lets numba load code with these symbols while it compiles; nobody calls what it loads."""
-    with _SYMBOLS:
-        for name, address in places.items():
-            llvm.add_symbol(name, address)
+            raise ValueError(f"object file does not export {EXPORT}")
 
 
 def _target() -> llvm.TargetMachine:
@@ -118,7 +71,7 @@ def fingerprint(*sources: Path) -> str:
         digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
     digest.update(f"{llvm.get_process_triple()} {llvm.get_host_cpu_name()}\n".encode())
     digest.update(llvm.get_host_cpu_features().flatten().encode())
-    for source in (Path(__file__), *sources):
+    for source in (Path(__file__), _EMISSION, *sources):
         for path in [source] if source.is_file() else sorted(source.rglob("*.py")):
             content = path.read_bytes()
             digest.update(f"\n{path.relative_to(source.parent).as_posix()} {len(content)}\n".encode() + content)

@@ -16,7 +16,7 @@ from typing import Any
 
 from numba.core.errors import NumbaError
 
-from streaming_core import interruption, machine
+from streaming_core import emission, interruption
 from streaming_core.errors import CommandFailed
 from streaming_core.kernels import shapes
 from streaming_core.kernels.dialect import Translator
@@ -149,4 +149,4 @@ def _failure(operator: Operator, error: NumbaError) -> CommandFailed:
     function = next(iter(operator.functions.values()))
     inside = error.loc is not None and error.loc.filename == function.__code__.co_filename
     where = named(function, error.loc.line if inside else None)
-    return machine.not_compiled(where, error)
+    return emission.not_compiled(where, error)

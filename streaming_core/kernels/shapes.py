@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from numba import njit
 from numba.core import cgutils, types
-from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
-from streaming_core import machine
+from streaming_core import emission
 from streaming_core.kernels import abi
 from streaming_core.kernels import ir as code
 from streaming_core.kernels import transaction as tx
@@ -43,37 +42,37 @@ def compiled(function: Callable) -> Dispatcher:
     return njit(**OPTIONS)(function)
 
 
-@global_compiler_lock
 def kernel(function: Callable, error_offset: int) -> bytes:
     """Object file of a C function `kernel(context: i64) -> i64` around `function(context)`.
 
     `error_offset`: where the context keeps `error: *u8, error_len: i64`.
     """
-    dispatcher = compiled(function)
-    dispatcher.compile((types.int64,))
-    result = dispatcher.overloads[(types.int64,)]
-    context = result.target_context
-    library = context.codegen().create_library("kernel")
-    module = library.create_ir_module("kernel")
-    face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
-    builder = ir.IRBuilder(face.append_basic_block("entry"))
-    callee = context.declare_function(module, result.fndesc)
-    status, _ = context.call_conv.call_function(
-        builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
-    )
-    with builder.if_then(status.is_error, likely=False):
-        with builder.if_then(status.is_user_exc):
-            pickled = builder.load(status.excinfoptr)
-            address = builder.inttoptr(face.args[0], code.PTR)
-            code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
-            length = builder.sext(builder.extract_value(pickled, 1), code.I64)
-            code.store(builder, length, address, error_offset + 8)
-        builder.ret(code.i64(1))
-    builder.ret(code.i64(0))
-    library.add_ir_module(module)
-    library.add_linking_library(result.library)
-    library.finalize()
-    return machine.emit(library, "kernel")
+    with emission.compiling():
+        dispatcher = compiled(function)
+        dispatcher.compile((types.int64,))
+        result = dispatcher.overloads[(types.int64,)]
+        context = result.target_context
+        library = context.codegen().create_library("kernel")
+        module = library.create_ir_module("kernel")
+        face = ir.Function(module, ir.FunctionType(code.I64, [code.I64]), "kernel")
+        builder = ir.IRBuilder(face.append_basic_block("entry"))
+        callee = context.declare_function(module, result.fndesc)
+        status, _ = context.call_conv.call_function(
+            builder, callee, result.fndesc.restype, result.fndesc.argtypes, [face.args[0]]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            with builder.if_then(status.is_user_exc):
+                pickled = builder.load(status.excinfoptr)
+                address = builder.inttoptr(face.args[0], code.PTR)
+                code.store(builder, builder.extract_value(pickled, 0), address, error_offset)
+                length = builder.sext(builder.extract_value(pickled, 1), code.I64)
+                code.store(builder, length, address, error_offset + 8)
+            builder.ret(code.i64(1))
+        builder.ret(code.i64(0))
+        library.add_ir_module(module)
+        library.add_linking_library(result.library)
+        library.finalize()
+    return emission.emit(library, "kernel")
 
 
 @intrinsic

@@ -25,13 +25,13 @@ main()
 
 # Inside of a callback of numba's: an exception that is raised there is printed and lost.
 COMPILING = """
-from streaming_core import machine
-truth, told = machine.emit, []
+from streaming_core import emission
+truth, told = emission.emit, []
 def emit(*arguments):
     if not told:
         told.append(here())
     return truth(*arguments)
-machine.emit = emit
+emission.emit = emit
 """
 BLOCKS = """
 import streaming_core.data.workload as workload

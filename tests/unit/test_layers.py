@@ -14,6 +14,7 @@ FLOORS = (
     "streaming_core.ending",
     "streaming_core.storage",
     "streaming_core.machine",
+    "streaming_core.emission",
     "streaming_core.language",
     "streaming_core.api",
     "streaming_core.generator",

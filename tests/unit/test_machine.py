@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core import machine
+from streaming_core import emission, machine
 from streaming_core.api import App, Param, i64, record
 from streaming_core.apps import registry
 from streaming_core.data import workload
@@ -49,8 +49,8 @@ def counted(monkeypatch):
         seen.append(name)
         return real(library, name, *args)
 
-    real = machine.emit
-    monkeypatch.setattr(machine, "emit", emit)
+    real = emission.emit
+    monkeypatch.setattr(emission, "emit", emit)
     return seen
 
 

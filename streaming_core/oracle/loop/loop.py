@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from streaming_core import machine
+from streaming_core import emission
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
@@ -199,4 +199,4 @@ class Loop:
             found = programs(text, dict.fromkeys(names, 4), make, self._work.places)
             self._run, self._flush = found["_run"], found.get("_flush")
         except NumbaError as error:
-            raise machine.not_compiled(f"app {self.app.name}", error) from error
+            raise emission.not_compiled(f"app {self.app.name}", error) from error

@@ -10,7 +10,7 @@ from typing import Any
 from numba import njit, types
 
 import streaming_core.language.wrapping  # noqa: F401 - the oracle's integers wrap around too
-from streaming_core import errors, interruption, language, machine
+from streaming_core import emission, errors, interruption, language, machine
 from streaming_core.data import digest
 from streaming_core.storage import digest_of
 
@@ -43,18 +43,17 @@ def programs(
     codes = kept.read(address)
     if codes is None:
         functions = make()
-        machine.name_places(places)
         codes = {name: _emit(functions[name], count) for name, count in arguments.items()}
         kept.write(address, codes)
     return {name: Machine(codes[name], count, places) for name, count in arguments.items()}
 
 
 def _emit(function: Any, arguments: int) -> bytes:
-    """numba links what a function calls, but inlines little of it; that is done here."""
-    function.compile((types.int64,) * arguments)
+    with emission.compiling():
+        function.compile((types.int64,) * arguments)
     interruption.check()
     [result] = function.overloads.values()
-    return machine.emit(result.library, result.fndesc.llvm_func_name, _THRESHOLD)
+    return emission.emit(result.library, result.fndesc.llvm_func_name, _THRESHOLD)
 
 
 class Machine:
