@@ -8,15 +8,14 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import asyncssh
-import psutil
 import pytest
 
 from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, next_attempt
 from streaming_core.regression.home import Home
+from tests.waiting import alive, wait_for
 
 PATIENCE = 60
 LOGIN = ("tester", "a password of this test")
@@ -136,20 +135,8 @@ class Running:
         return self.outcome
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-    return value
-
-
 def engine_of(attempt: Path) -> int:
-    return int(wait_for(lambda: (attempt / "pid").exists() and (attempt / "pid").read_text()))
-
-
-def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return int(wait_for(lambda: (attempt / "pid").exists() and (attempt / "pid").read_text(), PATIENCE))
 
 
 @pytest.fixture
@@ -177,17 +164,17 @@ def test_stopping_ends_the_engine(kind, ssh, local, home, attempt):
     host = Host.of(kind, home)
     running = Running(host, attempt, [])
     pid = engine_of(attempt)
-    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists())
+    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
     host.stop(attempt)
     assert running.result() != 0
-    wait_for(lambda: not alive(pid))
+    wait_for(lambda: not alive(pid), PATIENCE)
 
 
 def test_a_lost_connection_leaves_the_run_going_and_the_next_try_joins_it(ssh, home, attempt):
     host = Host.of("node", home)
     running = Running(host, attempt, [])
     pid = engine_of(attempt)
-    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists())
+    wait_for(lambda: attempt.with_name("attempt-1.process.json").exists(), PATIENCE)
     ssh.cut()
     assert isinstance(running.result(), HostLost)
     assert alive(pid)
@@ -201,16 +188,16 @@ def test_a_lost_connection_leaves_the_run_going_and_the_next_try_joins_it(ssh, h
 def test_a_local_run_whose_driver_is_killed_is_lost(local, home, attempt):
     running = Running(Host.of("here", home), attempt, [])
     engine_of(attempt)
-    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json"))))
+    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
     os.kill(process["watcher"]["pid"], 9)
     assert isinstance(running.result(), AttemptLost)
-    wait_for(lambda: not alive(process["pid"]))
+    wait_for(lambda: not alive(process["pid"]), PATIENCE)
 
 
 def test_a_run_that_vanished_is_lost_and_the_next_try_is_a_new_attempt(ssh, home, attempt):
     running = Running(Host.of("node", home), attempt, [])
     engine_of(attempt)
-    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json"))))
+    process = json.loads(wait_for(lambda: _text(attempt.with_name("attempt-1.process.json")), PATIENCE))
     os.kill(process["watcher"]["pid"], 9)
     running.result()
     outcome = Running(Host.of("node", home), attempt, []).result()

@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 600
@@ -24,14 +25,6 @@ def environment_of(process: psutil.Process) -> dict:
         return process.environ()
     except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess):
         return {}
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.1)
-    return value
 
 
 def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
@@ -55,7 +48,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
         command, env=world, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heeds
     )
     try:
-        wait_for(lambda: (tmp_path / "pids").exists() or run.poll() is not None)
+        wait_for(lambda: (tmp_path / "pids").exists() or run.poll() is not None, PATIENCE)
         assert run.poll() is None, run.stdout.read()
         run.send_signal(signal.SIGINT)
         output, _ = run.communicate(timeout=PATIENCE)
@@ -67,7 +60,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
     def left() -> list[psutil.Process]:
         return [p for p in psutil.process_iter() if environment_of(p).get("LOCKSTEP_HOME") == world["LOCKSTEP_HOME"]]
 
-    wait_for(lambda: not left())
+    wait_for(lambda: not left(), PATIENCE)
     ask = (
         "from airflow.models import DagRun; from airflow.utils.session import create_session\n"
         "with create_session() as s: print('states', *(str(r.state) for r in s.query(DagRun)))"

@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
@@ -94,18 +95,6 @@ def airflow(tmp_path_factory, with_compiled):
         running.process.wait(120)
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.2)
-    return value
-
-
-def alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-
-
 def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     command = [str(Path(sys.executable).parent / "lockstep"), "run", *SMALL]
     done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
@@ -128,7 +117,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
     conf = {"applications": ["wc", "nosuch"]}
     run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
     run_id = run["dag_run_id"]
-    ended = wait_for(lambda: _ended(airflow, run_id))
+    ended = wait_for(lambda: _ended(airflow, run_id), PATIENCE)
     assert ended == "failed"
     states = airflow.tasks(run_id)
     assert states["plan_matrix", -1] == "failed"
@@ -145,7 +134,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
     run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
     run_id, pids = run["dag_run_id"], Path(airflow.environment["ERRING_ENGINE_PIDS"])
-    wait_for(lambda: pids.exists() and pids.read_text().strip())
+    wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
     engine = [int(pid) for pid in pids.read_text().split()]
     assert all(alive(pid) for pid in engine)
     airflow.call(
@@ -153,8 +142,8 @@ def test_stopping_a_task_stops_its_process_group(airflow):
         "PATCH",
         {"new_state": "failed"},
     )
-    wait_for(lambda: not any(alive(pid) for pid in engine))
-    assert wait_for(lambda: _ended(airflow, run_id)) == "failed"
+    wait_for(lambda: not any(alive(pid) for pid in engine), PATIENCE)
+    assert wait_for(lambda: _ended(airflow, run_id), PATIENCE) == "failed"
     page = airflow.call("/lockstep/", raw=True)
     assert "0 of 1 cells equal the oracle; wc/ct/t2 " in page
 

@@ -9,13 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from streaming_core.storage import Lock
+from tests.waiting import alive, wait_for
 
 DRIVER = Path(__file__).resolve().parents[3] / "infra" / "services" / "cell.py"
 PATIENCE = 30
@@ -58,20 +57,8 @@ def left(attempt: Path) -> dict:
     return json.loads((attempt / "exit.json").read_text())
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
-    return value
-
-
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 def pid_in(path: Path) -> int:
-    return int(wait_for(lambda: path.exists() and path.read_text().strip()))
+    return int(wait_for(lambda: path.exists() and path.read_text().strip(), PATIENCE))
 
 
 # Tells its own id and that of a child of its own, then never ends by itself.
@@ -118,8 +105,8 @@ def test_a_hung_run_is_ended_with_its_children(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, HANGS), "--timeout", "1")
     assert done.returncode == 124
     assert left(attempt)["error"] == "hung: no end within 1 s"
-    assert gone(pid_in(attempt / "pid"))
-    assert wait_for(lambda: gone(pid_in(attempt / "child")))
+    assert not alive(pid_in(attempt / "pid"))
+    assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
 
 
 def test_stopping_the_driver_ends_the_whole_group(attempt, tmp_path):
@@ -129,8 +116,8 @@ def test_stopping_the_driver_ends_the_whole_group(attempt, tmp_path):
     driver.communicate(timeout=PATIENCE)
     assert driver.returncode == 137
     assert left(attempt)["error"] == "stopped"
-    assert gone(pid)
-    assert wait_for(lambda: gone(child))
+    assert not alive(pid)
+    assert wait_for(lambda: not alive(child), PATIENCE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -148,8 +135,8 @@ def test_bursts_of_signals_end_a_run_once(attempt, tmp_path, number):
         driver.communicate(timeout=PATIENCE)
         assert sent > 100
         assert (driver.returncode, left(folder)["error"]) == (137, "stopped")
-        assert gone(pid)
-        assert wait_for(lambda child=child: gone(child))
+        assert not alive(pid)
+        assert wait_for(lambda child=child: not alive(child), PATIENCE)
         lock = Lock(os.environ["LOCKSTEP_HOST_LOCK"])
         assert lock.take(), "the host is free"
         lock.leave()
@@ -161,16 +148,16 @@ def test_a_tethered_run_ends_with_the_process_that_holds_the_tether(attempt, tmp
     driver.stdin.close()
     driver.wait(PATIENCE)
     assert left(attempt)["error"] == "stopped"
-    assert gone(pid)
+    assert not alive(pid)
 
 
 def test_a_killed_driver_takes_the_engine_along_and_the_attempt_counts_as_lost(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid = pid_in(attempt / "pid")
-    wait_for(lambda: beside(attempt, "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
     driver.kill()
     driver.communicate()
-    wait_for(lambda: gone(pid))
+    wait_for(lambda: not alive(pid), PATIENCE)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)  # what the engine itself started is nobody's child now
     assert not (attempt / "exit.json").exists()
@@ -182,11 +169,11 @@ def test_a_lost_run_that_left_a_checkpoint_goes_on_from_it(attempt, tmp_path):
     saves = "os.mkdir(out + '/.checkpoint'); open(out + '/.checkpoint/last', 'w').write('42')"
     driver = start(attempt, engine(tmp_path, saves + HANGS))
     pid, child = pid_in(attempt / "pid"), pid_in(attempt / "child")
-    wait_for(lambda: beside(attempt, "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
     driver.kill()
     driver.communicate()
     os.kill(child, signal.SIGKILL)
-    wait_for(lambda: gone(pid))
+    wait_for(lambda: not alive(pid), PATIENCE)
     goes_on = engine(tmp_path, "print('from', open(out + '/.checkpoint/last').read())", "other")
     assert run(attempt, goes_on).returncode == 0
     assert beside(attempt, "stdout.log").read_text() == "from 42\n"
@@ -198,7 +185,7 @@ def test_a_second_call_joins_the_run_that_goes_on(attempt, tmp_path):
         "while not os.path.exists(out + '/go'):\n    time.sleep(0.01)\nopen(out + '/ran', 'a').write('x')\nsys.exit(3)"
     )
     first = start(attempt, engine(tmp_path, waits))
-    wait_for(lambda: beside(attempt, "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
     second = start(attempt, engine(tmp_path, waits))
     (attempt / "go").touch()
     for driver in (first, second):
@@ -229,9 +216,9 @@ def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
 def test_stop_ends_a_run_from_another_call(attempt, tmp_path):
     driver = start(attempt, engine(tmp_path, HANGS))
     pid = pid_in(attempt / "pid")
-    wait_for(lambda: beside(attempt, "process.json").exists())
+    wait_for(lambda: beside(attempt, "process.json").exists(), PATIENCE)
     subprocess.run([sys.executable, str(DRIVER), "stop", str(attempt)], check=True, timeout=PATIENCE)
-    assert gone(pid)
+    assert not alive(pid)
     driver.communicate(timeout=PATIENCE)
     assert left(attempt)["exit_code"] == 137
 

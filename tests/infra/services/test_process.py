@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+
+from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60
@@ -37,18 +37,6 @@ time.sleep(600)
 """
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
-    return value
-
-
-def gone(pid):
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-
-
 @pytest.fixture
 def supervisor(tmp_path):
     command = [sys.executable, "-c", SUPERVISOR, CHILD]
@@ -58,7 +46,7 @@ def supervisor(tmp_path):
 
 @pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGINT, signal.SIGTERM]])
 def test_bursts_of_signals_end_a_supervisor_and_all_it_supervises(supervisor, tmp_path, numbers):
-    wait_for((tmp_path / "pids").exists)
+    wait_for((tmp_path / "pids").exists, PATIENCE)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     sent = 0
     while supervisor.poll() is None and sent < 1000:
@@ -67,15 +55,15 @@ def test_bursts_of_signals_end_a_supervisor_and_all_it_supervises(supervisor, tm
     out, _ = supervisor.communicate(timeout=PATIENCE)
     assert sent > 100
     assert (supervisor.returncode, out) == (0, f"{int(numbers[0])} {-signal.SIGTERM}\n")
-    wait_for(lambda: all(gone(pid) for pid in pids))
+    wait_for(lambda: all(not alive(pid) for pid in pids), PATIENCE)
 
 
 def test_a_group_ends_with_a_supervisor_that_is_killed(supervisor, tmp_path):
-    wait_for((tmp_path / "pids").exists)
+    wait_for((tmp_path / "pids").exists, PATIENCE)
     leader, child = (int(pid) for pid in (tmp_path / "pids").read_text().split())
     supervisor.kill()
     supervisor.wait()  # not for its output: the child that lives on has that open, too
-    wait_for(lambda: gone(leader))
+    wait_for(lambda: not alive(leader), PATIENCE)
     os.kill(child, signal.SIGKILL)  # nobody's child now
 
 

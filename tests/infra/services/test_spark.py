@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 import uuid
 
 import grpc
@@ -22,6 +21,7 @@ from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
 from infra.services.lock import hold
 from infra.services.spark import Server, ServerLost
 from streaming_core.regression.home import Home
+from tests.waiting import alive, wait_for
 
 REMOTE = ("sc://spark.example:15002", "secret-token")
 PATIENCE = 60
@@ -48,19 +48,6 @@ def version_of(url: str, token: str | None) -> str:
     return answer.spark_version.version
 
 
-def alive(process: psutil.Process) -> bool:
-    """Not gone, and not merely waiting to be reaped by whoever inherited it."""
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-    return value
-
-
 def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, monkeypatch):
     url = server.start("a", master="local[1]")
     environment = server.environment("a")
@@ -74,7 +61,7 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
         assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     keeper = psutil.Process(json.loads(server.state_path.read_text())["pid"])
-    family = [process for process in (keeper, *keeper.children(recursive=True)) if alive(process)]
+    family = [process for process in (keeper, *keeper.children(recursive=True)) if alive(process.pid)]
     said = " ".join(word for process in family for word in process.cmdline())
     assert token not in said
     assert token not in server.log_path("a").read_text()
@@ -84,7 +71,7 @@ def test_a_server_answers_only_with_its_token_and_is_gone_when_stopped(server, m
 
     assert server.stop("a")
     assert not server.state_path.exists()
-    assert not [process for process in family if alive(process)]
+    assert not [process for process in family if alive(process.pid)]
 
 
 def test_a_server_that_cannot_start_says_why(server):
@@ -110,7 +97,7 @@ def test_the_second_run_waits_and_says_for_whom(server):
 
     thread = threading.Thread(target=second)
     thread.start()
-    wait_for(lambda: said)
+    wait_for(lambda: said, PATIENCE)
     assert said[0].startswith("waiting for a on ")
     assert str(server.home.root) in said[0]
     assert not started.is_set()
@@ -138,7 +125,7 @@ def test_a_waiting_run_that_is_killed_does_not_take_the_lock_later(server):
     waiting.kill()
     waiting.communicate()
     assert keepers
-    wait_for(lambda: not any(alive(keeper) for keeper in keepers))
+    wait_for(lambda: not any(alive(keeper.pid) for keeper in keepers), PATIENCE)
     server.stop("a")
     assert server.holder() is None
 
@@ -149,7 +136,7 @@ def test_the_server_ends_with_the_process_it_belongs_to(server):
     assert server.environment("a")["SPARK_REMOTE"] == REMOTE[0]
     belongs_to.kill()
     belongs_to.communicate()
-    wait_for(lambda: server.holder() is None)
+    wait_for(lambda: server.holder() is None, PATIENCE)
     with pytest.raises(ServerLost, match="is gone"):
         server.environment("a")
 
@@ -157,6 +144,6 @@ def test_the_server_ends_with_the_process_it_belongs_to(server):
 def test_a_killed_keeper_frees_the_lock(server):
     server.start("a", remote=REMOTE)
     os.kill(server.holder()["pid"], signal.SIGKILL)
-    wait_for(lambda: server.holder() is None)
+    wait_for(lambda: server.holder() is None, PATIENCE)
     assert server.state("a") is None
     server.start("b", remote=REMOTE)
