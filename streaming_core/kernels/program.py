@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming_core import errors, machine
+from streaming_core.errors import BadInput
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App
@@ -215,10 +216,12 @@ def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = No
         kept: where kernels are kept; None: where this process keeps machine code.
 
     Raises:
-        BadInput: an operator does not keep to the language; the line says where and why.
+        BadInput: an operator does not keep to the language; the line says where and why. Or it is windowed.
         CommandFailed: it does, and does not compile.
     """
     accept(app.check(), params)
+    if app.kind == "windowed":
+        raise BadInput(f"app {app.name}: windowed operators are only interpreted so far: --mode interpreted")
     return Program(app, params, kept or machine.kept())
 
 

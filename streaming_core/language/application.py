@@ -7,14 +7,15 @@ The type of an operator is what lets the engine parallelise it, so it is declare
 | stateless            | `stream.flat_map(fn, Output)`                    | events                   |
 | partitioned stateful | `stream.key_by(field).process(fn, state=, ...)`  | keys                     |
 | stateful             | `stream.process(fn, state=, ...)`                | nothing                  |
-| windowed             | `stream.key_by(...).window(...)`                 | keys                     |
+| windowed             | `stream.window(...)`, `app.window(a, b, ...)`    | keys                     |
 | transaction          | `@app.transaction(input=, output=)`              | operations on rows       |
 
 Operator functions are plain Python over scalars, records and containers (the language: language/typed):
 
     stateless:            fn(row, out), or fn(row, scratch, out)
     stateful:             fn(row, state, out)      flush: fn(state, out), at the end of the stream, keys ascending
-    windowed:             keys(row, keys), update(row, state), output(state, out)
+    windowed:             keys(row, keys), update(row, window, state, out), result(window, state, out),
+                          slide(window, state); of several streams all states in place of one (language/window.py)
     transaction:          fn(request, txn); post: fn(request, txn, out)
 
 A pipeline is a DAG: a stream may be taken by any number of operators, and `a.union(b, ...)` is one stream of several of
@@ -37,6 +38,7 @@ import numpy as np
 
 from streaming_core.errors import BadInput
 from streaming_core.language.record import CONTAINERS, GROWING, Record, Scalar, Text
+from streaming_core.language.window import EVERY, KINDS, MULTIPLICITIES, Window
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class Operator:
     key: str | None = None
     state: Record | None = None
     scratch: Record | None = None
+    window: Window | None = None
 
     @property
     def input(self) -> Record:
@@ -215,6 +218,10 @@ class Stream:
             raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
         return KeyedStream(self, key)
 
+    def window(self, **declared: Any) -> Stream:
+        """A windowed operator over this stream alone; the arguments are those of App.window."""
+        return self._app.window(self, **declared)
+
     def sink(self, name: str = "outputs") -> None:
         """Ends the pipeline: what arrives here is the application's output."""
         self._app._sink(self, name)
@@ -231,16 +238,6 @@ class KeyedStream:
         functions = {"process": fn} | ({"flush": flush} if flush else {})
         add = self._stream._app._add
         return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
-
-    def window(
-        self, advance: int, size: int, update: Callable, state: Record, result: Callable, output: Record
-    ) -> Stream:
-        """A windowed operator (STRETCH, section 4): windows [l*advance, l*advance+size) over `ts`, per key."""
-        if not 0 < advance <= size:
-            raise BadInput(f"window: advance {advance} must lie in 1..size ({size})")
-        functions = {"update": update, "result": result}
-        add = self._stream._app._add
-        return add("windowed", update, self._stream, output, functions, key=self._key, state=state)
 
 
 class Transaction:
@@ -360,6 +357,108 @@ class App:
         self.operators.append(operator)
         return Stream(self, [operator])
 
+    def window(
+        self,
+        *streams: Stream,
+        advance: int | str,
+        size: int | str,
+        state: Record | tuple[Record, ...],
+        update: Callable | tuple[Callable, ...],
+        output: Record,
+        kind: str = "multi",
+        key: Record | str | None = None,
+        keys: Callable | tuple[Callable, ...] | None = None,
+        every: int | str | None = None,
+        result: Callable | None = None,
+        slide: Callable | None = None,
+        delay: int | str = 0,
+        multiplicity: str = "set",
+    ) -> Stream:
+        """A windowed operator over one or several streams, named as its (first) `update` (STRETCH, section 4.2: O+).
+
+        Keys: `key="field"`, a field of the rows; or `key=Record, keys=fn`, where `fn(row, keys)` says
+        `keys.add(field=value, ...)` as often as the row has keys, a function for each stream; or `every=n`: every row
+        has the keys 0..n-1, `window.key.index`.
+
+        Functions, of which `update` is one for each stream; `states` are all states, one for each stream:
+
+            update(row, window, *states, out)     a row meets a window of one of its keys
+            result(window, *states, out)          a window has expired
+            slide(window, *states)                a single window has advanced, to where `window` now says
+
+        `window.start`, `window.end` and `window.key` can be read. What is put out for a window belongs to its end:
+        `out.emit(ts=window.end, ...)`.
+
+        Args:
+            advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
+                `delay` and `every` may be names of parameters.
+            kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
+            delay: how far behind the latest row's `ts` another row's may be and still be counted.
+            multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
+
+        Raises:
+            BadInput: the declaration contradicts itself, or asks rows for what they have not.
+        """
+        updates = update if isinstance(update, tuple) else (update,)
+        states = state if isinstance(state, tuple) else (state,)
+        name = getattr(updates[0], "__name__", "window") if updates else "window"
+
+        def refusal(why: str) -> BadInput:
+            return BadInput(f"app {self.name}: window {name}: {why}")
+
+        for stream in streams:
+            if stream._app is not self:
+                raise refusal(f"a stream of app {stream._app.name}")
+            ts = stream._record.fields.get("ts")
+            if not isinstance(ts, Scalar) or ts.is_float or ts.name == "boolean":
+                raise refusal(f"{stream._record!r} has no integer field ts")
+        if not streams or not len(streams) == len(updates) == len(states):
+            raise refusal(f"{len(streams)} streams need as many updates and states, not {len(updates)}, {len(states)}")
+        for what, said, known in (("kind", kind, KINDS), ("multiplicity", multiplicity, MULTIPLICITIES)):
+            if said not in known:
+                raise refusal(f"unknown {what} {said!r}; known: {', '.join(known)}")
+        if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
+            raise refusal("keys are one of: key=field; key=record with keys=function; every=number")
+        if slide is not None and kind == "multi":
+            raise refusal("a multi window does not slide")
+        functions: dict[str, Callable] = {f"update_{i}": fn for i, fn in enumerate(updates)}
+        if keys is not None:
+            given = keys if isinstance(keys, tuple) else (keys,)
+            if len(given) != len(streams):
+                raise refusal(f"{len(streams)} streams need as many keys functions, not {len(given)}")
+            functions |= {f"keys_{i}": fn for i, fn in enumerate(given)}
+        functions |= {role: fn for role, fn in (("result", result), ("slide", slide)) if fn is not None}
+        for one in states:
+            self._refuse("state", one, Text)
+        window = Window(
+            kind,
+            advance,
+            size,
+            delay,
+            self._key(streams, key, refusal),
+            key if isinstance(key, str) else None,
+            every,
+            multiplicity,
+            tuple(i for i, stream in enumerate(streams) for _ in stream._operators),
+            states,
+        )
+        inputs = Stream(self, [operator for stream in streams for operator in stream._operators])
+        return self._add("windowed", updates[0], inputs, output, functions, window=window)
+
+    def _key(self, streams: tuple[Stream, ...], key: Record | str | None, refusal: Callable) -> Record:
+        """The record of a window's keys."""
+        if key is None:
+            return EVERY
+        if isinstance(key, str):
+            kind, *others = (stream._record.fields.get(key) for stream in streams)
+            if kind is None or any(other != kind for other in others):
+                raise refusal(f"not all streams have a field {key!r} of one type")
+            key = Record("Key", {key: kind}, None)
+        for name, kind in key.fields.items():
+            if not isinstance(kind, Scalar | Text) or (isinstance(kind, Scalar) and kind.is_float):
+                raise refusal(f"key: {name} is neither an integer nor a text")
+        return key
+
     def transaction(self, input: Record, output: Record) -> Callable[[Callable], Transaction]:
         """Decorator: `fn(request, txn)` declares the state transaction of one event (TStream, section IV-B).
 
@@ -417,7 +516,7 @@ class App:
         if by_order:
             self._by_order.add(name)
 
-    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None) -> Stream:
+    def _add(self, kind, fn, stream, output, functions, key=None, state=None, scratch=None, window=None) -> Stream:
         for role, function in functions.items():
             if not inspect.isfunction(function):
                 raise BadInput(f"app {self.name}: {role} of {kind} operator must be a plain Python function")
@@ -428,7 +527,7 @@ class App:
             raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
         if self._outputs is not None:
             raise BadInput(f"app {self.name}: operator {fn.__name__} is declared after the sink")
-        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch)
+        operator = Operator(kind, fn.__name__, stream._operators, output, functions, key, state, scratch, window)
         self.operators.append(operator)
         return Stream(self, [operator])
 
@@ -478,8 +577,17 @@ class App:
     def only(self, name: str) -> App:
         """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
         operator = self.operator(name)
+        if operator.window is not None and len(operator.window.states) > 1:
+            raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be run alone")
         source = Operator("source", "source", [], operator.input)
-        return self._derived([source, replace(operator, inputs=[source])], None, operator.emitted)
+        return self._derived(
+            [
+                source,
+                replace(operator, inputs=[source], window=operator.window and replace(operator.window, streams=(0,))),
+            ],
+            None,
+            operator.emitted,
+        )
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""

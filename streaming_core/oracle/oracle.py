@@ -178,6 +178,7 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
             "state_digest": states_digest(app, "none", state),
         },
         "dropped_invalid": machine.dropped_invalid,
+        "dropped_late": machine.dropped_late,
         "rejected": machine.rejected,
         "seconds": seconds,
     }
@@ -205,7 +206,7 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
     expected, actual = interpreter.state(), loop.state()
     for table in expected:
         compare(name, expected[table], actual[table], f"state {table}")
-    for count in ("dropped_invalid", "rejected"):
+    for count in ("dropped_invalid", "dropped_late", "rejected"):
         if getattr(interpreter, count) != getattr(loop, count):
             raise RunFailed(f"app {name}: compiled loop and interpreter disagree on {count} after {checked} events")
     loop.reset()

@@ -109,6 +109,23 @@ def planned(event, txn):
 
 planned.post(operate)
 """
+# A function that its case does not have is one that does nothing.
+WINDOW = """
+
+def idle(row, window, state, out):
+    pass
+
+
+@record
+class Key:
+    n: u8
+    word: text
+
+
+app.source(Event).window(
+    FUNCTIONS, advance=1, size="k", state=State, output=Output
+).sink()
+"""
 TAIL = """
 
 @app.generates
@@ -119,6 +136,9 @@ KINDS = {
     "process": ("row, state, out", PROCESS),
     "plan": ("event, txn", "\n\noperated = app.transaction(input=Event, output=Output)(operate)\n" + PLAN),
     "post": ("event, txn, out", POST),
+    "update": ("row, window, state, out", WINDOW.replace("FUNCTIONS", "every=1, update=operate")),
+    "result": ("window, state, out", WINDOW.replace("FUNCTIONS", 'key="a", update=idle, result=operate')),
+    "keys": ("row, keys", WINDOW.replace("FUNCTIONS", "keys=operate, key=Key, update=idle")),
 }
 NO_PART = "is not part of the operator language"
 ONE_NAME = "goes by one name, and is not kept, chosen or handed back"
@@ -232,9 +252,9 @@ REFUSED = {
         ("out.emit(n=1)", "emit of Output needs exactly: n, line, items"),
         ("out.emit(n=1, line=row.line, items=row.items, m=1)", "emit of Output needs exactly: n, line, items"),
         ("out.emit(n=row.b, line=row.line, items=row.items)", "Output.n: a float cannot be stored there"),
-        ("out.emit(n=1, line=1, items=row.items)", "Output.line: an integer cannot be emitted there"),
-        ("out.emit(n=1, line=row.line, items=1)", "Output.items: an integer cannot be emitted there"),
-        ("out.emit(n=1, line=row.line, items=state.few)", "Output.items: an array of u8 cannot be emitted there"),
+        ("out.emit(n=1, line=1, items=row.items)", "Output.line: an integer cannot be put there"),
+        ("out.emit(n=1, line=row.line, items=1)", "Output.items: an integer cannot be put there"),
+        ("out.emit(n=1, line=row.line, items=state.few)", "Output.items: an array of u8 cannot be put there"),
         # Functions.
         ("return out", f"an output {ONE_NAME}"),
         ("def inner():\n    pass", f"`def inner():` {NO_PART}"),
@@ -298,6 +318,24 @@ REFUSED = {
         ("part(out)\n\n\ndef part(out):\n    out.drop()  # here",
          "drop belongs to the transaction's own functions, not to what they call", "part"),
     ],
+    "update": [
+        ("x = window.middle", "a window has start, end and key, no 'middle'"),
+        ("also = window", f"a window {ONE_NAME}"),
+        ("window.end = 1", "a window has no field 'end'"),
+        ("x = window.key.word", "Every has no field 'word'"),
+        ("row.ts = 1", "Event.ts: this row is read-only here"),
+    ],
+    "result": [
+        ("window.key.a = 1", "Key.a: this row is read-only here"),
+    ],
+    "keys": [
+        ("keys.add(n=1)", "keys.add of Key needs exactly: n, word"),
+        ("keys.add(1, row.line)", "keys.add takes every field by name"),
+        ("keys.add(n=0.5, word=row.line)", "Key.n: a float cannot be stored there"),
+        ("keys.add(n=1, word=row.a)", "Key.word: an integer cannot be put there"),
+        ("also = keys", f"keys {ONE_NAME}"),
+        ("x = keys.length", "keys has no field 'length'"),
+    ],
 }  # fmt: skip
 # What is refused is no expression or statement: the application's text, changed.
 DECLARED = [
@@ -306,10 +344,6 @@ DECLARED = [
     ("row, state, out", "row, state", r"operator operate \(NAME.py:\d+\): takes 2 arguments, is given 3"),
     ("    n: u8\n", "    n: text\n", r"NAME.py:\d+: app NAME: record State\(.*\): n is a Text, no table has any"),
     ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: app NAME: record Event\(.*\): a is a Set, no event has any"),
-    (
-        ".process(operate, State, Output)", '.key_by("a").window(1, 1, operate, State, operate, Output)',
-        "operator operate: windowed operators have no meaning yet",
-    ),
     (
         'rows = app.table("rows", State, 4)', 'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
         "app NAME: 257 tables are too many, 256 the most",

@@ -24,8 +24,10 @@ from streaming_core.language.typed.kinds import (
     TEXT,
     ArrayKind,
     BoxKind,
+    KeysKind,
     RowKind,
     TableKind,
+    WindowKind,
     join,
     loaded,
 )
@@ -170,13 +172,15 @@ class Expressions(Scope):
         row = self.expression(node.value)
         if row.kind == POST and node.attr == "accepted":
             return Node("accepted", BOOL)
+        if isinstance(row.kind, WindowKind):
+            return self.of_window(node, row)
         slot = self.field(node, row, node.attr)
         where = f"{row.kind.resolved.name}.{node.attr}"
         match slot.type:
             case Scalar():
                 return Node("field", loaded(slot.type), [row], slot)
             case Text():
-                if row.op != "var":
+                if row.op not in ("var", "windowkey"):
                     raise self.fail(node, f"{where}: text is read from a row that has a name")
                 return Node("field", TEXT, [row], slot)
             case Array(item):
@@ -187,6 +191,13 @@ class Expressions(Scope):
                 if row.kind.role == "joint" and not isinstance(slot.type, Ring):
                     raise self.fail(node, f"{where}: a condition over several rows sees no set, map, counter or top-k")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
+
+    def of_window(self, node: ast.Attribute, window: Node) -> Node:
+        if node.attr == "key":
+            return Node("windowkey", window.kind.key, [window])
+        if node.attr not in ("start", "end"):
+            raise self.fail(node, f"a window has start, end and key, no {node.attr!r}")
+        return Node(f"window{node.attr}", INT, [window])
 
     def field(self, node: ast.AST, row: Node, name: str) -> Slot:
         if not isinstance(row.kind, RowKind):
@@ -376,7 +387,7 @@ class Expressions(Scope):
         kind = functools.reduce(join, kinds)
         if kind is None:
             raise self.fail(node, f"{' and '.join(dict.fromkeys(map(str, kinds)))} cannot be one value")
-        if kind in (OUT, PLAN, POST):
+        if kind in (OUT, PLAN, POST) or isinstance(kind, KeysKind | WindowKind):
             raise self.fail(node, f"{kind} goes by one name, and is not kept, chosen or handed back")
         return kind
 

@@ -27,8 +27,8 @@ NUMBERS = (BOOL, INT, FLOAT)
 @dataclass(frozen=True)
 class RowKind:
     """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
-    several of a condition: no growing containers), place (what `txn.row` names: no access to fields) or result (of a
-    `txn.read`: no containers)."""
+    several of a condition: no growing containers), place (what `txn.row` names: no access to fields), result (of a
+    `txn.read`: no containers) or key (of a window: read-only)."""
 
     resolved: Resolved
     role: str
@@ -42,6 +42,26 @@ class RowKind:
     def slots(self) -> dict[str, Slot]:
         """Field layout in this role."""
         return (self.resolved.event if self.role == "event" else self.resolved.state)[0]
+
+
+@dataclass(frozen=True)
+class KeysKind:
+    """What takes the keys of a row."""
+
+    resolved: Resolved
+
+    def __str__(self) -> str:
+        return "keys"
+
+
+@dataclass(frozen=True)
+class WindowKind:
+    """A window of a key."""
+
+    key: RowKind
+
+    def __str__(self) -> str:
+        return "a window"
 
 
 @dataclass(frozen=True)

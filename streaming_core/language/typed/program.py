@@ -11,9 +11,10 @@ from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Record
 from streaming_core.language.source import named
 from streaming_core.language.typed.bound import Bound
-from streaming_core.language.typed.kinds import NONE, OUT, PLAN, POST, RowKind
+from streaming_core.language.typed.kinds import NONE, OUT, PLAN, POST, KeysKind, RowKind, WindowKind
 from streaming_core.language.typed.reader import Reader
 from streaming_core.language.typed.tree import Function
+from streaming_core.language.window import Window
 
 MOST_SCRATCH = 1 << 16  # bytes of a stateless operator's scratch: it lies on the stack
 MOST_TABLES = 1 << 8  # an access of a plan names its table in 8 bits (runtime/README.md)
@@ -34,6 +35,8 @@ class Program(Bound):
         for table in app.tables:
             tables.size(app, table, params)
         for operator in app.operators:
+            if operator.window is not None:
+                operator.window.bound(operator.name, params)
             for role in operator.functions:
                 self.operator(operator, role)
 
@@ -42,6 +45,8 @@ class Program(Bound):
         function = declared.functions[role]
         event = RowKind(self.resolved(declared.input), "event")
         output = declared.output
+        if declared.window is not None:
+            return self._windowed(declared, declared.window, role)
         match role:
             case "map":
                 work = [self._scratch(declared.scratch)] if declared.scratch else []
@@ -52,13 +57,31 @@ class Program(Bound):
                 arguments = [RowKind(self.resolved(declared.kept), "state", True), OUT]
             case "plan":
                 arguments, output = [event, PLAN], None
-            case "post":
-                arguments = [event, POST, OUT]
             case _:
-                raise BadInput(f"operator {declared.name}: {declared.kind} operators have no meaning yet")
+                arguments = [event, POST, OUT]
+        return self._nothing(function, arguments, output)
+
+    def _windowed(self, declared: Operator, window: Window, role: str) -> Function:
+        """The typed function of a windowed operator: role keys_i or update_i of stream i, result, or slide."""
+        key = self.resolved(window.key)
+        what, _, number = role.partition("_")
+        arguments: list[Any] = []
+        if number:
+            stream = declared.inputs[window.streams.index(int(number))]
+            arguments = [RowKind(self.resolved(stream.emitted), "event")]
+        if what == "keys":
+            return self._nothing(declared.functions[role], [*arguments, KeysKind(key)], None)
+        arguments += [WindowKind(RowKind(key, "key"))]
+        arguments += [RowKind(self.resolved(state), "state", True) for state in window.states]
+        if what == "slide":
+            return self._nothing(declared.functions[role], arguments, None)
+        return self._nothing(declared.functions[role], [*arguments, OUT], declared.output)
+
+    def _nothing(self, function: Callable, arguments: list[Any], output: Record | None) -> Function:
+        """The typed function of an operator, which returns nothing."""
         found = self.function(function, arguments, output)
         if found.kind not in (None, NONE):
-            raise BadInput(f"{named(declared.functions[role])}: an operator returns nothing")
+            raise BadInput(f"{named(function)}: an operator returns nothing")
         return found
 
     def _scratch(self, record: Record) -> RowKind:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.application import Transaction
-from streaming_core.language.record import Array, Record, Scalar, Text, u32
+from streaming_core.language.record import Array, Record, Resolved, Scalar, Slot, Text, u32
 from streaming_core.language.typed.bound import Bound
 from streaming_core.language.typed.expressions import Expressions
 from streaming_core.language.typed.kinds import (
@@ -23,6 +23,7 @@ from streaming_core.language.typed.kinds import (
     PLAN,
     TEXT,
     ArrayKind,
+    KeysKind,
     RowKind,
 )
 from streaming_core.language.typed.tree import Function, Node
@@ -188,31 +189,38 @@ class Reader(Expressions):
                 return [Node("drop", NONE), Node("return", NONE)]
             if owner.kind == PLAN:
                 return [self.access(call, name)]
+            if isinstance(owner.kind, KeysKind) and name == "add":
+                resolved = owner.kind.resolved
+                return [Node("key", NONE, self.given(call, "keys.add", resolved, resolved.state[0]), resolved)]
         return [Node("effect", NONE, [self.expression(call)])]
 
     def emit(self, call: ast.Call) -> Node:
         assert self.output is not None  # who is given an `out` has one
-        if call.args or any(k.arg is None for k in call.keywords):
-            raise self.fail(call, "emit takes every field by name")
         output = self.program.resolved(self.output)
+        return Node("emit", NONE, self.given(call, "emit", output, output.event[0]), output)
+
+    def given(self, call: ast.Call, what: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
+        """What a call gives by name, as the fields of a record keep it."""
+        if call.args or any(k.arg is None for k in call.keywords):
+            raise self.fail(call, f"{what} takes every field by name")
         given = [k.arg for k in call.keywords if k.arg is not None]
-        if sorted(given) != sorted(self.output.fields):
-            raise self.fail(call, f"emit of {self.output.name} needs exactly: {', '.join(self.output.fields)}")
+        if sorted(given) != sorted(slots):
+            raise self.fail(call, f"{what} of {record.name} needs exactly: {', '.join(slots)}")
         values = []
         # Written order decides nothing but which of two errors is the first; the fields' order is the kernels' too.
-        for name, slot in output.event[0].items():
+        for name, slot in slots.items():
             value = self.expression(next(k.value for k in call.keywords if k.arg == name))
-            where = f"{output.name}.{name}"
+            where = f"{record.name}.{name}"
             if isinstance(slot.type, Scalar):
                 value = self.fit(call, value, slot.type, where)
             elif isinstance(slot.type, Array):
                 wanted = slot.type.item, slot.count
                 if not isinstance(value.kind, ArrayKind) or (value.kind.item, value.kind.count) != wanted:
-                    raise self.fail(call, f"{where}: {value.kind} cannot be emitted there")
+                    raise self.fail(call, f"{where}: {value.kind} cannot be put there")
             elif not isinstance(slot.type, Text) or value.kind != TEXT:
-                raise self.fail(call, f"{where}: {value.kind} cannot be emitted there")
+                raise self.fail(call, f"{where}: {value.kind} cannot be put there")
             values.append(value)
-        return Node("emit", NONE, values, output)
+        return values
 
     def access(self, call: ast.Call, name: str) -> Node:
         """`txn.require`, `txn.modify`, `txn.read` in a plan."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,13 @@ from streaming_core.language.record import Array, Scalar
 from streaming_core.language.source import place
 from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter.rows import decode, export, row_class, zero
-from streaming_core.oracle.interpreter.steps import STEPS, Shared, Step
+from streaming_core.oracle.interpreter.steps import Shared, Stateful, Stateless, Step, Transaction
+from streaming_core.oracle.interpreter.windows import windowed
+
+_STEPS: dict[str, Callable[[Shared, Operator, bool], Step]] = {
+    "stateless": Stateless, "stateful": Stateful, "partitioned": Stateful, "transaction": Transaction,
+    "windowed": windowed,
+}  # fmt: skip
 
 
 class Interpreter:
@@ -46,15 +53,17 @@ class Interpreter:
             if operator.kind in ("source", "sink"):
                 continue
             takers = [other for other in app.operators if operator in other.inputs]
-            steps[operator] = STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
+            steps[operator] = _STEPS[operator.kind](self.shared, operator, takers == app.operators[-1:])
         # What reaches the sink: whose rows (None: the events), and whether they are tuples already.
         self._sinks = [(steps.get(o), o in steps and steps[o].is_last) for o in app.operators[-1].inputs]
         names = list(app.outputs.fields)
         self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
-        self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
+        # Each operator with what takes the rows of each of its inputs, and whose rows these are.
+        self._edges = [(s, [(s.taker(n), steps.get(i)) for n, i in enumerate(o.inputs)]) for o, s in steps.items()]
         # A single operator between the events and the sink, both of which it meets once.
-        self._is_alone = [(s, [None]) for s, _ in self._sinks] == self._edges and self._sinks[0][1]
+        alone = [(step, [source for _, source in inputs]) for step, inputs in self._edges]
+        self._is_alone = [(s, [None]) for s, _ in self._sinks] == alone and self._sinks[0][1]
 
     # --- input -------------------------------------------------------------------------------------------------------
 
@@ -79,16 +88,19 @@ class Interpreter:
         """`process` for any graph of operators."""
         rows: list[tuple] = []
         last = self._last
-        edges = [(s.take, s.rows, [None if i is None else i.rows for i in inputs]) for s, inputs in self._edges]
+        edges = [
+            (s.rows, [(take, None if source is None else source.rows) for take, source in inputs])
+            for s, inputs in self._edges
+        ]
         request: Any = None
         step = None
         try:
             for request in events:
                 interruption.check()
                 for step in edges:
-                    take, made, sources = step
+                    made, sources = step
                     made.clear()
-                    for source in sources:
+                    for take, source in sources:
                         if source is None:
                             take(request)
                         else:
@@ -103,9 +115,9 @@ class Interpreter:
 
     def _alone(self, events: Any) -> pa.Table:
         """`process` for an application of a single operator, a transaction for example."""
-        [(step, _)] = self._edges
+        [(step, [(take, _)])] = self._edges
         rows: list[tuple] = []
-        made, take = step.rows, step.take
+        made = step.rows
         request: Any = None
         last, sub = self._last
         try:
@@ -131,10 +143,10 @@ class Interpreter:
             step.rows.clear()
             step.set_seq(seq)
             try:
-                for source in inputs:
+                for take, source in inputs:
                     if source is not None:
                         for row in source.rows:
-                            step.take(row)
+                            take(row)
                 step.flush()
             except _ERRORS as error:
                 raise self._failure(step, seq, error) from error
@@ -147,6 +159,11 @@ class Interpreter:
     def dropped_invalid(self) -> int:
         """Inputs declared invalid so far."""
         return self.shared.dropped_invalid
+
+    @property
+    def dropped_late(self) -> int:
+        """Rows so far that came after all of their windows had expired."""
+        return self.shared.dropped_late
 
     @property
     def rejected(self) -> int:

@@ -92,6 +92,9 @@ class Source(Printer):
         made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({made})", node.line)
 
+    def s_key(self, node: Node) -> None:
+        self.add(f"_key(({''.join(f'{value}, ' for value in self.operands(node))}))", node.line)
+
     def s_drop(self, node: Node) -> None:
         self.add("_count_dropped()", node.line)
 
@@ -228,6 +231,17 @@ class Source(Printer):
     def e_call(self, node: Node) -> str:
         self.make(node.data)
         return f"{self.names[node.data]}({', '.join(self.operands(node))})"
+
+    # --- windows
+
+    def e_windowstart(self, node: Node) -> str:
+        return f"{self.expression(node.args[0])}.start"
+
+    def e_windowend(self, node: Node) -> str:
+        return f"{self.expression(node.args[0])}.end"
+
+    def e_windowkey(self, node: Node) -> str:
+        return f"{self.expression(node.args[0])}.key"
 
     # --- transactions
 

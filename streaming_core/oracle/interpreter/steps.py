@@ -25,6 +25,7 @@ class Shared:
     tables: dict[Table, list]
     dropped_invalid: int = 0
     rejected: int = 0
+    dropped_late: int = 0
 
 
 class Step:
@@ -51,6 +52,10 @@ class Step:
     def compiled(self, role: str) -> Callable:
         """The operator's function of this role."""
         return self.printer.make(self.shared.program.operator(self.operator, role))
+
+    def taker(self, position: int) -> Callable[[Any], None]:
+        """What takes the rows of one of the operator's inputs."""
+        return self.take
 
     def set_seq(self, seq: int) -> None:
         """The seq that outputs of a flush carry."""
@@ -178,9 +183,6 @@ class Transaction(Step):
     def _count_dropped(self) -> None:
         super()._count_dropped()
         self.dropped = True
-
-
-STEPS = {"stateless": Stateless, "stateful": Stateful, "partitioned": Stateful, "transaction": Transaction}
 
 
 def result_reader(results: list) -> Callable:

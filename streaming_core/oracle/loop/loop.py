@@ -36,12 +36,16 @@ class Loop:
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
 
     Raises:
-        BadInput: an operator does not keep to the language.
+        BadInput: an operator does not keep to the language, or is windowed.
         CommandFailed: it does, and the loop cannot be compiled.
     """
 
+    dropped_late = 0  # of the windows that it does not have yet
+
     def __init__(self, app: App, params: dict[str, Any]):
         started = time.perf_counter()
+        if app.kind == "windowed":
+            raise BadInput(f"app {app.name}: windowed operators are only interpreted so far: --mode interpreted")
         self.app, self.program = app, Program(app.check(), params)
         self.event, self.output = self.program.resolved(app.event), self.program.resolved(app.outputs)
         self.output_schema = self.output.arrow(("seq", "sub"))

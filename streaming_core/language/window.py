@@ -1,0 +1,109 @@
+"""Windows over event time, as an application declares them: the stateful operator O+ (STRETCH, section 4.2).
+
+Windows are `[l*advance, l*advance + size)` for every integer l, over the `ts` of the rows. For each row in order:
+
+1. The watermark W becomes max(W, ts - delay).
+2. Windows with end <= W expire, ascending in l, within l by key group and then in first-touched order: `result` is
+   called. A `multi` window goes with that; a `single` one advances, `slide` is called, and it goes once no row of its
+   key falls in it any more.
+3. For l ascending among the row's windows that are still open (of `single`: the earliest of them), for the row's keys
+   in the order in which they were given: `update`. A row without any open window is late: it is dropped and counted.
+
+At the end of the stream everything expires. What is put out carries the `seq` of the event that was being processed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from streaming_core.errors import BadInput
+from streaming_core.language.record import Record, i64
+
+KINDS = ("multi", "single")
+MULTIPLICITIES = ("set", "bag")
+MOST = 1 << 62  # of advance, size and delay: twice that is still an integer
+# The key of windows that have keys 0..every-1.
+EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A declaration. Numbers may be parameters' names.
+
+    Args:
+        kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
+        advance, size, delay: in units of `ts`.
+        key: the fields of a key.
+        field: the field of the rows that is their only key, if one is.
+        every: every row has the keys 0..every-1, if not None.
+        multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
+        streams: of each input of the operator, which of the streams it belongs to.
+        states: one record for each stream, or the only one.
+    """
+
+    kind: str
+    advance: int | str
+    size: int | str
+    delay: int | str
+    key: Record
+    field: str | None
+    every: int | str | None
+    multiplicity: str
+    streams: tuple[int, ...]
+    states: tuple[Record, ...]
+
+    def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
+        """Its numbers under these parameters.
+
+        Raises:
+            BadInput: one is not an integer, or out of bounds.
+        """
+        advance = _number(operator, "advance", self.advance, params, 1)
+        size = _number(operator, "size", self.size, params, 1)
+        if advance > size:
+            raise BadInput(f"operator {operator}: window: advance {advance} is beyond size {size}: rows would be lost")
+        delay = _number(operator, "delay", self.delay, params, 0)
+        if delay and self.kind == "single":
+            raise BadInput(
+                f"operator {operator}: window: a single window slides in order: delay must be 0, not {delay}"
+            )
+        every = None if self.every is None else _number(operator, "every", self.every, params, 1)
+        return Bounds(advance, size, delay, every)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The numbers of a window. Windows are named by l."""
+
+    advance: int
+    size: int
+    delay: int
+    every: int | None
+
+    def start(self, number: int) -> int:
+        """Where a window begins; rows at it fall in."""
+        return number * self.advance
+
+    def end(self, number: int) -> int:
+        """Where a window ends; rows at it do not fall in."""
+        return number * self.advance + self.size
+
+    def first_beyond(self, ts: int) -> int:
+        """The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open."""
+        return (ts - self.size) // self.advance + 1
+
+    def last_from(self, ts: int) -> int:
+        """The latest window that has begun by `ts`."""
+        return ts // self.advance
+
+
+def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int) -> int:
+    value = given
+    if isinstance(given, str):
+        if given not in params:
+            raise BadInput(f"operator {operator}: window: {name}: no parameter {given!r}; known: {', '.join(params)}")
+        value = params[given]
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise BadInput(f"operator {operator}: window: {name} {value!r} must lie in {least}..{MOST}")
+    return value
