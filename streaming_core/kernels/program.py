@@ -221,7 +221,7 @@ def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = No
     """
     accept(app.check(), params)
     if app.kind == "windowed":
-        raise BadInput(f"app {app.name}: windowed operators are only interpreted so far: --mode interpreted")
+        raise BadInput(f"app {app.name}: windowed operators have no kernels yet")
     return Program(app, params, kept or machine.kept())
 
 

@@ -22,7 +22,7 @@ from streaming_core.language.record import Record, i64
 
 KINDS = ("multi", "single")
 MULTIPLICITIES = ("set", "bag")
-MOST = 1 << 62  # of advance, size and delay: twice that is still an integer
+MOST = 1 << 61  # of advance, size, delay and ts: their sums are integers still
 # The key of windows that have keys 0..every-1.
 EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
 

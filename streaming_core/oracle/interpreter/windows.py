@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_core.language.application import Operator
+from streaming_core.language.window import MOST
 from streaming_core.oracle.interpreter.rows import row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Step
 
@@ -98,6 +99,8 @@ class Windowed(Step):
 
         def take(row: Any) -> None:
             seq[0], ts = row.seq, row.ts
+            if not -MOST <= ts <= MOST:
+                raise OverflowError(f"ts {ts} has no window: it must lie in -2^61..2^61")
             if self.watermark is None or ts - bounds.delay > self.watermark:
                 self.watermark = ts - bounds.delay
                 self.expire(bounds.first_beyond(self.watermark))
@@ -184,7 +187,7 @@ class Sliding(Windowed):
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
         found = self.sets.get(key)
-        if found is None:
+        if found is None or found.last < self.bounds.start(number):  # nobody was told that it has gone
             found = self.sets[key] = self.make(key, number, ts)
             if self.is_told:
                 self._stands(key, found)

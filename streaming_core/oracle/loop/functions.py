@@ -11,7 +11,7 @@ from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Se
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
-from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text, windows
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
@@ -31,7 +31,12 @@ _CALLED = {
         "text_item", "text_slice", "text_find", "text_equal", "text_word",
     ),
     maps: (
-        "text_state", "integer_state",
+        "text_state", "integer_state", "text_hash", "mix",
+    ),
+    windows: (
+        "table_add", "table_remove", "pane_open", "pane_take", "pane_memory", "pane_append", "pane_release", "in_order",
+        "touched", "untouched", "forget", "key_slot", "stamps", "group_start", "group_step", "group_finish",
+        "group_text", "group_of", "made",
     ),
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
@@ -54,6 +59,7 @@ class Functions(Printer):
         }  # fmt: skip
         self.finished: list[tuple[int, str, int]] = []
         self.operator_name, self.emitter = "?", ""
+        self.windows, self.key_bytes = "", 0  # of a windowed operator: its block of words, what a row's key takes
         self.read_fields: dict[int, set[str]] = {}
         # A plan is printed once, or as several passes: "drops" finds out whether it drops the event, then come its
         # "conditions", then its "operations".
@@ -170,12 +176,28 @@ class Functions(Printer):
         self.add(f"_put(_o, _get(_ctx + {layout.SEQ}))")
         for i, slot in enumerate(output.event[0].values()):
             if isinstance(slot.type, Text):
+                if self.work.windows:  # a key's text is none of the batch's
+                    self.add(f"_v{i} = _made(_ctx, _v{i})")
                 self.add(f"_put_u32(_o + {slot.offset}, _v{i}[0] - _get(_ctx + {layout.TEXT}))")
                 self.add(f"_put_u32(_o + {slot.offset + 4}, _v{i}[1])")
             elif isinstance(slot.type, Array):
                 self.add(f"_copy_bytes(_o + {slot.offset}, _v{i}, {slot.size})")
             else:
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
+
+    def s_key(self, node: Node) -> None:
+        for i, value in enumerate(self.operands(node)):
+            self.add(f"_v{i} = {value}")
+        count = f"_get({self.windows} + {layout.W_KEYS_COUNT})"
+        self.add(f"_k = _key_slot({self.windows}, {count}, {self.key_bytes})")
+        self.add(f"_put({self.windows} + {layout.W_KEYS_COUNT}, {count} + 1)")
+        for i, slot in enumerate(node.data.state[0].values()):
+            at = f"_k + {layout.FIELD_BYTES * i}"
+            if isinstance(slot.type, Text):
+                self.add(f"_put({at}, _v{i}[0])")
+                self.add(f"_put({at} + 8, _v{i}[1])")
+            else:
+                self.add(f"_put({at}, _int(_v{i}))")
 
     def status(self) -> str:
         """What a plan returns: the number of its reads, and in the last bit whether all conditions hold."""
@@ -307,6 +329,11 @@ class Functions(Printer):
         slot, kind = node.data, node.args[0].kind
         if kind.role == "result":
             self.read_fields[kind.table.index].add(slot.name)
+        if kind.role == "key":
+            at = f"{row} + {layout.FIELD_BYTES * list(kind.slots).index(slot.name)}"
+            if isinstance(slot.type, Text):
+                return f"(_get({at}), _get({at} + 8))"
+            return f"(_get({at}) != 0)" if slot.type.name == "boolean" else f"_get({at})"
         if isinstance(slot.type, Text):
             return self.text_at(row, slot.offset)
         return self.load(slot.type, f"{row} + {slot.offset}")
@@ -417,6 +444,17 @@ class Functions(Printer):
     def e_call(self, node: Node) -> str:
         phase = self.phase if plans(node.data) and self.phase != "whole" else ""
         return f"{self.function_name(node.data, phase)}({', '.join(['_ctx', *self.operands(node)])})"
+
+    # --- windows
+
+    def e_windowstart(self, node: Node) -> str:
+        return f"_get({self.expression(node.args[0])} + {layout.E_START})"
+
+    def e_windowend(self, node: Node) -> str:
+        return f"_get({self.expression(node.args[0])} + {layout.E_END})"
+
+    def e_windowkey(self, node: Node) -> str:
+        return f"({self.expression(node.args[0])} + {layout.E_KEY})"
 
     # --- transactions
 

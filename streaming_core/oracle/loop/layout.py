@@ -3,8 +3,8 @@
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
-    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB,
-) = range(0, 144, 8)  # fmt: skip
+    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, MADE,
+) = range(0, 152, 8)  # fmt: skip
 HEAD_BYTES = 192
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24
@@ -13,3 +13,23 @@ END_OF_TIME = (1 << 63) - 1  # later than any seq
 # A map's words: entries, number of entries - 1, entries in use, bytes of an entry, bytes of a state, 1 = state inside.
 ENTRIES, MASK, USED, ENTRY, STATE, INSIDE = 0, 8, 16, 24, 32, 40
 MAP_BYTES = 48
+# A windowed operator's words: advance, size, delay, number of keys that every row has; addresses of panes by the low
+# bits of their number, these bits; whether there was a row, the watermark, rows that were late; open panes, the first
+# one; a row's keys, their room, how many; a table of entries, and the list of them; what expires in order, its room;
+# counts by key group; stamps of a row's keys, the last slot, the stamp.
+(
+    W_ADVANCE, W_SIZE, W_DELAY, W_EVERY, W_PANES, W_MASK, W_STARTED, W_WATERMARK, W_LATE, W_OPEN, W_FIRST, W_KEYS,
+    W_KEYS_LIMIT, W_KEYS_COUNT, W_TABLE, _, _, W_HEAD, W_TAIL, W_SORTED, W_SORTED_LIMIT, W_COUNTS, W_STAMPS,
+    W_STAMPS_MASK, W_STAMP,
+) = range(0, 200, 8)  # fmt: skip
+WINDOWS_BYTES = 200
+# A table's words: slots, the last slot, slots in use.
+T_SLOTS, T_MASK, T_USED = 0, 8, 16
+# A pane's words: a table first; entries in the order in which they were touched, how many; memory.
+P_HEAD, P_TAIL, P_COUNT, P_CHUNKS, P_AT, P_LIMIT = range(24, 72, 8)
+PANE_BYTES = 72
+# An entry's words, behind which its key is: where its window begins and ends, hash, key group, neighbours in a list,
+# the latest row of its key, the number of its window.
+E_START, E_END, E_HASH, E_GROUP, E_NEXT, E_PREVIOUS, E_LAST, E_NUMBER, E_KEY = range(0, 72, 8)
+FIELD_BYTES = 16  # of a key: an integer, or address and length of a text
+MOST_TEXT = (1 << 32) - 64  # bytes that the rows of a batch can name

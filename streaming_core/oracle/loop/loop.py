@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -24,6 +25,7 @@ from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
 
 _PADDING = 64  # readable bytes behind every text buffer
+_LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class Loop:
@@ -36,16 +38,12 @@ class Loop:
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
 
     Raises:
-        BadInput: an operator does not keep to the language, or is windowed.
+        BadInput: an operator does not keep to the language.
         CommandFailed: it does, and the loop cannot be compiled.
     """
 
-    dropped_late = 0  # of the windows that it does not have yet
-
     def __init__(self, app: App, params: dict[str, Any]):
         started = time.perf_counter()
-        if app.kind == "windowed":
-            raise BadInput(f"app {app.name}: windowed operators are only interpreted so far: --mode interpreted")
         self.app, self.program = app, Program(app.check(), params)
         self.event, self.output = self.program.resolved(app.event), self.program.resolved(app.outputs)
         self.output_schema = self.output.arrow(("seq", "sub"))
@@ -56,6 +54,9 @@ class Loop:
         self.digest = (0, 0)
         self._work = Workspace(app, self.program)
         self._compile()
+        # Where rows name texts that are none of their batch's: room for all that they can name, of which what is used
+        # becomes memory.
+        self._texts = np.frombuffer(mmap.mmap(-1, 1 << 32, flags=_LAZY), np.uint8) if self._work.windows else None
         self.compile_seconds = time.perf_counter() - started
 
     def reset(self) -> None:
@@ -102,7 +103,7 @@ class Loop:
 
     def run(self, rows: np.ndarray, text: np.ndarray, keep: bool) -> float:
         """Runs decoded events; returns the seconds it took. `keep`: leave the output rows for `outputs`."""
-        self._work.context[layout.TEXT // 8] = text.ctypes.data
+        self._set_text(text)
         before = self.seconds
         self._timed(self._run, rows.ctypes.data, len(rows), keep)
         self.events += len(rows)
@@ -114,15 +115,16 @@ class Loop:
         what was flushed to it; returns what that put out."""
         # Text keys live in the maps, not in a batch's text: a flush sees states only, which hold no text.
         text = np.zeros(_PADDING, np.uint8)
-        if not any("flush" in o.functions for o in self._work.operators):
+        if self._flush is None:
             return self.output_schema.empty_table()
-        self._work.context[layout.TEXT // 8] = text.ctypes.data
+        self._set_text(text)
         self._work.context[layout.SEQ // 8] = seq
-        assert self._flush is not None
         maps = dict(self._work.maps)
         for i, operator in enumerate(self._work.operators):
             self._timed(self._flush, i, 0, 0)
-            if "flush" in operator.functions:
+            if operator.window is not None:
+                self._timed(self._flush, i, 1, 0)  # everything expires
+            elif "flush" in operator.functions:
                 # Only now are all keys there, and none is added any more: the addresses stay what they are.
                 states = self._work.ascending(operator, maps[operator])
                 if len(states):
@@ -130,6 +132,14 @@ class Loop:
         self._timed(self._flush, len(self._work.operators), 0, 0)
         self._count_outputs()
         return self.outputs(text)
+
+    def _set_text(self, text: np.ndarray) -> None:
+        """Where the texts of a batch lie, and behind them those that are made."""
+        if self._texts is not None:
+            self._texts[: len(text)] = text
+            text, made = self._texts, len(text)
+            self._work.context[layout.MADE // 8] = text.ctypes.data + made
+        self._work.context[layout.TEXT // 8] = text.ctypes.data
 
     def _timed(self, function: Machine, *arguments: int) -> None:
         self._work.context[layout.SITE // 8] = 0
@@ -157,6 +167,11 @@ class Loop:
         """Inputs declared invalid so far."""
         return sum(int(word_at(self._work.emitter(i) + layout.DROPPED)) for i in range(len(self._work.operators)))
 
+    @property
+    def dropped_late(self) -> int:
+        """Rows so far that came after all of their windows had expired."""
+        return sum(int(words[layout.W_LATE // 8]) for _, _, words, _ in self._work.windows)
+
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
         return self._work.state()
@@ -174,7 +189,7 @@ class Loop:
         subs = view(int(self._work.context[layout.SUBS // 8]), 4 * n).view(np.uint32) if n else np.empty(0, np.uint32)
         arrays = [pa.array(rows["seq"]), pa.array(subs.astype(np.int64))]
         for name, slot in self.output.event[0].items():
-            arrays.append(column_of(rows[name], slot, text))
+            arrays.append(column_of(rows[name], slot, text if self._texts is None else self._texts))
         return pa.Table.from_arrays(
             [a.cast(f.type) for a, f in zip(arrays, self.output_schema, strict=True)], schema=self.output_schema
         )
@@ -193,7 +208,8 @@ class Loop:
             source.union(i, operator)
         source.driver(calls, flushes)
         text = source.source()
-        names = ["_run", "_flush"] if any("flush" in o.functions for o in self._work.operators) else ["_run"]
+        ends = any("flush" in o.functions or o.window is not None for o in self._work.operators)
+        names = ["_run", "_flush"] if ends else ["_run"]
 
         def make() -> dict[str, Any]:
             exec(compile(text, "<compiled loop>", "exec"), source.namespace)

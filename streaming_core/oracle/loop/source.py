@@ -9,17 +9,19 @@ from streaming_core.language.application import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
-from streaming_core.oracle.loop.functions import Functions
 from streaming_core.oracle.loop.plans import follows, operates, plans
+from streaming_core.oracle.loop.windowed import Windowed
 
 _SLICE = 512  # events an operator takes in before the next one does
 
 
-class Source(Functions):
+class Source(Windowed):
     """Prints the loop of one application."""
 
     def operator(self, i: int, operator: Operator) -> tuple[str, str]:
         """Prints operator i; returns what the driver says for a slice of events, and for the flush."""
+        if operator.window is not None:
+            return self.windowed(i, operator, operator.window)
         program, work = self.work.program, self.work
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         stride = program.resolved(operator.input).event[1]
@@ -227,14 +229,15 @@ class Source(Functions):
             begin = f"_get({emitter} + {layout.BEGIN})"
             return f"{begin} + {skip}", f"(_get({emitter} + {layout.NEXT}) - {begin} - {skip}) // {strides[i]}"
 
-        def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], tuple[str, str]]:
-            """What merges the streams of an operator, if there are several, and where its rows then are."""
+        def taken(operator: Operator, source: tuple[str, str]) -> tuple[list[str], list[tuple[str, str]]]:
+            """What merges the streams of an operator, if that is to be done, and where its rows then are: in one place,
+            or of a windowed operator where each of its inputs has put them."""
             streams = [source if o is events else made(operators.index(o)) for o in operator.inputs]
             if operator not in work.unions:
-                return [], streams[0]
+                return [], streams
             i = work.unions.index(operator)
             words = ", ".join(word for stream in streams for word in stream)
-            return [f"_union_{i}(_ctx, {words})"], made(len(operators) + i)
+            return [f"_union_{i}(_ctx, {words})"], [made(len(operators) + i)]
 
         def end(indent: int) -> list[tuple[int, str, int]]:
             begin, n = made(last, "kept")
@@ -261,8 +264,9 @@ class Source(Functions):
         ]
         slice_ = (f"rows + first * {resolved(events.emitted).event[1]}", "n")
         for operator, call in zip(operators, calls, strict=True):
-            before, (begin, n) = taken(operator, slice_)
-            body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {begin}, {n})", 0)]
+            before, found = taken(operator, slice_)
+            words = ", ".join(word for rows in found for word in rows)
+            body += [*((2, line, 0) for line in before), (2, f"{call}(_ctx, {words})", 0)]
         body += [(2, line, 0) for line in taken(sink, slice_)[0]]
         closing = [
             (1, f"_put(_ctx + {layout.ROWS}, _get({outputs} + {layout.BEGIN}))", 0),
@@ -293,10 +297,10 @@ class Source(Functions):
         ]
         nothing = ("0", "0")  # is what the source puts out at the end
         for i, (operator, call) in enumerate(zip(operators, calls, strict=True)):
-            before, (begin, n) = taken(operator, nothing)
-            if (begin, n) != nothing:
+            before, found = taken(operator, nothing)
+            if any(rows != nothing for rows in found):
                 # The loop over rows takes its seq from them.
-                before = [*before, f"{call}(_ctx, {begin}, {n})"]
+                before = [*before, f"{call}(_ctx, {', '.join(word for rows in found for word in rows)})"]
             lines += [(1, f"if at == {i}:", 0), (2, "if states == 0:", 0)]
             lines += [(3, line, 0) for line in before or ["pass"]]
             if flushes[i]:

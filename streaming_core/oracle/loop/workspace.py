@@ -13,6 +13,7 @@ from streaming_core.language import tables
 from streaming_core.language.application import App, Operator, Table
 from streaming_core.language.record import Resolved, Text
 from streaming_core.language.typed import Program
+from streaming_core.language.window import Bounds
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine
@@ -28,6 +29,7 @@ class Workspace:
         unions: those who take several streams; behind the operators' emitters each has one for what is merged for it.
         tables: rows by table.
         maps: the states of operators, in their order: address of a map, or of the only state.
+        windows: of each windowed operator its numbers, its words, and the addresses of its panes.
         places: address by symbol of the blocks that printed code names.
         sites: what is said of an error at a site, by the number of the site.
     """
@@ -35,7 +37,12 @@ class Workspace:
     def __init__(self, app: App, program: Program):
         self.app, self.program = app, program
         self.operators = [o for o in app.operators if o.kind not in ("source", "sink")]
-        self.unions = [o for o in app.operators if len(o.inputs) > 1 or (o.kind == "sink" and not self._ends(o))]
+        # A windowed operator takes its streams as they are.
+        self.unions = [
+            o
+            for o in app.operators
+            if (len(o.inputs) > 1 and o.window is None) or (o.kind == "sink" and not self._ends(o))
+        ]
         emitters = len(self.operators) + len(self.unions)
         self.context = np.zeros((layout.HEAD_BYTES + layout.EMITTER_BYTES * emitters) // 8, np.int64)
         self.ctx = self.context.ctypes.data
@@ -44,9 +51,10 @@ class Workspace:
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
         self.maps: list[tuple[Operator, int]] = []
+        self.windows: list[tuple[Operator, Bounds, np.ndarray, np.ndarray]] = []
         self._tools = tools()
         # Loaded now, because they are needed when nothing can be loaded any more.
-        weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self._blocks, emitters)
+        weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self.windows, self._blocks, emitters)
 
     def _ends(self, sink: Operator) -> bool:
         """Whether the sink takes what the last operator puts out, and nobody else does."""
@@ -77,6 +85,9 @@ class Workspace:
                 self._tools["release"](word_at(address + layout.ENTRIES))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
+        for _, bounds, words, panes in self.windows:
+            self._tools["windows_release"](words.ctypes.data)
+            self.open_windows(bounds, words, panes)
         self._tools["release_arena"](self.ctx)
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
@@ -89,6 +100,16 @@ class Workspace:
         state = self.program.resolved(operator.kept).state[1]
         if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
+
+    def open_windows(self, bounds: Bounds, words: np.ndarray, panes: np.ndarray) -> None:
+        """A windowed operator that has seen no row. Its numbers are data: with others, the same code runs."""
+        words[:], panes[:] = 0, 0
+        known = (
+            (layout.W_ADVANCE, bounds.advance), (layout.W_SIZE, bounds.size), (layout.W_DELAY, bounds.delay),
+            (layout.W_EVERY, bounds.every or 0), (layout.W_PANES, panes.ctypes.data), (layout.W_MASK, len(panes) - 1),
+        )  # fmt: skip
+        for word, value in known:
+            words[word // 8] = value
 
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""
@@ -157,11 +178,18 @@ class Workspace:
 
 
 def _give_back(
-    tools: dict[str, Machine], context: np.ndarray, maps: list[tuple[Operator, int]], blocks: list, emitters: int
+    tools: dict[str, Machine],
+    context: np.ndarray,
+    maps: list[tuple[Operator, int]],
+    windows: list[tuple[Operator, Bounds, np.ndarray, np.ndarray]],
+    blocks: list,
+    emitters: int,
 ) -> None:
     """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
     ctx = context.ctypes.data
     tools["release_arena"](ctx)
+    for _, _, words, _ in windows:
+        tools["windows_release"](words.ctypes.data)
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
     owners += [table + layout.ENTRIES for operator, table in maps if operator.key is not None]

@@ -1,0 +1,402 @@
+"""Windowed operators printed: the keys of a row, the windows it meets, what expires (language/window.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streaming_core.errors import BadInput
+from streaming_core.language.application import Operator
+from streaming_core.language.record import Resolved, Text
+from streaming_core.language.window import MOST, Window
+from streaming_core.oracle.loop import layout
+from streaming_core.oracle.loop.functions import Functions
+
+_MOST_OPEN = 1 << 24  # windows that a key may be in at once
+
+
+class Windowed(Functions):
+    """Prints the windowed operators of an application."""
+
+    def windowed(self, i: int, operator: Operator, window: Window) -> tuple[str, str]:
+        """Prints operator i; returns what the driver calls with the rows of all its inputs, and at the end."""
+        program, work = self.work.program, self.work
+        self.operator_name, self.emitter = operator.name, self.emitter_of(i)
+        bounds = window.bound(operator.name, program.params)
+        block = np.zeros(layout.WINDOWS_BYTES // 8, np.int64)
+        span = (bounds.size + bounds.delay) // bounds.advance + 2
+        if span > _MOST_OPEN:
+            raise BadInput(f"operator {operator.name}: window: {span} windows open at once, at most {_MOST_OPEN}")
+        panes = np.zeros(1 << (span - 1).bit_length(), np.int64)
+        work.windows.append((operator, bounds, block, panes))
+        work.open_windows(bounds, block, panes)
+        self.windows = self.place(block)
+        key = program.resolved(window.key)
+        states, at = [], layout.E_KEY + layout.FIELD_BYTES * len(key.state[0])
+        for state in window.states:
+            states.append(at)
+            at += (program.resolved(state).state[1] + 7) // 8 * 8
+        given = {
+            "w": self.windows,
+            "states": "".join(f", _entry + {offset}" for offset in states),
+            "end": str(layout.END_OF_TIME),
+            "i": str(i),
+        }
+        # A key of a row: its fields, then its hash.
+        self.key_bytes = layout.FIELD_BYTES * len(key.state[0]) + 8
+        self._key_functions(given["i"], key)
+        self._find(given, key, at)
+        is_single = window.kind == "single"
+        is_told = "result" in operator.functions or "slide" in operator.functions
+        self._expiry(given, operator, is_single, is_told)
+        for stream in range(len(window.states)):
+            self._keys(given, operator, window, stream)
+            self._take(given, operator, window, stream, is_single and not is_told)
+        self._inputs(given, operator, window)
+        self.finished += [
+            (0, "@_compiled", 0), (0, f"def _flush_{i}(_ctx, states, n):", 0),
+            (1, f"_expire_{i}(_ctx, {layout.END_OF_TIME})", 0),
+        ]  # fmt: skip
+        return f"_operator_{i}", f"_flush_{i}"
+
+    def _print(self, text: str, given: dict[str, str]) -> None:
+        """A function as it is written here; `$name` stands for what is given of that name."""
+        for name, value in given.items():
+            text = text.replace(f"${name}", value)
+        for line in text.strip("\n").split("\n"):
+            bare = line.lstrip(" ")
+            self.finished.append(((len(line) - len(bare)) // 4, bare, 0))
+
+    def _key_functions(self, i: str, key: Resolved) -> None:
+        """Whether two keys are the same, the hash by which they are found, and the key group."""
+        same, mixed, grouped = [], ["_h = _u64(0)"], ["_h = _group_start()"]
+        for n, slot in enumerate(key.state[0].values()):
+            at = layout.FIELD_BYTES * n
+            if isinstance(slot.type, Text):
+                field = f"(_get(key + {at}), _get(key + {at + 8}))"
+                same.append(f"_text_equal((_get(a + {at}), _get(a + {at + 8})), (_get(b + {at}), _get(b + {at + 8})))")
+                mixed.append(f"_h = _mix(_h ^ _u64(_text_hash(_get(key + {at}), _get(key + {at + 8}))))")
+                grouped.append(f"_h = _group_step(_h, _group_text({field}))")
+                alone = f"_group_text({field})"
+            else:
+                same.append(f"_get(a + {at}) == _get(b + {at})")
+                mixed.append(f"_h = _mix(_h ^ _get_u64(key + {at}))")
+                grouped.append(f"_h = _group_step(_h, _get_u64(key + {at}))")
+                alone = ""
+        if len(key.state[0]) == 1 and alone:
+            grouped = [f"_h = {alone}"]
+        else:
+            grouped.append("_h = _group_finish(_h)")
+        self._print(
+            f"""
+@_compiled
+def _same_{i}(a, b):
+    return {" and ".join(same)}
+@_compiled
+def _hash_{i}(key):
+    {"; ".join(mixed)}
+    return _int(_h)
+@_compiled
+def _group_{i}(key):
+    {"; ".join(grouped)}
+    return _group_of(_h)
+""",
+            {},
+        )
+
+    def _find(self, given: dict[str, str], key: Resolved, texts: int) -> None:
+        """What finds a key's entry in a table, and what makes one."""
+        sizes, copies = [str(texts)], []
+        for n, slot in enumerate(key.state[0].values()):
+            at = layout.FIELD_BYTES * n
+            if isinstance(slot.type, Text):
+                sizes.append(f"_get(key + {at + 8}) + 16")
+                copies += [
+                    f"_copy_bytes(_at, _get(key + {at}), _get(key + {at + 8}))",
+                    f"_put(_entry + {layout.E_KEY + at}, _at)",
+                    f"_at += _get(key + {at + 8}) + 16",
+                ]
+        copied = "\n    ".join(["pass", *copies])
+        self._print(
+            f"""
+@_compiled
+def _find_$i(table, key, h):
+    slots, mask = _get(table + {layout.T_SLOTS}), _get(table + {layout.T_MASK})
+    if slots == 0:
+        return 0
+    place = h & mask
+    while True:
+        _entry = _get(slots + 8 * place)
+        if _entry == 0 or (_get(_entry + {layout.E_HASH}) == h and _same_$i(_entry + {layout.E_KEY}, key)):
+            return _entry
+        place = (place + 1) & mask
+@_compiled
+def _size_$i(key):
+    return {" + ".join(sizes)}
+@_compiled
+def _make_$i(_entry, table, key, h, number):
+    _put(_entry + {layout.E_HASH}, h)
+    _put(_entry + {layout.E_GROUP}, _group_$i(key))
+    _copy_bytes(_entry + {layout.E_KEY}, key, {layout.FIELD_BYTES * len(key.state[0])})
+    _at = _entry + {texts}
+    {copied}
+    _stand_$i(_entry, number)
+    _table_add(table, _entry)
+""",
+            given,
+        )
+
+    def _expiry(self, given: dict[str, str], operator: Operator, is_single: bool, is_told: bool) -> None:
+        program = self.work.program
+
+        def call(role: str, last: str) -> str:
+            if role not in operator.functions:
+                return "pass"
+            return f"{self.function_name(program.operator(operator, role))}(_ctx, _entry{given['states']}{last})"
+
+        result, slide = call("result", ", 0"), call("slide", "")
+        self._print(
+            f"""
+@_compiled
+def _stand_$i(_entry, number):
+    _w = $w
+    _start = number * _get(_w + {layout.W_ADVANCE})
+    _put(_entry + {layout.E_NUMBER}, number)
+    _put(_entry + {layout.E_START}, _start)
+    _put(_entry + {layout.E_END}, _start + _get(_w + {layout.W_SIZE}))
+""",
+            given,
+        )
+        if is_single and not is_told:
+            self._print(
+                f"""
+@_compiled
+def _expire_$i(_ctx, before):
+    _w = $w
+    _forget(_w, before if before == {layout.END_OF_TIME} else before * _get(_w + {layout.W_ADVANCE}))
+""",
+                given,
+            )
+            return
+        then = f"""
+            if _get(_entry + {layout.E_LAST}) < (_number + 1) * _get(_w + {layout.W_ADVANCE}):
+                _table_remove(_w + {layout.W_TABLE}, _entry)
+                _release(_entry)
+            else:
+                _stand_$i(_entry, _number + 1)
+                {slide}
+                _pane_append(_pane_open(_w, _number + 1), _entry)"""
+        self._print(
+            f"""
+@_compiled
+def _expired_$i(_ctx, _number):
+    _w = $w
+    _pane = _pane_take(_w, _number)
+    if _pane != 0:
+        _n = _in_order(_w, _pane)
+        for _j in range(_n):
+            _entry = _get(_get(_w + {layout.W_SORTED}) + 8 * _j)
+            {result}{then if is_single else ""}
+        _pane_release(_pane)
+@_compiled
+def _expire_$i(_ctx, before):
+    _w = $w
+    while _get(_w + {layout.W_OPEN}) != 0 and _get(_w + {layout.W_FIRST}) < before:
+        _number = _get(_w + {layout.W_FIRST})
+        _put(_w + {layout.W_FIRST}, _number + 1)
+        _expired_$i(_ctx, _number)
+""",
+            given,
+        )
+
+    def _keys(self, given: dict[str, str], operator: Operator, window: Window, stream: int) -> None:
+        """What gives the keys of a row of a stream: how many there are, at W_KEYS one behind the other."""
+        program = self.work.program
+        source = operator.inputs[window.streams.index(stream)]
+        size = self.key_bytes
+        hashed = f"_put(_key + {size - 8}, _hash_$i(_key))"
+        name = f"_keys_$i_{stream}(_ctx, _row)"
+        if window.every is not None:
+            self._print(
+                f"""
+@_compiled
+def {name}:
+    _w = $w
+    if _get(_w + {layout.W_KEYS_COUNT}) == 0:
+        for _j in range(_get(_w + {layout.W_EVERY})):
+            _key = _key_slot(_w, _j, {size})
+            _put(_key, _j)
+            {hashed}
+        _put(_w + {layout.W_KEYS_COUNT}, _get(_w + {layout.W_EVERY}))
+    return _get(_w + {layout.W_KEYS_COUNT})
+""",
+                given,
+            )
+            return
+        if window.field is not None:
+            slot = program.resolved(source.emitted).event[0][window.field]
+            if isinstance(slot.type, Text):
+                text = self.text_at("_row", slot.offset)
+                stores = [f"_text = {text}", "_put(_key, _text[0])", "_put(_key + 8, _text[1])"]
+            else:
+                stores = [f"_put(_key, _int({self.load(slot.type, f'_row + {slot.offset}')}))"]  # type: ignore[arg-type]
+            self._print(
+                f"""
+@_compiled
+def {name}:
+    _key = _key_slot($w, 0, {size})
+    {"; ".join(stores)}
+    {hashed}
+    return 1
+""",
+                given,
+            )
+            return
+        keys = self.function_name(program.operator(operator, f"keys_{stream}"))
+        if window.multiplicity == "bag":
+            self._print(
+                f"""
+@_compiled
+def {name}:
+    _w = $w
+    _put(_w + {layout.W_KEYS_COUNT}, 0)
+    {keys}(_ctx, _row, 0)
+    _n = _get(_w + {layout.W_KEYS_COUNT})
+    for _j in range(_n):
+        _key = _get(_w + {layout.W_KEYS}) + _j * {size}
+        {hashed}
+    return _n
+""",
+                given,
+            )
+            return
+        self._print(
+            f"""
+@_compiled
+def {name}:
+    _w = $w
+    _put(_w + {layout.W_KEYS_COUNT}, 0)
+    {keys}(_ctx, _row, 0)
+    _n, _m = _get(_w + {layout.W_KEYS_COUNT}), 0
+    _mask = _stamps(_w, _n)
+    _stamp, _slots, _first = _get(_w + {layout.W_STAMP}), _get(_w + {layout.W_STAMPS}), _get(_w + {layout.W_KEYS})
+    for _j in range(_n):
+        _key = _first + _j * {size}
+        _h = _hash_$i(_key)
+        _put(_key + {size - 8}, _h)
+        _place = _h & _mask
+        _new = True
+        while _new and _get(_slots + 16 * _place) == _stamp:
+            _other = _first + _get(_slots + 16 * _place + 8) * {size}
+            _new = not (_get(_other + {size - 8}) == _h and _same_$i(_other, _key))
+            _place = (_place + 1) & _mask
+        if _new:
+            _put(_slots + 16 * _place, _stamp)
+            _put(_slots + 16 * _place + 8, _m)
+            if _m != _j:
+                _copy_bytes(_first + _m * {size}, _key, {size})
+            _m += 1
+    return _m
+""",
+            given,
+        )
+
+    def _take(self, given: dict[str, str], operator: Operator, window: Window, stream: int, is_untold: bool) -> None:
+        """What takes one row of a stream."""
+        program = self.work.program
+        record = program.resolved(operator.inputs[window.streams.index(stream)].emitted)
+        ts = self.load(record.event[0]["ts"].type, f"_row + {record.event[0]['ts'].offset}")  # type: ignore[arg-type]
+        update = self.function_name(program.operator(operator, f"update_{stream}"))
+        self.work.sites.append(f"operator {operator.name}, event {{seq}}: {{error}} (ts)")
+        beyond = "({} - _size) // _advance + 1"
+        meets = f"{update}(_ctx, _row, _entry{given['states']}, 0)"
+        if window.kind == "multi":
+            body = f"""
+    _last = _ts // _advance
+    if _from > _last:
+        _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)
+        return 0
+    _n = _keys_$i_{stream}(_ctx, _row)
+    if _n != 0:
+        for _number in range(_from, _last + 1):
+            _pane = _pane_open(_w, _number)
+            for _j in range(_n):
+                _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+                _h = _get(_key + {self.key_bytes - 8})
+                _entry = _find_$i(_pane, _key, _h)
+                if _entry == 0:
+                    _entry = _pane_memory(_pane, _size_$i(_key))
+                    _make_$i(_entry, _pane, _key, _h, _number)
+                    _pane_append(_pane, _entry)
+                {meets}"""
+        else:
+            made = (
+                f"""
+        elif _get(_entry + {layout.E_LAST}) < _from * _advance:
+            _untouched(_w, _entry)
+            _table_remove(_w + {layout.W_TABLE}, _entry)
+            _release(_entry)
+            _entry = _allocate(_size_$i(_key))
+            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
+            _touched(_w, _entry)
+            _put(_entry + {layout.E_LAST}, _ts)
+        else:
+            _untouched(_w, _entry)
+            _touched(_w, _entry)
+            _stand_$i(_entry, _from)"""
+                if is_untold
+                else ""
+            )
+            listed = "_touched(_w, _entry)" if is_untold else "_pane_append(_pane_open(_w, _from), _entry)"
+            body = f"""
+    if _from > _ts // _advance:
+        _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)
+        return 0
+    _n = _keys_$i_{stream}(_ctx, _row)
+    for _j in range(_n):
+        _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
+        _h = _get(_key + {self.key_bytes - 8})
+        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
+        if _entry == 0:
+            _entry = _allocate(_size_$i(_key))
+            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
+            {listed}
+            _put(_entry + {layout.E_LAST}, _ts){made}
+        _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
+        {meets}"""
+        self._print(
+            f"""
+@_compiled
+def _take_$i_{stream}(_ctx, _row):
+    _w = $w
+    _ts = _fit(_ctx, {ts}, {-MOST}, {MOST}, {len(self.work.sites) - 1})
+    _advance, _size = _get(_w + {layout.W_ADVANCE}), _get(_w + {layout.W_SIZE})
+    _marked = _ts - _get(_w + {layout.W_DELAY})
+    if _get(_w + {layout.W_STARTED}) == 0 or _marked > _get(_w + {layout.W_WATERMARK}):
+        _put(_w + {layout.W_STARTED}, 1)
+        _put(_w + {layout.W_WATERMARK}, _marked)
+        _expire_$i(_ctx, {beyond.format("_marked")})
+    _from = max({beyond.format("_ts")}, {beyond.format(f"_get(_w + {layout.W_WATERMARK})")}){body}
+    return 0
+""",
+            given,
+        )
+
+    def _inputs(self, given: dict[str, str], operator: Operator, window: Window) -> None:
+        """What takes the rows of all inputs: by event, and of each event in the order of the inputs."""
+        places = range(len(operator.inputs))
+        resolved = self.work.program.resolved
+        strides = [resolved(source.emitted).event[1] for source in operator.inputs]
+        lines = [f"_end_{k} = _at_{k} + _n_{k} * {strides[k]}" for k in places]
+        lines.append(f"while {' or '.join(f'_at_{k} < _end_{k}' for k in places)}:")
+        lines.append(f"    _first = {layout.END_OF_TIME}")
+        lines += [f"    _first = min(_first, _get(_at_{k}) if _at_{k} < _end_{k} else _first)" for k in places]
+        lines.append(f"    _put(_ctx + {layout.SEQ}, _first)")
+        for k, stream in zip(places, window.streams, strict=True):
+            lines += [
+                f"    while _at_{k} < _end_{k} and _get(_at_{k}) == _first:",
+                f"        _take_{given['i']}_{stream}(_ctx, _at_{k})",
+                f"        _at_{k} += {strides[k]}",
+            ]
+        arguments = ", ".join(f"_at_{k}, _n_{k}" for k in places)
+        text = "\n    ".join([f"def _operator_{given['i']}(_ctx, {arguments}):", *lines])
+        self._print(f"@_compiled\n{text}", {})

@@ -1,0 +1,345 @@
+"""The memory of windowed operators: panes, entries, tables of entries, keys of a row; and text that outlives its batch.
+
+An entry is what a key has in a window: layout's words, the key's fields, its states, the bytes of its texts. Of windows
+of the kind multi, entries lie in the memory of their pane, which goes as a whole; of the kind single, each by itself.
+"""
+
+from __future__ import annotations
+
+from numba import types
+
+from streaming_core.oracle.loop.layout import (
+    E_GROUP,
+    E_HASH,
+    E_LAST,
+    E_NEXT,
+    E_PREVIOUS,
+    MADE,
+    MOST_TEXT,
+    P_AT,
+    P_CHUNKS,
+    P_COUNT,
+    P_HEAD,
+    P_LIMIT,
+    P_TAIL,
+    PANE_BYTES,
+    T_MASK,
+    T_SLOTS,
+    T_USED,
+    TEXT,
+    W_COUNTS,
+    W_FIRST,
+    W_HEAD,
+    W_KEYS,
+    W_KEYS_LIMIT,
+    W_MASK,
+    W_OPEN,
+    W_PANES,
+    W_SORTED,
+    W_SORTED_LIMIT,
+    W_STAMP,
+    W_STAMPS,
+    W_STAMPS_MASK,
+    W_TABLE,
+    W_TAIL,
+)
+from streaming_core.oracle.loop.machine import compiled
+from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, release
+from streaming_core.oracle.loop.text import text_word
+
+_GROUPS = 4096
+
+
+# --- tables of entries, by hash --------------------------------------------------------------------------------------
+
+
+@compiled
+def table_add(table, entry):
+    """Puts an entry in that is not there: open addressing, linear probing, at most half full."""
+    if 2 * (get(table + T_USED) + 1) > get(table + T_MASK) + 1:
+        _larger_table(table)
+    slots, mask = get(table + T_SLOTS), get(table + T_MASK)
+    place = get(entry + E_HASH) & mask
+    while get(slots + 8 * place) != 0:
+        place = (place + 1) & mask
+    put(slots + 8 * place, entry)
+    put(table + T_USED, get(table + T_USED) + 1)
+
+
+@compiled
+def _larger_table(table):
+    old = get(table + T_SLOTS)
+    count = 0 if old == 0 else get(table + T_MASK) + 1
+    mask = max(2 * count, 16) - 1
+    slots = allocate(8 * (mask + 1))
+    for i in range(count):
+        entry = get(old + 8 * i)
+        if entry != 0:
+            place = get(entry + E_HASH) & mask
+            while get(slots + 8 * place) != 0:
+                place = (place + 1) & mask
+            put(slots + 8 * place, entry)
+    release(old)
+    put(table + T_SLOTS, slots)
+    put(table + T_MASK, mask)
+
+
+@compiled
+def table_remove(table, entry):
+    """Takes out an entry that is there; those behind it move up, so that none is behind a gap."""
+    slots, mask = get(table + T_SLOTS), get(table + T_MASK)
+    gap = get(entry + E_HASH) & mask
+    while get(slots + 8 * gap) != entry:
+        gap = (gap + 1) & mask
+    at = gap
+    while True:
+        at = (at + 1) & mask
+        other = get(slots + 8 * at)
+        if other == 0:
+            break
+        # It may move unless the place its hash asks for lies behind the gap.
+        if ((at - get(other + E_HASH)) & mask) >= ((at - gap) & mask):
+            put(slots + 8 * gap, other)
+            gap = at
+    put(slots + 8 * gap, 0)
+    put(table + T_USED, get(table + T_USED) - 1)
+
+
+# --- panes: the entries of one window --------------------------------------------------------------------------------
+
+
+@compiled
+def pane_open(windows, number):
+    """The pane of a window, made if it is not there."""
+    slot = get(windows + W_PANES) + 8 * (number & get(windows + W_MASK))
+    pane = get(slot)
+    if pane == 0:
+        pane = allocate(PANE_BYTES)
+        put(slot, pane)
+        if get(windows + W_OPEN) == 0 or number < get(windows + W_FIRST):
+            put(windows + W_FIRST, number)
+        put(windows + W_OPEN, get(windows + W_OPEN) + 1)
+    return pane
+
+
+@compiled
+def pane_take(windows, number):
+    """The pane of a window, which is open no more; 0 if there is none."""
+    slot = get(windows + W_PANES) + 8 * (number & get(windows + W_MASK))
+    pane = get(slot)
+    if pane != 0:
+        put(slot, 0)
+        put(windows + W_OPEN, get(windows + W_OPEN) - 1)
+    return pane
+
+
+@compiled
+def pane_memory(pane, size):
+    """Zeroed memory that goes with the pane."""
+    size = (size + 15) & ~15
+    at = get(pane + P_AT)
+    if at + size > get(pane + P_LIMIT):
+        room = max(size + 16, min(4096 << min(get(pane + P_COUNT) // 32, 8), 1 << 20))
+        chunk = allocate(room)
+        put(chunk, get(pane + P_CHUNKS))
+        put(pane + P_CHUNKS, chunk)
+        put(pane + P_LIMIT, chunk + room)
+        at = chunk + 16
+    put(pane + P_AT, at + size)
+    return at
+
+
+@compiled
+def pane_append(pane, entry):
+    """One more entry, behind those that were touched before it."""
+    put(entry + E_NEXT, 0)
+    if get(pane + P_TAIL) == 0:
+        put(pane + P_HEAD, entry)
+    else:
+        put(get(pane + P_TAIL) + E_NEXT, entry)
+    put(pane + P_TAIL, entry)
+    put(pane + P_COUNT, get(pane + P_COUNT) + 1)
+
+
+@compiled
+def pane_release(pane):
+    """Gives the memory of a pane back, and of the entries in it."""
+    chunk = get(pane + P_CHUNKS)
+    while chunk != 0:
+        following = get(chunk)
+        release(chunk)
+        chunk = following
+    release(get(pane + T_SLOTS))
+    release(pane)
+
+
+@compiled
+def in_order(windows, pane):
+    """Has W_SORTED hold a pane's entries by key group, within one as they stand in the pane; how many there are."""
+    n = get(pane + P_COUNT)
+    if n > get(windows + W_SORTED_LIMIT):
+        release(get(windows + W_SORTED))
+        put(windows + W_SORTED, allocate(16 * n))
+        put(windows + W_SORTED_LIMIT, 2 * n)
+    if get(windows + W_COUNTS) == 0:
+        put(windows + W_COUNTS, allocate(8 * (_GROUPS + 1)))
+    found, counts = get(windows + W_SORTED), get(windows + W_COUNTS)
+    for group in range(_GROUPS + 1):
+        put(counts + 8 * group, 0)
+    entry = get(pane + P_HEAD)
+    while entry != 0:
+        at = counts + 8 * (get(entry + E_GROUP) + 1)
+        put(at, get(at) + 1)
+        entry = get(entry + E_NEXT)
+    for group in range(1, _GROUPS + 1):
+        put(counts + 8 * group, get(counts + 8 * group) + get(counts + 8 * group - 8))
+    entry = get(pane + P_HEAD)
+    while entry != 0:
+        at = counts + 8 * get(entry + E_GROUP)
+        put(found + 8 * get(at), entry)
+        put(at, get(at) + 1)
+        entry = get(entry + E_NEXT)
+    return n
+
+
+# --- entries of sliding windows of which nobody is told: longest untouched first -------------------------------------
+
+
+@compiled
+def touched(windows, entry):
+    """An entry that is in no list becomes the one that was touched last."""
+    last = get(windows + W_TAIL)
+    put(entry + E_PREVIOUS, last)
+    put(entry + E_NEXT, 0)
+    put(last + E_NEXT if last != 0 else windows + W_HEAD, entry)
+    put(windows + W_TAIL, entry)
+
+
+@compiled
+def untouched(windows, entry):
+    """Takes an entry out of the list."""
+    before, behind = get(entry + E_PREVIOUS), get(entry + E_NEXT)
+    put(before + E_NEXT if before != 0 else windows + W_HEAD, behind)
+    put(behind + E_PREVIOUS if behind != 0 else windows + W_TAIL, before)
+
+
+@compiled
+def forget(windows, start):
+    """Entries whose keys have had no row since `start` go, from the longest untouched on."""
+    entry = get(windows + W_HEAD)
+    while entry != 0 and get(entry + E_LAST) < start:
+        untouched(windows, entry)
+        table_remove(windows + W_TABLE, entry)
+        release(entry)
+        entry = get(windows + W_HEAD)
+
+
+# --- keys of a row ---------------------------------------------------------------------------------------------------
+
+
+@compiled
+def key_slot(windows, i, size):
+    """Where the i-th key of a row goes; those before it may move."""
+    if (i + 1) * size > get(windows + W_KEYS_LIMIT):
+        limit = get(windows + W_KEYS_LIMIT)
+        room = max(2 * limit, 64 * size)
+        block = allocate(room)
+        copy_bytes(block, get(windows + W_KEYS), limit)
+        release(get(windows + W_KEYS))
+        put(windows + W_KEYS, block)
+        put(windows + W_KEYS_LIMIT, room)
+    return get(windows + W_KEYS) + i * size
+
+
+@compiled
+def stamps(windows, n):
+    """A table for n keys of a row, of which none is stamped as this row's yet. Slots: stamp, number of a key."""
+    mask = get(windows + W_STAMPS_MASK)
+    if 2 * n > mask:
+        mask = 63
+        while 2 * n > mask:
+            mask = 2 * mask + 1
+        release(get(windows + W_STAMPS))
+        put(windows + W_STAMPS, allocate(16 * (mask + 1)))
+        put(windows + W_STAMPS_MASK, mask)
+    put(windows + W_STAMP, get(windows + W_STAMP) + 1)
+    return mask
+
+
+_SEED, _K1, _K2 = types.uint64(0x2545F4914F6CDD1D), types.uint64(0x9E3779B97F4A7C15), types.uint64(0xD6E8FEB86659FD93)
+_29, _32, _52 = types.uint64(29), types.uint64(32), types.uint64(52)
+
+
+@compiled
+def group_start():
+    """What the hash of a key of several fields begins with."""
+    return _SEED
+
+
+@compiled
+def group_step(h, word):
+    """One word more."""
+    h = (h ^ word) * _K1
+    return h ^ (h >> _32)
+
+
+@compiled
+def group_finish(h):
+    """The hash, after all words."""
+    h = h * _K2
+    return h ^ (h >> _29)
+
+
+@compiled
+def group_text(text):
+    """The hash of a text."""
+    address, length = text
+    h = (types.uint64(length) ^ _SEED) * _K1
+    at = 0
+    while at < length:
+        h = group_step(h, text_word(address + at, length - at))
+        at += 8
+    return group_finish(h)
+
+
+@compiled
+def group_of(h):
+    """The key group of a hash."""
+    return types.int64(h >> _52)
+
+
+# --- text that outlives its batch ------------------------------------------------------------------------------------
+
+
+@compiled
+def made(ctx, text):
+    """A text where the batch's rows can name it: the same, or a copy of what lies elsewhere."""
+    address, length = text
+    base = get(ctx + TEXT)
+    if 0 <= address - base < MOST_TEXT:
+        return text
+    at = get(ctx + MADE)
+    if at + length > base + MOST_TEXT:
+        raise MemoryError("out of memory")
+    copy_bytes(at, address, length)
+    put(ctx + MADE, at + length)
+    return (at, length)
+
+
+@compiled
+def windows_release(windows):
+    """Gives back all that a windowed operator has allocated; its blocks are to be zeroed by who has them."""
+    for i in range(get(windows + W_MASK) + 1):
+        pane = get(get(windows + W_PANES) + 8 * i)
+        if pane != 0:
+            pane_release(pane)
+    slots = get(windows + W_TABLE + T_SLOTS)
+    if slots != 0:
+        for i in range(get(windows + W_TABLE + T_MASK) + 1):
+            release(get(slots + 8 * i))
+    release(slots)
+    release(get(windows + W_KEYS))
+    release(get(windows + W_SORTED))
+    release(get(windows + W_COUNTS))
+    release(get(windows + W_STAMPS))
+    return 0
