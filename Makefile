@@ -121,17 +121,20 @@ IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Slow tests may each take an hour.
 PATIENT := -o faulthandler_timeout=3600
 
-# Building the runtime's tests keeps one core busy for minutes, so Python's begin beside it. The end-to-end tests are alone.
+# Models and builds keep one core busy for minutes, so Python's tests run beside them. The runtime's own tests are threads
+# that wait for each other: beside others they take ten times as long. They and the end-to-end tests are alone.
 BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
 
 .PHONY: test
 test: setup ## run the tests
-	$(BOTH) test-runtime test-python
+	$(BOTH) test-models test-python
+	@$(CARGO_TEST)
 	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
 test-full: setup ## run the tests, the slow ones too
-	$(BOTH) test-runtime-full test-python-full
+	$(BOTH) test-models-full test-python-full
+	@$(CARGO_TEST)
 	@$(RUN) -m pytest $(PATIENT) -m e2e
 
 .PHONY: test-python test-python-full
@@ -141,17 +144,22 @@ test-python: setup
 test-python-full: setup
 	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
 
-# The second line checks the lock-free code under the interleavings loom finds with up to three preemptions, which is
-# where such bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. What
-# hangs is ended and is red; its name has been said a minute after it began.
-LIMITED := timeout --foreground 15m
-.PHONY: test-runtime test-runtime-full
+# Models check the lock-free code under the interleavings loom finds with up to three preemptions, which is where such
+# bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. What hangs is
+# ended and is red; its name has been said a minute after it began. Cargo knows nothing of make's jobs.
+LIMITED := MAKEFLAGS= timeout --foreground 15m
+CARGO_TEST := $(LIMITED) cargo test --quiet --workspace
+LOOM := LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
+.PHONY: test-runtime test-models test-models-full
 test-runtime: | fit
-	@$(LIMITED) cargo test --quiet --workspace
-	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
+	@$(CARGO_TEST)
 
-test-runtime-full: test-runtime
-	@LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom -- --ignored
+test-models: | fit
+	@$(LOOM)
+	@$(CARGO_TEST) --no-run
+
+test-models-full: test-models
+	@$(LOOM) -- --ignored
 	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
 
 .PHONY: lint
