@@ -326,7 +326,8 @@ def oracle(
     if as_json:
         show(manifest)
     else:
-        print(f"{out}: {manifest['outputs']['rows']} outputs, digest {manifest['outputs']['digest']}")
+        late = f", too late for any window: {manifest['dropped_late']}" if manifest.get("dropped_late") else ""
+        print(f"{out}: {manifest['outputs']['rows']} outputs, digest {manifest['outputs']['digest']}{late}")
 
 
 @app.command()
