@@ -126,6 +126,7 @@ class Subject:
         """What the oracle (or another interpreter) makes of the events, from fresh tables."""
         oracle = oracle or self.oracle
         oracle.shared.dropped_invalid = oracle.shared.rejected = oracle.events = 0
+        oracle._last = (0, 0)
         for table, rows in oracle.tables.items():
             rows[:] = oracle._rows(table)
         try:
