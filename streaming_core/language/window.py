@@ -74,28 +74,12 @@ class Window:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The numbers of a window. Windows are named by l."""
+    """The numbers of a window: what they come to, each reading works out by itself."""
 
     advance: int
     size: int
     delay: int
     every: int | None
-
-    def start(self, number: int) -> int:
-        """Where a window begins; rows at it fall in."""
-        return number * self.advance
-
-    def end(self, number: int) -> int:
-        """Where a window ends; rows at it do not fall in."""
-        return number * self.advance + self.size
-
-    def first_beyond(self, ts: int) -> int:
-        """The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open."""
-        return (ts - self.size) // self.advance + 1
-
-    def last_from(self, ts: int) -> int:
-        """The latest window that has begun by `ts`."""
-        return ts // self.advance
 
 
 def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int) -> int:

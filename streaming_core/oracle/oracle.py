@@ -41,7 +41,7 @@ _LANGUAGE = Path(__file__).parent.parent / "language"
 # What the oracle does not decide by itself: layouts and the one NaN, what names stand for, initial values, how integers
 # wrap around, types.
 DECLARATIONS = (
-    *(_LANGUAGE / name for name in ("record.py", "source.py", "tables.py", "wrapping.py")),
+    *(_LANGUAGE / name for name in ("record.py", "source.py", "tables.py", "window.py", "wrapping.py")),
     *sorted((_LANGUAGE / "typed").glob("*.py")),
 )
 

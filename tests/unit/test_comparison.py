@@ -70,7 +70,7 @@ def bits(value):
         return struct.pack("<d", value)
     if isinstance(value, list):
         return tuple(map(bits, value))
-    return tuple(bits(item) for item in value.values()) if isinstance(value, dict) else value
+    return tuple(bits(value[name]) for name in sorted(value)) if isinstance(value, dict) else value
 
 
 def key(row):

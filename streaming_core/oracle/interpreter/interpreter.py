@@ -59,11 +59,10 @@ class Interpreter:
         names = list(app.outputs.fields)
         self._values = lambda row: [getattr(row, name) for name in names]
         self._steps = list(steps.values())
-        # Each operator with what takes the rows of each of its inputs, and whose rows these are.
-        self._edges = [(s, [(s.taker(n), steps.get(i)) for n, i in enumerate(o.inputs)]) for o, s in steps.items()]
+        # Each operator, and whose rows it takes as each of its inputs.
+        self._edges = [(s, [steps.get(i) for i in o.inputs]) for o, s in steps.items()]
         # A single operator between the events and the sink, both of which it meets once.
-        alone = [(step, [source for _, source in inputs]) for step, inputs in self._edges]
-        self._is_alone = [(s, [None]) for s, _ in self._sinks] == alone and self._sinks[0][1]
+        self._is_alone = [(s, [None]) for s, _ in self._sinks] == self._edges and self._sinks[0][1]
 
     # --- input -------------------------------------------------------------------------------------------------------
 
@@ -89,7 +88,7 @@ class Interpreter:
         rows: list[tuple] = []
         last = self._last
         edges = [
-            (s.rows, [(take, None if source is None else source.rows) for take, source in inputs])
+            (s.rows, [(s.taker(n), None if source is None else source.rows) for n, source in enumerate(inputs)])
             for s, inputs in self._edges
         ]
         request: Any = None
@@ -115,9 +114,9 @@ class Interpreter:
 
     def _alone(self, events: Any) -> pa.Table:
         """`process` for an application of a single operator, a transaction for example."""
-        [(step, [(take, _)])] = self._edges
+        [(step, _)] = self._edges
         rows: list[tuple] = []
-        made = step.rows
+        made, take = step.rows, step.taker(0)
         request: Any = None
         last, sub = self._last
         try:
@@ -143,8 +142,9 @@ class Interpreter:
             step.rows.clear()
             step.set_seq(seq)
             try:
-                for take, source in inputs:
+                for n, source in enumerate(inputs):
                     if source is not None:
+                        take = step.taker(n)
                         for row in source.rows:
                             take(row)
                 step.flush()

@@ -91,6 +91,18 @@ class Windowed(Step):
         self.by_window: dict[int, dict[tuple, _Set]] = {}  # of each open window, its sets by key
         self.open: list[int] = []  # a heap of these windows
 
+    def start(self, number: int) -> int:
+        """Where a window begins: a row at it falls in."""
+        return number * self.bounds.advance
+
+    def end(self, number: int) -> int:
+        """Where a window ends: a row at it does not fall in."""
+        return number * self.bounds.advance + self.bounds.size
+
+    def first_beyond(self, ts: int) -> int:
+        """The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open."""
+        return (ts - self.bounds.size) // self.bounds.advance + 1
+
     def taker(self, position: int) -> Callable[[Any], None]:
         return self.takers[self.declared.streams[position]]
 
@@ -103,9 +115,9 @@ class Windowed(Step):
                 raise OverflowError(f"ts {ts} has no window: it must lie in -2^61..2^61")
             if self.watermark is None or ts - bounds.delay > self.watermark:
                 self.watermark = ts - bounds.delay
-                self.expire(bounds.first_beyond(self.watermark))
-            first = max(bounds.first_beyond(ts), bounds.first_beyond(self.watermark))
-            last = bounds.last_from(ts)
+                self.expire(self.first_beyond(self.watermark))
+            first = max(self.first_beyond(ts), self.first_beyond(self.watermark))
+            last = ts // bounds.advance
             if first > last:
                 self.shared.dropped_late += 1
                 return
@@ -148,7 +160,7 @@ class Windowed(Step):
         return sets[key]
 
     def make(self, key: tuple, number: int, ts: int) -> _Set:
-        window = _View(self.bounds.start(number), self.bounds.end(number), self.make_key(*key))
+        window = _View(self.start(number), self.end(number), self.make_key(*key))
         return _Set(window, [new() for new in self.new], (key_group(key), next(self.touched)), number, ts)
 
     def expire(self, before: int | None) -> None:
@@ -187,7 +199,7 @@ class Sliding(Windowed):
 
     def find(self, key: tuple, number: int, ts: int) -> _Set:
         found = self.sets.get(key)
-        if found is None or found.last < self.bounds.start(number):  # nobody was told that it has gone
+        if found is None or found.last < self.start(number):  # nobody was told that it has gone
             found = self.sets[key] = self.make(key, number, ts)
             if self.is_told:
                 self._stands(key, found)
@@ -203,13 +215,13 @@ class Sliding(Windowed):
         elif before is None:
             self.sets.clear()
         else:
-            start = self.bounds.start(before)
+            start = self.start(before)
             for key in list(itertools.takewhile(lambda key: self.sets[key].last < start, self.sets)):
                 del self.sets[key]
 
     def expired(self, key: tuple, found: _Set) -> None:
         super().expired(key, found)
-        if found.last < self.bounds.start(found.number + 1):
+        if found.last < self.start(found.number + 1):
             del self.sets[key]
             return
         self._move(found, found.number + 1)
@@ -219,7 +231,7 @@ class Sliding(Windowed):
 
     def _move(self, found: _Set, number: int) -> None:
         found.number = number
-        found.window.start, found.window.end = self.bounds.start(number), self.bounds.end(number)
+        found.window.start, found.window.end = self.start(number), self.end(number)
 
     def _stands(self, key: tuple, found: _Set) -> None:
         if found.number not in self.by_window:

@@ -11,7 +11,7 @@ from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Se
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
-from streaming_core.oracle.loop import checks, containers, layout, maps, memory, text, windows
+from streaming_core.oracle.loop import checks, containers, layout, maps, memory, panes, text
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.plans import plans
 from streaming_core.oracle.loop.workspace import Workspace
@@ -33,7 +33,7 @@ _CALLED = {
     maps: (
         "text_state", "integer_state", "text_hash", "mix",
     ),
-    windows: (
+    panes: (
         "table_add", "table_remove", "pane_open", "pane_take", "pane_memory", "pane_append", "pane_release", "in_order",
         "touched", "untouched", "forget", "key_slot", "stamps", "group_start", "group_step", "group_finish",
         "group_text", "group_of", "made",
