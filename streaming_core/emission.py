@@ -2,7 +2,7 @@
 
 Left to itself, numba optimises every function by itself and again in each of its callers, makes machine code of all of
 them and loads that. Only the whole is ever called here, and that from a process that need not have numba: between
-`compiling` and `emit` functions are linked as they are, which spares a third of the time and more.
+`compiling` and `emit` functions are linked as they are, which spares about half of the time.
 """
 
 from __future__ import annotations

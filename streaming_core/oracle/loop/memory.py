@@ -213,13 +213,18 @@ def arena(ctx, size):
 
 
 @compiled
-def release_arena(ctx):
-    """Frees every chunk."""
-    chunk = get(ctx + ARENA_CHUNKS)
+def release_chunks(chunk):
+    """Frees a chunk, and those it leads to: each begins with the address of the next."""
     while chunk != 0:
         following = get(chunk)
         release(chunk)
         chunk = following
+
+
+@compiled
+def release_arena(ctx):
+    """Frees every chunk."""
+    release_chunks(get(ctx + ARENA_CHUNKS))
     put(ctx + ARENA_CHUNKS, 0)
     return 0
 

@@ -44,7 +44,7 @@ from streaming_core.oracle.loop.layout import (
     W_TAIL,
 )
 from streaming_core.oracle.loop.machine import compiled
-from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, release
+from streaming_core.oracle.loop.memory import allocate, copy_bytes, get, put, release, release_chunks
 from streaming_core.oracle.loop.text import text_word
 
 _GROUPS = 4096
@@ -164,11 +164,7 @@ def pane_append(pane, entry):
 @compiled
 def pane_release(pane):
     """Gives the memory of a pane back, and of the entries in it."""
-    chunk = get(pane + P_CHUNKS)
-    while chunk != 0:
-        following = get(chunk)
-        release(chunk)
-        chunk = following
+    release_chunks(get(pane + P_CHUNKS))
     release(get(pane + T_SLOTS))
     release(pane)
 

@@ -27,7 +27,7 @@ class Windowed(Functions):
         if span > _MOST_OPEN:
             raise BadInput(f"operator {operator.name}: window: {span} windows open at once, at most {_MOST_OPEN}")
         panes = np.zeros(1 << (span - 1).bit_length(), np.int64)
-        work.windows.append((operator, bounds, block, panes))
+        work.windows.append((bounds, block, panes))
         work.open_windows(bounds, block, panes)
         self.windows = self.place(block)
         key = program.resolved(window.key)
@@ -38,7 +38,6 @@ class Windowed(Functions):
         given = {
             "w": self.windows,
             "states": "".join(f", _entry + {offset}" for offset in states),
-            "end": str(layout.END_OF_TIME),
             "i": str(i),
         }
         # A key of a row: its fields, then its hash.
@@ -251,16 +250,16 @@ def {name}:
                 given,
             )
             return
-        keys = self.function_name(program.operator(operator, f"keys_{stream}"))
-        if window.multiplicity == "bag":
-            self._print(
-                f"""
+        given_by_row = f"""
 @_compiled
 def {name}:
     _w = $w
     _put(_w + {layout.W_KEYS_COUNT}, 0)
-    {keys}(_ctx, _row, 0)
-    _n = _get(_w + {layout.W_KEYS_COUNT})
+    {self.function_name(program.operator(operator, f"keys_{stream}"))}(_ctx, _row, 0)
+    _n = _get(_w + {layout.W_KEYS_COUNT})"""
+        if window.multiplicity == "bag":
+            self._print(
+                f"""{given_by_row}
     for _j in range(_n):
         _key = _get(_w + {layout.W_KEYS}) + _j * {size}
         {hashed}
@@ -270,13 +269,8 @@ def {name}:
             )
             return
         self._print(
-            f"""
-@_compiled
-def {name}:
-    _w = $w
-    _put(_w + {layout.W_KEYS_COUNT}, 0)
-    {keys}(_ctx, _row, 0)
-    _n, _m = _get(_w + {layout.W_KEYS_COUNT}), 0
+            f"""{given_by_row}
+    _m = 0
     _mask = _stamps(_w, _n)
     _stamp, _slots, _first = _get(_w + {layout.W_STAMP}), _get(_w + {layout.W_STAMPS}), _get(_w + {layout.W_KEYS})
     for _j in range(_n):
@@ -311,11 +305,6 @@ def {name}:
         meets = f"{update}(_ctx, _row, _entry{given['states']}, 0)"
         if window.kind == "multi":
             body = f"""
-    _last = _ts // _advance
-    if _from > _last:
-        _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)
-        return 0
-    _n = _keys_$i_{stream}(_ctx, _row)
     if _n != 0:
         for _number in range(_from, _last + 1):
             _pane = _pane_open(_w, _number)
@@ -329,38 +318,31 @@ def {name}:
                     _pane_append(_pane, _entry)
                 {meets}"""
         else:
-            made = (
+            moved = (
                 f"""
-        elif _get(_entry + {layout.E_LAST}) < _from * _advance:
+        if _entry != 0:
             _untouched(_w, _entry)
-            _table_remove(_w + {layout.W_TABLE}, _entry)
-            _release(_entry)
-            _entry = _allocate(_size_$i(_key))
-            _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
-            _touched(_w, _entry)
-            _put(_entry + {layout.E_LAST}, _ts)
-        else:
-            _untouched(_w, _entry)
-            _touched(_w, _entry)
-            _stand_$i(_entry, _from)"""
+            if _get(_entry + {layout.E_LAST}) < _from * _advance:
+                _table_remove(_w + {layout.W_TABLE}, _entry)
+                _release(_entry)
+                _entry = 0
+            else:
+                _touched(_w, _entry)
+                _stand_$i(_entry, _from)"""
                 if is_untold
                 else ""
             )
             listed = "_touched(_w, _entry)" if is_untold else "_pane_append(_pane_open(_w, _from), _entry)"
             body = f"""
-    if _from > _ts // _advance:
-        _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)
-        return 0
-    _n = _keys_$i_{stream}(_ctx, _row)
     for _j in range(_n):
         _key = _get(_w + {layout.W_KEYS}) + _j * {self.key_bytes}
         _h = _get(_key + {self.key_bytes - 8})
-        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h)
+        _entry = _find_$i(_w + {layout.W_TABLE}, _key, _h){moved}
         if _entry == 0:
             _entry = _allocate(_size_$i(_key))
             _make_$i(_entry, _w + {layout.W_TABLE}, _key, _h, _from)
             {listed}
-            _put(_entry + {layout.E_LAST}, _ts){made}
+            _put(_entry + {layout.E_LAST}, _ts)
         _put(_entry + {layout.E_LAST}, max(_get(_entry + {layout.E_LAST}), _ts))
         {meets}"""
         self._print(
@@ -375,7 +357,12 @@ def _take_$i_{stream}(_ctx, _row):
         _put(_w + {layout.W_STARTED}, 1)
         _put(_w + {layout.W_WATERMARK}, _marked)
         _expire_$i(_ctx, {beyond.format("_marked")})
-    _from = max({beyond.format("_ts")}, {beyond.format(f"_get(_w + {layout.W_WATERMARK})")}){body}
+    _from = max({beyond.format("_ts")}, {beyond.format(f"_get(_w + {layout.W_WATERMARK})")})
+    _last = _ts // _advance
+    if _from > _last:
+        _put(_w + {layout.W_LATE}, _get(_w + {layout.W_LATE}) + 1)
+        return 0
+    _n = _keys_$i_{stream}(_ctx, _row){body}
     return 0
 """,
             given,

@@ -51,7 +51,7 @@ class Workspace:
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
         self.maps: list[tuple[Operator, int]] = []
-        self.windows: list[tuple[Operator, Bounds, np.ndarray, np.ndarray]] = []
+        self.windows: list[tuple[Bounds, np.ndarray, np.ndarray]] = []
         self._tools = tools()
         # Loaded now, because they are needed when nothing can be loaded any more.
         weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self.windows, self._blocks, emitters)
@@ -85,7 +85,7 @@ class Workspace:
                 self._tools["release"](word_at(address + layout.ENTRIES))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
-        for _, bounds, words, panes in self.windows:
+        for bounds, words, panes in self.windows:
             self._tools["windows_release"](words.ctypes.data)
             self.open_windows(bounds, words, panes)
         self._tools["release_arena"](self.ctx)
@@ -181,14 +181,14 @@ def _give_back(
     tools: dict[str, Machine],
     context: np.ndarray,
     maps: list[tuple[Operator, int]],
-    windows: list[tuple[Operator, Bounds, np.ndarray, np.ndarray]],
+    windows: list[tuple[Bounds, np.ndarray, np.ndarray]],
     blocks: list,
     emitters: int,
 ) -> None:
     """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
     ctx = context.ctypes.data
     tools["release_arena"](ctx)
-    for _, _, words, _ in windows:
+    for _, words, _ in windows:
         tools["windows_release"](words.ctypes.data)
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
