@@ -78,7 +78,10 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
     for sample in attempt.measured.samples:
         same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
-        row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", "dropped_invalid", "rejected")}
+        counts = ("dropped_invalid", "dropped_late", "rejected")
+        row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", *counts)}
+        took = [one.microseconds for one in sample.reconfigurations if one.microseconds is not None]
+        row |= {"reconfigurations": len(took), "slowest_reconfiguration_us": max(took, default=None)}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
         row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
         found.append(row)

@@ -337,7 +337,8 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
     for index, subject in enumerate(subjects):
         if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
             continue
-        for name, sql in load(subject.cell["spec"]["app"]).holds(subject.order).items():
+        spec = subject.cell["spec"]
+        for name, sql in load(spec["app"]).holds(subject.order, spec["params"]).items():
             results[index, name] = Holds()
             if all(pair.actual.paths for pair in subject.pairs):
                 asked.append((index, name, sql))

@@ -16,6 +16,9 @@ UNITS = {
     "p99_us": ("ms", 1e-3, "~r", True),
     "processing_p99_us": ("ms", 1e-3, "~r", True),
     "end_to_end_p99_us": ("ms", 1e-3, "~r", True),
+    "comparisons_per_s": ("comparisons/s", 1, "~s", False),
+    "switch_p99_us": ("ms", 1e-3, "~r", True),
+    "loaded_switch_p99_us": ("ms", 1e-3, "~r", True),
     "to_loop": ("over the loop", 1, "~r", False),
     "cpu_ns": ("CPU ns an event", 1, "~s", False),
     "energy_nj": ("nJ an event", 1, "~s", False),
@@ -38,6 +41,8 @@ AXES = {
     "queue": None,
     "placement": None,
     "way": None,
+    "switched": None,
+    "states": "states at the end",
     "pool": "pool: shared ...",
 }
 PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}  # by how people write them

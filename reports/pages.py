@@ -33,7 +33,7 @@ from reports.history import (
 )
 from streaming_core.regression.matrix import omissions
 from streaming_core.run.way import AXES, OPTIONS
-from streaming_core.storage import write_text
+from streaming_core.storage import canonical_json, write_text
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
@@ -281,6 +281,11 @@ def _commands(run: Run, cell: Cell) -> list[str]:
         "--sink",
         "parquet",
     ]
+    schedule = []
+    if spec.schedule:
+        written = canonical_json(spec.model_dump(mode="json")["schedule"])
+        schedule = [f"echo {shlex.quote(written)} > again/schedule.json"]
+        options += ["--schedule", "again/schedule.json"]
     core = "streaming-core"
     commands = [
         [
@@ -299,7 +304,8 @@ def _commands(run: Run, cell: Cell) -> list[str]:
         [core, "run", spec.app, "--input", "again/workload", "--out", "again/run", *options],
         [core, "diff", "again/run", "again/oracle"],
     ]
-    return [shlex.join(command) for command in commands]
+    generate, *others = [shlex.join(command) for command in commands]
+    return [generate, *schedule, *others]
 
 
 def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[str, object]]:
@@ -307,6 +313,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     chosen = {axis: getattr(spec, axis) for axis in AXES if axis != "order"}
     strategies = [f"{axis} {value}" for axis, value in chosen.items() if value is not None]
     host = report.get("host", {})
+    strategies += [f"{len(spec.schedule)} reconfigurations"] if spec.schedule else []
     threads = f"{spec.threads} thread{'s' * (spec.threads > 1)}"
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, threads])),

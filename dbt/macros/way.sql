@@ -2,6 +2,6 @@
 {% macro way() %}
   {{ return([
     'executor', 'scheme', 'pool', 'stealing', 'checkpoint', 'heuristic', 'queue', 'reorder', 'channel', 'plan',
-    'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
+    'schedule', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
   ]) }}
 {% endmacro %}

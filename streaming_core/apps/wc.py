@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from streaming_core.api import App, Param, Profile, i64, record, text
-from streaming_core.generator import Draws, Tokens, splitmix64, zipf
+from streaming_core.generator import Draws, Tokens, words, zipf
 
 app = App(
     "wc",
@@ -95,9 +95,9 @@ def sentences(params, seed, start, stop):
                 last = k == 3 and j < params["words"] - 1
                 columns.append(digits.view(np.int64) + tokens.first["then" if last else "digits"])
     else:
-        tokens, words = _vocabulary(params["vocabulary"]), zipf(params["vocabulary"], params["skew"])
+        tokens, law = _vocabulary(params["vocabulary"]), zipf(params["vocabulary"], params["skew"])
         for j in range(params["words"]):
-            columns.append(words.pick(draws.u53(j)) + tokens.first["then" if j < params["words"] - 1 else "last"])
+            columns.append(law.pick(draws.u53(j)) + tokens.first["then" if j < params["words"] - 1 else "last"])
     if params["invalid_ratio"] > 0:
         invalid = Draws(seed, "wc.invalid", start, stop).chance(0, params["invalid_ratio"])
         columns = [np.where(invalid, tokens.first["nothing"], column) for column in columns]
@@ -106,14 +106,8 @@ def sentences(params, seed, start, stop):
 
 @lru_cache(maxsize=4)
 def _vocabulary(size):
-    """`w<k>`, then letters up to a length of 3 to 12 that hangs on k alone."""
-    hashes = splitmix64(np.arange(size, dtype=np.uint64)).tolist()
-    words = []
-    for k, h in enumerate(hashes):
-        word = b"w%d" % k
-        letters = bytes(97 + (h >> (5 + 4 * j)) % 16 for j in range(max(0, 3 + h % 10 - len(word))))
-        words.append(word + letters)
-    return Tokens(then=[word + b" " for word in words], last=words, nothing=[b""])
+    said = words(size)
+    return Tokens(then=[word + b" " for word in said], last=said, nothing=[b""])
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 race          the compiled loop and ways of executing take turns over one workload; every result is checked
 applications  every way of executing every application: `streaming-core bench [APP ...]`
 suite         a paper's comparisons as named experiments: `streaming-core bench --suite NAME`
-tstream       the experiments of TStream
+tstream       the experiments of TStream; beside it ordered, viper, briskstream and stretch
 report        JSON, and tables for people
 host          what a benchmark says about where it was made
 """

@@ -11,7 +11,8 @@ from streaming_core.bench.race import Race
 from streaming_core.run import engine
 from streaming_core.run.way import EXECUTORS, RunSpec, executors_of
 
-EVENTS = {"wc": 200_000, "matrix": 200_000}  # the others: 1,000,000; a line of wc is ten words
+# The others: 1,000,000; a line of wc is ten words, a tweet has thirty pairs, a trade meets hundreds.
+EVENTS = {"wc": 200_000, "matrix": 200_000, "paircount": 100_000, "hedge": 100_000}
 
 
 def run(

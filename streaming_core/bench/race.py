@@ -1,7 +1,8 @@
 """A race: the compiled sequential loop and ways of executing take turns over one workload.
 
 Rounds are interleaved (loop, first way, second way, ..., loop, ...), figures are medians over rounds, and the figure to
-quote is the ratio to the loop of the same round: these machines are shared, their speed drifts. Both sides run from
+quote is the ratio to the loop of the same round: these machines are shared, their speed drifts. The interval beside a
+median is from the lowest to the highest round: of five, the true median lies in it 15 times of 16. Both sides run from
 decoded rows to encoded outputs and digest, on memory that the process has had before: new pages can cost more than what
 is put into them, and malloc would give the loop's back or keep them by what happens to lie behind them. A result that
 is not the loop's is `different`, and fails the benchmark.
@@ -14,6 +15,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from streaming_core import interruption
@@ -155,18 +157,22 @@ class Race:
             "events_per_s": None,
             "outputs_per_s": None,
             "to_loop": None,
+            "to_loop_range": None,
             "p99_us": None,
             "result": result,
         }
         if self.events:  # how fast nothing is done is no figure
             row["events_per_s"] = self.events / median
             row["outputs_per_s"] = int(self._expected["total"][0].partition(":")[0]) / median
-            row["to_loop"] = statistics.median(y / s for y, s in zip(yard, seconds, strict=True))
+            ratios = [y / s for y, s in zip(yard, seconds, strict=True)]
+            row["to_loop"], row["to_loop_range"] = statistics.median(ratios), [min(ratios), max(ratios)]
         if spec is not None:
             axes = ("executor", *AXES, "stealing", "punctuation", "batch")
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan
+            if spec.schedule:
+                row |= switched(samples)
             row["cpu_ns"] = _median(s.cpu_ns for s in samples)
             row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
@@ -189,14 +195,46 @@ def _keep_memory() -> None:
 
 def faster(row: Row, other: Row) -> float:
     """How many times faster a way is than another of its race: the median over rounds."""
-    return statistics.median(b / a for a, b in zip(row["seconds"], other["seconds"], strict=True))
+    return statistics.median(gains(row, other))
+
+
+def gains(row: Row, other: Row) -> list[float]:
+    """In each round, how many times faster a way was than another of its race."""
+    return [b / a for a, b in zip(row["seconds"], other["seconds"], strict=True)]
+
+
+def switched(samples: Sequence[engine.Sample]) -> Row:
+    """What the reconfigurations of some passes took, in microseconds, all passes together; none is left out.
+
+    `switch`: from its event being dealt to the last replica concerned; below 0 where all had gone over before, which a
+    schedule makes possible, as it is known beforehand. `waited`: of each replica, for those who lost keys to it.
+    """
+    passes = [[one.microseconds for one in s.reconfigurations if one.microseconds is not None] for s in samples]
+    times = [time for found in passes for time in found]
+    waits = [one.waited / 1e3 for s in samples for at in s.reconfigurations for one in at.gone_over]
+    of_passes = [_ranked(found, 50) for found in passes]
+    row: Row = {"switches": len(times), "shares": [], "switch_p50s_us": [p50 for p50 in of_passes if p50 is not None]}
+    for sample in samples:
+        for at in sample.reconfigurations:
+            if at.replicas not in row["shares"]:
+                row["shares"].append(at.replicas)
+    for name, found in (("switch", times), ("waited", waits)):
+        row |= {f"{name}_p{rank}_us": _ranked(found, rank) for rank in (50, 99)}
+        row[f"{name}_max_us"] = max(found, default=None)
+    return row
+
+
+def _ranked(times: list[float], rank: int) -> float | None:
+    """A percentile by nearest rank, which is one of the times that were measured."""
+    return float(np.percentile(times, rank, method="inverted_cdf")) if times else None
 
 
 def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
     """What passes with an open-loop source found; latencies in microseconds."""
     found = [s.end_to_end for s in samples if s.end_to_end is not None]
     passes = [latency.p99 for latency in found]
-    return {
+    loaded = switched(samples) if any(s.reconfigurations for s in samples) else {}
+    return {f"loaded_{name}": value for name, value in loaded.items() if name != "shares"} | {
         "load": load,
         "offered_per_s": rate,
         "end_to_end_p50_us": statistics.median(latency.p50 for latency in found),

@@ -16,11 +16,18 @@ from streaming_core.storage import write_json
 VERSION = 1  # of a suite's JSON; the performance page reads this one
 # Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
 FIGURES = (
+    ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
     ("cpu_ns", "CPU ns/event", 1, ",.0f"),
     ("energy_nj", "nJ/event", 1, ",.0f"),
     ("rejected", "rejected", 1e-2, ".0f"),
+    ("switch_p50_us", "switch p50 ms", 1e3, ".3f"),
+    ("switch_p99_us", "p99", 1e3, ".3f"),
+    ("switch_max_us", "max", 1e3, ".3f"),
+    ("loaded_switch_p50_us", "under load p50", 1e3, ".3f"),
+    ("loaded_switch_p99_us", "p99", 1e3, ".3f"),
+    ("loaded_switch_max_us", "max", 1e3, ".3f"),
 )
 
 
@@ -45,7 +52,7 @@ def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
 def render(found: dict[str, Any], console: Console) -> None:
     """The tables for people."""
     if not console.is_terminal:
-        console.width = 160  # nothing is cut off in a file
+        console.width = 240  # nothing is cut off in a file
     host = found["host"]
     console.print(f"{host['cpu']}, {host['cores']} cores; medians of {found['repetitions']} rounds", highlight=False)
     if "results" in found:
@@ -62,13 +69,16 @@ def render(found: dict[str, Any], console: Console) -> None:
 def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     """Rows as a table: what names them, then their figures."""
     figures = [figure for figure in FIGURES if any(row.get(figure[0]) is not None for row in rows)]
-    titles = ["events/s", "x loop", *(title for _, title, _, _ in figures), "result"]
+    ranged = any(row.get("to_loop_range") for row in rows)
+    titles = ["events/s", "x loop", *(["rounds"] if ranged else []), *(title for _, title, _, _ in figures), "result"]
     grid = Grid(*names, *titles, box=None)
     for row in rows:
         found = (value(row, name) for name in names)
         cells = ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in found]
         shapes = (("events_per_s", ",.0f"), ("to_loop", ".2f"))
         cells += ["" if row[key] is None else f"{row[key]:{shape}}" for key, shape in shapes]
+        if ranged:
+            cells.append("-".join(f"{end:.2f}" for end in row.get("to_loop_range") or ()))
         cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
         grid.add_row(*cells, row["result"])
     return grid

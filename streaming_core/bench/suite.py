@@ -17,9 +17,9 @@ from streaming_core.bench.race import Race, Row
 from streaming_core.bench.report import VERSION
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, Scheduled, evenly_apart
 
-SUITES = ("tstream", "ordered", "viper", "briskstream")  # each a module of this package that defines SUITE
+SUITES = ("tstream", "ordered", "viper", "briskstream", "stretch")  # each a module of this package that defines SUITE
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Heat:
-    """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has."""
+    """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has.
+
+    A way's schedule says what is switched to in turn: its switches are spread evenly over the events there are.
+    """
 
     app: str
     params: dict[str, Any]
@@ -148,10 +151,12 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
 
     rows: list[Row] = []
     for heat in heats:
-        race = Race(heat.app, heat.params, max(1, round(events * heat.share)))
+        size = max(1, round(events * heat.share))
+        race = Race(heat.app, heat.params, size)
         tick()
         counted = experiment.count(race)
-        rows += [row | counted for row in race.run(heat.ways, repetitions, experiment.loads, tick)]
+        ways = [spread(spec, size) for spec in heat.ways]
+        rows += [row | counted for row in race.run(ways, repetitions, experiment.loads, tick)]
     conclusions = list(experiment.conclude(rows))
     return {
         "name": experiment.name,
@@ -164,6 +169,16 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         "conclusions": conclusions,
         "rows": rows,
     }
+
+
+def spread(spec: RunSpec, events: int) -> RunSpec:
+    """A way whose switches, if it has any, are spread evenly over the events; of few, as many as there can be."""
+    switches = spec.schedule[: max(0, events - 1)]
+    if not spec.schedule:
+        return spec
+    places = evenly_apart(len(switches), events)
+    placed = [Scheduled(event=event, replicas=at.replicas) for event, at in zip(places, switches, strict=True)]
+    return spec.model_copy(update={"schedule": placed})
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:

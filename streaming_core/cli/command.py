@@ -351,7 +351,8 @@ def diff(
 def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="APP", help="Default: every application.")] = None,
     suite: Annotated[
-        str | None, typer.Option(help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream.")
+        str | None,
+        typer.Option(help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream, stretch."),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")

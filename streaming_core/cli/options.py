@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 
@@ -26,15 +26,18 @@ ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set 
 NOTES = {
     "executor": "Default: the first that runs the application.",
     "plan": 'A file, JSON: {"operator": [thread of each replica], ...}.',
+    "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which.',
     "sink": "Default: parquet.",
 }
+# Fields that are given as a file of JSON, and what is in it.
+FILES = {"plan": dict, "schedule": list}
 
 
 def _option(name: str) -> Any:
     """A field of a RunSpec as an option; without a value, the specification decides."""
     field = FIELDS[name]
     words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or values_of(field)
-    kind: Any = str if words else Path if get_origin(field.annotation) is dict else field.annotation
+    kind: Any = str if words else Path if name in FILES else field.annotation
     assert field.description is not None
     text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
     return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
@@ -98,20 +101,19 @@ def specification(
         if given or settings or profile:
             raise BadInput("a run specification is complete: give options in the file, not beside it")
         return RunSpec.parse(_read(Path(what)))
-    if "plan" in given:
-        given = given | {"plan": _plan(given["plan"])}
+    given = given | {name: _in_file(name, given[name]) for name in FILES if name in given}
     return _spec(what, given, parameters(what, profile, settings), source)
 
 
-def _plan(path: Path) -> dict:
-    """The plan in a file, which RunSpec checks."""
+def _in_file(name: str, path: Path) -> Any:
+    """The plan, or the schedule, in a file, which RunSpec checks."""
     try:
-        plan = json.loads(_read(path))
+        found = json.loads(_read(path))
     except ValueError as error:
         raise BadInput(f"{path} is no JSON: {error}") from None
-    if not isinstance(plan, dict):
-        raise BadInput(f'{path} holds no plan: {{"operator": [thread of each replica], ...}}')
-    return plan
+    if not isinstance(found, FILES[name]):
+        raise BadInput(f"{path} holds no {name}: {NOTES[name].removeprefix('A file, JSON: ').removesuffix('.')}")
+    return found
 
 
 def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
@@ -119,11 +121,8 @@ def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
     from streaming_core.data import workload
 
     loaded = registry.load(name)
-    able = executors_of(loaded.kind)
     if "executor" not in given:
-        if not able:
-            raise BadInput(f"application {name} is {loaded.kind}: no executor runs it yet")
-        given = given | {"executor": able[0]}
+        given = given | {"executor": executors_of(loaded.kind)[0]}
     if not params:
         # What the workload was made with is what runs: the operators' parameters are part of it.
         made = workload.read_manifest(source)

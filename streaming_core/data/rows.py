@@ -7,15 +7,38 @@ padding behind (runtime/README.md). Exported state comes back as one table per s
 from __future__ import annotations
 
 import ctypes
+import mmap
 
 import numpy as np
 import pyarrow as pa
 
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
-from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK, one_nan
+from streaming_core.language.record import (
+    Array,
+    Counter,
+    Map,
+    Queue,
+    Resolved,
+    Ring,
+    Scalar,
+    Set,
+    Slot,
+    Text,
+    TopK,
+    one_nan,
+)
 
 TEXT_PADDING = 64
+_LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+
+
+def nameable_text() -> np.ndarray:
+    """Bytes for all texts that rows can name, 4 GiB with their padding, zero: what is used of them becomes memory.
+
+    A block's text goes to their start; behind it windows put texts that they have kept from earlier blocks.
+    """
+    return np.frombuffer(mmap.mmap(-1, 1 << 32, flags=_LAZY), np.uint8)
 
 
 def encode(table: pa.Table, record: Resolved) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +126,8 @@ def decode_state(data: bytes, record: Resolved, keys: pa.Array | None) -> pa.Tab
             columns.append(_column(rows[slot.name], slot))
         else:
             raw = np.ascontiguousarray(rows[slot.name]).view(np.uint8).reshape(len(rows), slot.size)
-            columns.append((_rings if isinstance(slot.type, Ring) else _growing)(raw, slot).cast(field.type))
+            read = _rings if isinstance(slot.type, Ring) else _queues if isinstance(slot.type, Queue) else _growing
+            columns.append(read(raw, slot).cast(field.type))
     return pa.Table.from_arrays(columns, schema=pa.schema(fields))
 
 
@@ -116,6 +140,22 @@ def _rings(raw: np.ndarray, slot: Slot) -> pa.Array:
     steps = np.arange(slot.count)
     ordered = np.take_along_axis(items, (start[:, None] + steps) % slot.count, axis=1)
     return _lists(lengths, _scalars(ordered[steps < lengths[:, None]], item))
+
+
+def _queues(raw: np.ndarray, slot: Slot) -> pa.Array:
+    """Queues as lists of rows, oldest first."""
+    assert isinstance(slot.type, Queue)
+    data, first, lengths, capacities = (
+        raw[:, at : at + size].copy().view(f"<u{size}")[:, 0].astype(np.int64)
+        for at, size in ((0, 8), (16, 8), (8, 4), (12, 4))
+    )
+    columns, before = [], 0  # bytes of a row's fields before the one at hand
+    for scalar in slot.type.fields.values():
+        begins = data + before * capacities + first * scalar.width
+        found = [ctypes.string_at(a, n * scalar.width) for a, n in zip(begins.tolist(), lengths.tolist(), strict=True)]
+        columns.append(_scalars(np.frombuffer(b"".join(found), scalar.dtype), scalar))
+        before += scalar.width
+    return _lists(lengths, pa.StructArray.from_arrays(columns, names=list(slot.type.fields)))
 
 
 def _growing(raw: np.ndarray, slot: Slot) -> pa.Array:

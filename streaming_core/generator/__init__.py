@@ -15,7 +15,7 @@ from streaming_core.generator.distributions import Discrete, bell, proportional,
 from streaming_core.generator.draws import Draws, mix64, of_eight, splitmix64
 from streaming_core.generator.keys import Keys
 from streaming_core.generator.periods import by_period
-from streaming_core.generator.tokens import Tokens
+from streaming_core.generator.tokens import Tokens, words
 
 __all__ = [
     "Discrete",
@@ -31,6 +31,7 @@ __all__ = [
     "splitmix64",
     "version",
     "weighted",
+    "words",
     "zipf",
 ]
 

@@ -12,6 +12,8 @@ STRUCTS = {
     "ARENA": "ArenaHeader",
     "ACCESS": "Access",
     "BATCH": "BatchContext",
+    "WINDOW": "WindowContext",
+    "ENTRY": "EntryHeader",
     "PLAN": "PlanContext",
     "APPLY": "ApplyContext",
     "POST": "PostContext",
@@ -25,6 +27,7 @@ EMITTER_CAP = 16
 EMITTER_GROW = 24
 EMITTER_ORIGIN = 32
 EMITTER_DROPPED = 40
+EMITTER_HOME = 56
 
 ARENA_ALLOC = 0
 
@@ -47,6 +50,20 @@ BATCH_ARENA = 48
 BATCH_SEQ = 56
 BATCH_ERROR_AT = 64
 BATCH_ERROR = 72
+
+WINDOW_ROWS = 0
+WINDOW_N = 8
+WINDOW_ENTRIES = 16
+WINDOW_STARTS = 24
+WINDOW_SPAN = 32
+WINDOW_TEXT = 40
+WINDOW_EMITTER = 48
+WINDOW_SEQ = 56
+WINDOW_ERROR_AT = 64
+WINDOW_ERROR = 72
+
+ENTRY_ARENA = 0
+ENTRY_SIZE = 48  # the fields of the key come behind it
 
 PLAN_ROWS = 0
 PLAN_BEGIN = 8

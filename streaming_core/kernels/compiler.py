@@ -2,7 +2,7 @@
 
     translate    every function of the operator, rewritten in words               dialect, words
     see          which fields of a row post-processing looks at, as numba finds   transaction
-    the rest     kernels: the loops around these functions, compiled              shapes, direct, place
+    the rest     kernels: the loops around these functions, compiled              shapes, windows, direct, place
 
 `STEPS` says what an operator of each kind goes through; what a step leaves behind, later ones take. numba is imported
 with this module: a run whose kernels are kept never loads it.
@@ -18,7 +18,7 @@ from numba.core.errors import NumbaError
 
 from streaming_core import emission, interruption
 from streaming_core.errors import CommandFailed
-from streaming_core.kernels import shapes
+from streaming_core.kernels import shapes, windows
 from streaming_core.kernels.dialect import Translator
 from streaming_core.kernels.direct import execute_kernel
 from streaming_core.kernels.place import place_kernel
@@ -60,6 +60,11 @@ class Work:
     def state(self) -> Resolved:
         """The record of the operator's state."""
         return self.operator.kept.resolve(self.params)
+
+    def stream(self, number: int) -> Resolved:
+        """The rows of a stream of a windowed operator."""
+        assert self.operator.window is not None
+        return self.operator.inputs[self.operator.window.streams.index(number)].emitted.resolve(self.params)
 
 
 def translate(work: Work) -> None:
@@ -115,10 +120,39 @@ def place(work: Work) -> None:
     work.kernels["place"] = place_kernel(work.functions["plan"], work.event, work.bound)
 
 
+def translate_windows(work: Work) -> None:
+    translator, window = work.translator, work.operator.window
+    assert window is not None
+    for role, function in work.operator.functions.items():
+        emitted = window.key if role.startswith("keys") else None if role == "slide" else work.operator.output
+        work.functions[role] = translator.translate(function, emitted)
+
+
+def find_keys(work: Work) -> None:
+    window, functions = work.operator.window, work.functions
+    assert window is not None
+    key = window.key.resolve(work.params)
+    for stream in range(len(window.states)):
+        keys = functions.get(f"keys_{stream}") or (windows.field_key(window.field) if window.field else windows.no_keys)
+        work.kernels[f"keys_{stream}"] = windows.keys_kernel(keys, work.stream(stream), key)
+
+
+def meet_windows(work: Work) -> None:
+    window = work.operator.window
+    assert window is not None
+    key, states = window.key.resolve(work.params), [state.resolve(work.params) for state in window.states]
+    for role, function in work.functions.items():
+        what, _, stream = role.partition("_")
+        if what != "keys":
+            event, output = work.stream(int(stream)) if stream else None, work.output if role != "slide" else None
+            work.kernels[role] = windows.window_kernel(function, event, key, states, output)
+
+
 STEPS: dict[str, tuple[Callable[[Work], None], ...]] = {
     "stateless": (translate, map_batches),
     "stateful": (translate, process_batches, flush_states),
     "partitioned": (translate, process_batches, flush_states),
+    "windowed": (translate_windows, find_keys, meet_windows),
     "transaction": (translate, see, plan, apply, post, execute, place),
 }
 

@@ -21,34 +21,34 @@ from streaming_core.kernels.values import GrowingType
 from streaming_core.language.record import Counter, Map, Set, TopK
 
 LENGTH, CAPACITY = 8, 12
-_compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+compiled = njit(error_model="python", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def _part(name: str) -> Callable:
+def part(name: str) -> Callable:
     """An intrinsic: one of the two addresses that a container is known by."""
 
     @intrinsic
-    def part(typingctx, container):
+    def taken(typingctx, container):
         def codegen(context, builder, signature, args):
             held = cgutils.create_struct_proxy(container)(context, builder, args[0])
             return builder.ptrtoint(getattr(held, name), code.I64)
 
         return types.int64(container), codegen
 
-    return part
+    return taken
 
 
-_head, _arena = _part("address"), _part("arena")
+_head, _arena = part("address"), part("arena")
 
 
-@_compiled
+@compiled
 def _spread(key):
     """A fixed mixing of the key's bits (the multiplier is 2^64 divided by the golden ratio)."""
     mixed = key * -7046029254386353131
     return mixed ^ ((mixed >> 32) & 0xFFFFFFFF)
 
 
-@_compiled
+@compiled
 def _find(head, key):
     """Entry number of the key, or -1."""
     capacity = load_half(head, CAPACITY)
@@ -71,7 +71,7 @@ def _find(head, key):
         place = (place + 1) & mask
 
 
-@_compiled
+@compiled
 def _enter(data, capacity, entry, key):
     index = data + capacity * 16
     mask = 2 * capacity - 1
@@ -82,7 +82,7 @@ def _enter(data, capacity, entry, key):
     store_half(index, place * 4, ((spread >> 32) & 0xFFFFFFFF & ~mask) | (entry + 1))
 
 
-@_compiled
+@compiled
 def _add(head, arena, key, value):
     """Appends a key that is not there yet."""
     length = load_half(head, LENGTH)
@@ -105,7 +105,7 @@ def _add(head, arena, key, value):
     store_half(head, LENGTH, length + 1)
 
 
-@_compiled
+@compiled
 def _clear(head, indexed):
     store_half(head, LENGTH, 0)
     if indexed:
@@ -115,14 +115,14 @@ def _clear(head, indexed):
             store_word(index, i * 8, 0)
 
 
-@_compiled
+@compiled
 def _entry(head, i):
     if i < 0 or i >= load_half(head, LENGTH):
         raise IndexError("container: index out of range")
     return load_word(head, 0) + i * 16
 
 
-@_compiled
+@compiled
 def _offer(head, arena, capacity, key, score):
     if load_half(head, CAPACITY) == 0:
         store_word(head, 0, allocate(arena, capacity * 16))
@@ -156,21 +156,21 @@ def _fitting(scalar, what: str):
     """A compiled check that a key or value fits its declared type; returns its bits."""
     if scalar is None or scalar.name == "i64":
 
-        @_compiled
+        @compiled
         def whole(value):
             return as_bits(value)
 
         return whole
     if scalar.is_float:
 
-        @_compiled
+        @compiled
         def real(value):
             return as_bits(float(value))
 
         return real
     low, high, message = scalar.low, scalar.high, f"{what}: the value does not fit {scalar.name}"
 
-    @_compiled
+    @compiled
     def narrow(value):
         if value < low or value > high:
             raise OverflowError(message)

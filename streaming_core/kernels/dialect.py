@@ -11,6 +11,8 @@ a meaning of its own is a call of a *word* (see kernels/words.py):
     t[a:b]             -> text_slice(t, a, b)
     x in s             -> contains(s, x)
     out.emit(f=v, ...) -> emit(out, (v, ...))                in the order of the output record's fields
+    keys.add(f=v, ...) -> emit(keys, (v, ...))               in the order of the key record's fields
+    q.append(f=v, ...) -> queue_append(q, "f ...", (v, ...)) in the order they are written
     txn.row(T, key)    -> txn_row(txn, <index of T>, key)    likewise require, modify, read, result, drop
     txn.require(f)     -> txn_hold(txn, f(txn_request(txn))) a condition on the event alone
     params.window      -> the value the application is bound with
@@ -193,10 +195,13 @@ class _Rewriter(ast.NodeTransformer):
     def _method(self, node: ast.Call, method: ast.Attribute) -> ast.AST:
         owner, name = self.visit(method.value), method.attr
         match name, node.args:
-            case "emit", []:
+            case (("emit" | "add"), []):  # `add` of keys: a set is given its item by position
                 assert self.output is not None
                 values = {k.arg: k.value for k in node.keywords}
                 return self.word("emit", owner, self._row([values[field] for field in self.output.fields]))
+            case "append", []:
+                names = ast.Constant(" ".join(k.arg for k in node.keywords if k.arg is not None))
+                return self.word("queue_append", owner, names, self._row([k.value for k in node.keywords]))
             case "drop", []:
                 return self.word("drop", owner)
             case (("row" | "result"), [table, index]):

@@ -13,11 +13,12 @@ from streaming_core.language.record import Array, Resolved, Scalar
 
 
 class EmitterType(types.Type):
-    """What an operator knows as `out`: the emitter, and which input is being processed."""
+    """What an operator knows as `out`: the emitter, and which input is being processed. `homes`: it may be given texts
+    that are none of the batch's; what is emitted names copies of them."""
 
-    def __init__(self, output: Resolved):
-        self.output = output
-        super().__init__(f"Emitter({output.name}@{id(output):x})")
+    def __init__(self, output: Resolved, homes: bool = False):
+        self.output, self.homes = output, homes
+        super().__init__(f"Emitter({output.name}@{id(output):x}, homes={homes})")
 
 
 @register_model(EmitterType)
@@ -27,8 +28,9 @@ class _Model(models.StructModel):
         super().__init__(manager, fe_type, members)
 
 
-def convert_values(context, builder, output: Resolved, values: types.BaseTuple, packed) -> list:
+def convert_values(context, builder, out: EmitterType, emitter, values: types.BaseTuple, packed) -> list:
     """Every value in its field's own width, of an array its address; raises before anything is written."""
+    output = out.output
     converted = []
     for i, slot in enumerate(output.event[0].values()):
         value = builder.extract_value(packed, i)
@@ -39,8 +41,24 @@ def convert_values(context, builder, output: Resolved, values: types.BaseTuple, 
             converted.append(cgutils.create_struct_proxy(values.types[i])(context, builder, value).address)
         else:
             text = cgutils.create_struct_proxy(text_type)(context, builder, value)
-            converted.append((builder.trunc(text.offset, code.I32), builder.trunc(text.length, code.I32)))
+            offset = _home(context, builder, emitter, text) if out.homes else text.offset
+            converted.append((builder.trunc(offset, code.I32), builder.trunc(text.length, code.I32)))
     return converted
+
+
+def _home(context, builder, emitter, text):
+    """Where in the batch's text a text is, or a copy of it that is put there."""
+    given, before = text.offset, builder.basic_block
+    with builder.if_then(builder.icmp_signed("<", given, code.i64(0)), likely=False):
+        home = code.load(builder, emitter, abi.EMITTER_HOME, code.PTR, code.CONTEXT)
+        found = code.call(builder, home, emitter, text.address, text.length)
+        none = builder.icmp_signed("<", found, code.i64(0))
+        code.raise_if(context, builder, none, MemoryError, "no room for texts")
+        inside = builder.basic_block
+    offset = builder.phi(code.I64)
+    offset.add_incoming(given, before)
+    offset.add_incoming(found, inside)
+    return offset
 
 
 def write_row(builder, output: Resolved, row, seq, converted: list) -> None:
@@ -63,7 +81,7 @@ def _emit(typingctx, out, values):
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(out)(context, builder, args[0])
-        converted = convert_values(context, builder, output, values, args[1])
+        converted = convert_values(context, builder, out, held.address, values, args[1])
         length = code.load(builder, held.address, abi.EMITTER_LEN, code.I64, code.CONTEXT)
         full = builder.icmp_unsigned(
             "==", length, code.load(builder, held.address, abi.EMITTER_CAP, code.I64, code.CONTEXT)

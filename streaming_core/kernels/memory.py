@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from streaming_core.kernels import ir as code
@@ -64,6 +64,18 @@ def allocate(typingctx, arena, size):
         return found
 
     return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def copy_bytes(typingctx, target, source, size):
+    """Copies bytes between places that do not overlap."""
+
+    def codegen(context, builder, signature, args):
+        target, source = (builder.inttoptr(place, code.PTR) for place in args[:2])
+        cgutils.raw_memcpy(builder, target, source, args[2], 1)
+        return context.get_dummy_value()
+
+    return types.none(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic

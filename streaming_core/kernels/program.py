@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import json
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from streaming_core import errors, machine
-from streaming_core.errors import BadInput
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
-from streaming_core.language.application import App
+from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.window import Window
 from streaming_core.storage import digest_of
 
 PARTITIONS = 40  # what keys are drawn by and `pat` counts by, unless the application has a parameter `gen_parts`
 # What all applications are compiled from.
 _PACKAGE = Path(__file__).parent.parent
 _SOURCES = (_PACKAGE / "kernels", _PACKAGE / "language")
-_ADDRESSES = ("kernel", "flush", "plan", "apply", "post", "execute", "place")
+_ADDRESSES = ("kernel", "flush", "keys", "update", "result", "slide", "plan", "apply", "post", "execute", "place")
+# What of a window is data of a program: with other numbers nothing is compiled anew.
+_NUMBERS = ("advance", "size", "delay", "every")
 
 
 class _Noted(dict):
@@ -76,7 +79,7 @@ class Program:
             entry["read"] = span
         if self._spans:
             self.description["transaction"]["result_stride"] = max(end - begin for begin, end in self._spans)
-        for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
+        for entry in self._with_kernels():
             for role in _ADDRESSES:
                 if role in entry:
                     entry[role] = self._loaded[entry[role]].address if entry[role] else 0
@@ -86,9 +89,22 @@ class Program:
         """The program of a part of the application (App.upto, App.only), by the kernels that are compiled already."""
         return Program(app.check(), self.params, machine.Kept(None), self)
 
+    @property
+    def makes_texts(self) -> bool:
+        """Whether outputs may name texts that windows have kept."""
+        return self.app.kind == "windowed"
+
     def json(self) -> str:
         """The description as the runtime takes it."""
         return json.dumps(self.description)
+
+    def _with_kernels(self) -> Iterator[dict]:
+        """The parts of the description that name kernels."""
+        for entry in [*self.description.get("operators", []), self.description.get("transaction", {})]:
+            yield entry
+            if "window" in entry:
+                yield entry["window"]
+                yield from entry["window"]["streams"]
 
     def _kernels(self, kept: machine.Kept) -> tuple[dict[str, bytes], list]:
         """What `compiler.compile_kernels` returns, as it is kept; compiled and kept if it is not.
@@ -96,7 +112,10 @@ class Program:
         Of the parameters those count that operators and records read, which the first to compile a source notes down:
         how events are drawn is none of the machine code's business.
         """
-        described = {name: value for name, value in self.description.items() if name != "partitions"}
+        described = copy.deepcopy({name: value for name, value in self.description.items() if name != "partitions"})
+        for entry in described.get("operators", []):
+            for name in _NUMBERS:
+                entry.get("window", {}).pop(name, None)
         compiler = machine.fingerprint(*_SOURCES, Path(errors.__file__))
         written = [path.read_text() for path in sources(Path(self.app.file))]
         source = [compiler, written, self.app.name, described]
@@ -132,8 +151,11 @@ class Program:
                 "name": operator.name,
                 "inputs": [number[id(o)] for o in operator.inputs],
                 "stride": operator.emitted.resolve(self.params).event[1],
-                "kernel": f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}",
             }
+            if operator.window is not None:
+                entry |= self._windowed(operator, operator.window)
+            else:
+                entry["kernel"] = f"{operator.name}.{'map' if operator.kind == 'stateless' else 'process'}"
             if operator.state is not None:
                 entry["state_size"] = operator.state.resolve(self.params).state[1]
                 entry["flush"] = f"{operator.name}.flush" if "flush" in operator.functions else 0
@@ -147,6 +169,37 @@ class Program:
             "event": {"stride": self.event.event[1]},
             "operators": operators,
             "outputs": [number[id(o)] for o in sink.inputs],
+        }
+
+    def _windowed(self, operator: Operator, window: Window) -> dict:
+        bounds = window.bound(operator.name, self.params)
+        key, states = window.key.resolve(self.params), [state.resolve(self.params) for state in window.states]
+
+        def column(record: Resolved, name: str) -> dict:
+            slot = record.event[0][name]
+            assert isinstance(slot.type, Scalar | Text)  # App.window
+            return {"kind": slot.type.name, "offset": slot.offset}
+
+        streams = []
+        for number in range(len(states)):
+            rows = operator.inputs[window.streams.index(number)].emitted.resolve(self.params)
+            kernels = {role: f"{operator.name}.{role}_{number}" for role in ("keys", "update")}
+            streams.append({"ts": column(rows, "ts"), **kernels})
+        return {
+            "state_size": sum(state.state[1] for state in states),
+            "window": {
+                "single": window.kind == "single",
+                "advance": bounds.advance,
+                "size": bounds.size,
+                "delay": bounds.delay,
+                "every": bounds.every,
+                "bag": not bounds.is_set,
+                "grows": any(state.grows for state in states),
+                "of": list(window.streams),
+                "streams": streams,
+                "key": {"stride": key.event[1], "fields": [column(key, name) for name in key.event[0]]},
+                **{r: f"{operator.name}.{r}" if r in operator.functions else 0 for r in ("result", "slide")},
+            },
         }
 
     def _transaction(self) -> dict:
@@ -216,12 +269,10 @@ def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = No
         kept: where kernels are kept; None: where this process keeps machine code.
 
     Raises:
-        BadInput: an operator does not keep to the language; the line says where and why. Or it is windowed.
+        BadInput: an operator does not keep to the language; the line says where and why.
         CommandFailed: it does, and does not compile.
     """
     accept(app.check(), params)
-    if app.kind == "windowed":
-        raise BadInput(f"app {app.name}: windowed operators have no kernels yet")
     return Program(app, params, kept or machine.kept())
 
 

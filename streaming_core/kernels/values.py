@@ -1,4 +1,4 @@
-"""What operators hold in their hands: rows, texts, arrays and rings, as numba types over addresses."""
+"""What operators hold in their hands: rows, texts, arrays and containers, as numba types over addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, overload, overload_method, register_model
 
 from streaming_core.kernels import ir as code
-from streaming_core.language.record import Array, Counter, Map, Resolved, Ring, Scalar, Set, Slot, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Queue, Resolved, Ring, Scalar, Set, Slot, Text, TopK
 
 
 def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None:
@@ -25,18 +25,19 @@ def _structure(kind: type[types.Type], *members: tuple[str, types.Type]) -> None
 class RowType(types.Type):
     """A row of `resolved`: events and outputs with header, table rows and states without.
 
-    `seen`: collects the names of the fields that code asks for.
+    `seen`: collects the names of the fields that code asks for. `kept`: its texts outlive their block: they lie in the
+    state of a window, beside the row.
     """
 
-    def __init__(self, resolved: Resolved, header: bool, seen: set[str] | None = None):
-        self.resolved, self.header, self.seen = resolved, header, seen
+    def __init__(self, resolved: Resolved, header: bool, seen: set[str] | None = None, kept: bool = False):
+        self.resolved, self.header, self.seen, self.kept = resolved, header, seen, kept
         self.slots, self.size = resolved.event if header else resolved.state
-        which = f"{resolved.name}@{id(resolved):x}, header={header}"
+        which = f"{resolved.name}@{id(resolved):x}, header={header}, kept={kept}"
         super().__init__(f"Row({which}{'' if seen is None else f', seen by {id(seen):x}'})")
 
 
 class TextType(types.Type):
-    """Bytes of the batch's text: address, length, offset from the text's start."""
+    """Bytes of the batch's text: address, length, offset from the text's start; of a text elsewhere it is negative."""
 
     def __init__(self):
         super().__init__("Text")
@@ -66,12 +67,31 @@ class GrowingType(types.Type):
         super().__init__(f"{kind.__name__}({key and key.name}, {value and value.name}, {count}, {field})")
 
 
+class QueueType(types.Type):
+    """A queue: its 32-byte head inside the row, its columns in the arena. `fields`: what its rows have, in order."""
+
+    def __init__(self, declared: Queue, field: str):
+        self.record, self.fields, self.field = declared.item, declared.fields, field
+        super().__init__(f"Queue({self.record.name}@{id(self.record):x}, {field})")
+
+
+class QueuedType(types.Type):
+    """A row of a queue: the queue's columns, their length, and the row's place in each."""
+
+    def __init__(self, queue: QueueType):
+        self.queue = queue
+        super().__init__(f"Queued({queue.name})")
+
+
 text_type = TextType()
+_ELSEWHERE = -(1 << 62)  # what is added to a place in a text keeps it negative
 _structure(RowType, ("address", types.voidptr), ("text", types.voidptr), ("arena", types.voidptr))
 _structure(TextType, ("address", types.voidptr), ("length", types.int64), ("offset", types.int64))
 _structure(ArrayType, ("address", types.voidptr))
 _structure(RingType, ("address", types.voidptr))
 _structure(GrowingType, ("address", types.voidptr), ("arena", types.voidptr))
+_structure(QueueType, ("address", types.voidptr), ("arena", types.voidptr))
+_structure(QueuedType, ("columns", types.voidptr), ("capacity", types.int64), ("place", types.int64))
 
 
 def field_type(slot: Slot) -> types.Type:
@@ -93,6 +113,8 @@ def field_type(slot: Slot) -> types.Type:
             return GrowingType(Counter, key, None, 0, slot.name)
         case TopK():
             return GrowingType(TopK, None, None, slot.count, slot.name)
+        case Queue():
+            return QueueType(slot.type, slot.name)
 
 
 @infer_getattr
@@ -121,13 +143,14 @@ def _load_field(context, builder, kind, value, name):
             offset = builder.zext(code.load(builder, row.address, slot.offset, code.I32), code.I64)
             length = builder.zext(code.load(builder, row.address, slot.offset + 4, code.I32), code.I64)
             text = cgutils.create_struct_proxy(text_type)(context, builder)
-            text.address, text.length, text.offset = code.at(builder, row.text, offset), length, offset
+            text.address, text.length = code.at(builder, row.text, offset), length
+            text.offset = builder.add(offset, code.i64(_ELSEWHERE)) if kind.kept else offset
             return text._getvalue()
         case _:
             found = field_type(slot)
             held = cgutils.create_struct_proxy(found)(context, builder)
             held.address = code.at(builder, row.address, slot.offset)
-            if isinstance(found, GrowingType):
+            if isinstance(found, GrowingType | QueueType):
                 held.arena = row.arena
             return held._getvalue()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming_core.kernels import arithmetic, containers, emitter, transaction, values
+from streaming_core.kernels import arithmetic, containers, emitter, queue, transaction, values
 
 assert containers  # imported for the methods it registers
 
@@ -18,6 +18,7 @@ WORDS = {
     "_to_float": arithmetic.to_float,
     "_invert": arithmetic.invert,
     "_contains": arithmetic.contains,
+    "_queue_append": queue.queue_append,
     "_emit": emitter.emit,
     "_drop": emitter.drop,
     "_txn_row": transaction.txn_row,

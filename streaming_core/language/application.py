@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,8 +38,8 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput
-from streaming_core.language.record import CONTAINERS, GROWING, Record, Scalar, Text
-from streaming_core.language.window import EVERY, KINDS, MULTIPLICITIES, Window
+from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
+from streaming_core.language.window import EVERY, KINDS, Window
 
 
 @dataclass(frozen=True)
@@ -342,7 +343,7 @@ class App:
                 row of items for all. So an `if` on `key` is an error: write `np.where(key < 10, ...)`. What a field
                 cannot hold is refused as a store of it would be.
         """
-        self._refuse("table", row, Text)
+        self._refuse("table", row, Text, Queue)
         table = Table(name, row, size, init, len(self.tables))
         self.tables.append(table)
         return table
@@ -391,7 +392,7 @@ class App:
 
         Args:
             advance, size: windows are [l*advance, l*advance + size), in units of `ts`; 0 < advance <= size. These,
-                `delay` and `every` may be names of parameters.
+                `delay`, `every` and `multiplicity` may be names of parameters.
             kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
             delay: how far behind the latest row's `ts` another row's may be and still be counted.
             multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
@@ -414,9 +415,8 @@ class App:
                 raise refusal(f"{stream._record!r} has no integer field ts")
         if not streams or not len(streams) == len(updates) == len(states):
             raise refusal(f"{len(streams)} streams need as many updates and states, not {len(updates)}, {len(states)}")
-        for what, said, known in (("kind", kind, KINDS), ("multiplicity", multiplicity, MULTIPLICITIES)):
-            if said not in known:
-                raise refusal(f"unknown {what} {said!r}; known: {', '.join(known)}")
+        if kind not in KINDS:
+            raise refusal(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
         if (key is None) == (every is None) or (keys is None) == isinstance(key, Record):
             raise refusal("keys are one of: key=field; key=record with keys=function; every=number")
         if slide is not None and kind == "multi":
@@ -507,6 +507,7 @@ class App:
 
     def invariant(self, name: str, sql: str, by_order: bool = False) -> None:
         """SQL over the views `events`, `outputs` and `state_<table>` that selects violating rows: none = it holds.
+        `:name` stands for the value of the parameter of that name.
 
         A run without order is as if its events had come in another one: outputs keep the `seq` of their event, but
         the n-th event by `seq` need not be the n-th that took effect, and `sub` says nothing. An invariant that would
@@ -544,9 +545,17 @@ class App:
 
     # --- what others ask ---------------------------------------------------------------------------------------
 
-    def holds(self, order: str) -> dict[str, str]:
-        """The invariants that must hold of a run in this order (`total`, `none`), by name."""
-        return {name: sql for name, sql in self.invariants.items() if order == "total" or name not in self._by_order}
+    def holds(self, order: str, params: dict[str, Any] | None = None) -> dict[str, str]:
+        """The invariants that must hold of a run in this order (`total`, `none`) with these parameters, by name."""
+        values = {name: str(value) for name, value in self.bind(params).items()}
+        for name, value in self.bind(params).items():
+            if isinstance(value, str):
+                values[name] = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return {
+            name: re.sub(r":(\w+)", lambda found: values.get(found[1], found[0]), sql)
+            for name, sql in self.invariants.items()
+            if order == "total" or name not in self._by_order
+        }
 
     @property
     def kind(self) -> str:
@@ -567,7 +576,7 @@ class App:
 
         In front of a transaction, and of an operator that takes the events, lies nothing: the outputs are the events.
         """
-        operator = self.operator(name)
+        operator = self._of_one_stream(name)
         needed = [*operator.inputs]
         for before in needed:
             needed += [o for o in before.inputs if o not in needed]
@@ -576,9 +585,7 @@ class App:
 
     def only(self, name: str) -> App:
         """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
-        operator = self.operator(name)
-        if operator.window is not None and len(operator.window.states) > 1:
-            raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be run alone")
+        operator = self._of_one_stream(name)
         source = Operator("source", "source", [], operator.input)
         return self._derived(
             [
@@ -588,6 +595,13 @@ class App:
             None,
             operator.emitted,
         )
+
+    def _of_one_stream(self, name: str) -> Operator:
+        """The operator of that name, if its input is one sequence of rows of one record."""
+        operator = self.operator(name)
+        if operator.window is not None and len(operator.window.states) > 1:
+            raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be recorded or run alone")
+        return operator
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""

@@ -157,9 +157,30 @@ class TopK(_Sized):
     capacity: int | str
 
 
-GROWING = (Set, Map, Counter, TopK)
+@dataclass(frozen=True)
+class Queue(_Sized):
+    """Rows of a record of scalars, oldest first; kept as columns, so that a scan over a field reads adjacent values.
+
+    Operators use: `append(field=value, ...)` -> None (every field, evaluated in the order written; what a field cannot
+    hold is an OverflowError, and then no row is added), `popleft()` -> None (the oldest row goes; IndexError if there
+    is none), `len(queue)`, `queue[i].field` (0 = oldest, read-only; IndexError outside 0..len - 1), `clear()`.
+
+    Operators' states may have queues, tables none. Memory is bounded by the most rows a queue has held, however many
+    have come and gone.
+    """
+
+    item: Record
+
+    @property
+    def fields(self) -> dict[str, Scalar]:
+        """The columns, in order."""
+        return {name: kind for name, kind in self.item.fields.items() if isinstance(kind, Scalar)}
+
+
+PAIRS = (Set, Map, Counter, TopK)  # whose entries are a key and a value
+GROWING = (*PAIRS, Queue)
 CONTAINERS = (Ring, *GROWING)
-FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK
+FieldType = Scalar | Text | Array | Ring | Set | Map | Counter | TopK | Queue
 
 
 class Record:
@@ -190,17 +211,32 @@ def record(cls: type) -> Record:
             raise BadInput(f"record {cls.__name__}: do not use postponed annotations in application files")
         if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
             raise BadInput(f"record {cls.__name__}.{name}: {kind!r} is not a field type")
-        held = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
-        if not all(isinstance(one, Scalar) for one in held):
-            raise BadInput(f"record {cls.__name__}.{name}: items of {type(kind).__name__} must be scalars")
-        if isinstance(kind, (Set, Map, Counter)) and held[0].is_float:
-            raise BadInput(f"record {cls.__name__}.{name}: keys of {type(kind).__name__} must be integers")
+        if reason := _unfit(kind):
+            raise BadInput(f"record {cls.__name__}.{name}: {reason}")
         if name in ("seq", "sub") or name.startswith("_"):
             raise BadInput(f"record {cls.__name__}.{name}: the name is reserved")
         fields[name] = kind
     if not fields:
         raise BadInput(f"record {cls.__name__} has no fields")
     return Record(cls.__name__, fields, cls.__doc__)
+
+
+def _unfit(kind: FieldType) -> str:
+    """Why what an array or container is to hold cannot be held; empty if it can."""
+    if isinstance(kind, Queue):
+        if not isinstance(kind.item, Record):
+            return "items of Queue must be records"
+        for name, held in kind.item.fields.items():
+            if not isinstance(held, Scalar):
+                what = f"{kind.item.name}.{name} is a {type(held).__name__}"
+                return f"items of Queue must be records of scalars, and {what}"
+        return ""
+    parts = [getattr(kind, part) for part in ("item", "key", "value") if hasattr(kind, part)]
+    if not all(isinstance(one, Scalar) for one in parts):
+        return f"items of {type(kind).__name__} must be scalars"
+    if isinstance(kind, (Set, Map, Counter)) and parts[0].is_float:
+        return f"keys of {type(kind).__name__} must be integers"
+    return ""
 
 
 def _align(offset: int, to: int) -> int:
@@ -278,9 +314,15 @@ class Resolved:
 
     @cached_property
     def growing(self) -> list[tuple[int, bool]]:
-        """Of each growing container of a state: where its head lies, and whether it has an index (all but a top-k)."""
+        """Of each growing container that a table's row may have: where its head lies, and whether it has an index (all
+        but a top-k)."""
         slots = self.state[0].values()
-        return [(slot.offset, not isinstance(slot.type, TopK)) for slot in slots if isinstance(slot.type, GROWING)]
+        return [(slot.offset, not isinstance(slot.type, TopK)) for slot in slots if isinstance(slot.type, PAIRS)]
+
+    @cached_property
+    def grows(self) -> bool:
+        """Whether any field is a container that grows."""
+        return any(isinstance(kind, GROWING) for kind in self.record.fields.values())
 
     @cached_property
     def has_containers(self) -> bool:
@@ -324,6 +366,8 @@ class Resolved:
                     kind = pa.list_(pa.struct([("key", key.arrow()), ("value", pa.int64())]))
                 case TopK():
                     kind = pa.list_(pa.struct([("key", pa.int64()), ("score", pa.int64())]))
+                case Queue():
+                    kind = pa.list_(pa.struct([(n, scalar.arrow()) for n, scalar in slot.type.fields.items()]))
                 case _:
                     kind = slot.type.arrow()
             columns.append(pa.field(slot.name, kind, nullable=False))

@@ -29,7 +29,7 @@ EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
 
 @dataclass(frozen=True)
 class Window:
-    """A declaration. Numbers may be parameters' names.
+    """A declaration. Numbers, and the multiplicity, may be parameters' names.
 
     Args:
         kind: `multi`: a state for each window of a key; `single`: one for each key, whose window slides.
@@ -37,7 +37,8 @@ class Window:
         key: the fields of a key.
         field: the field of the rows that is their only key, if one is.
         every: every row has the keys 0..every-1, if not None.
-        multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`).
+        multiplicity: whether a key that a row gives twice counts once (`set`) or twice (`bag`); or the name of the
+            parameter that says so.
         streams: of each input of the operator, which of the streams it belongs to.
         states: one record for each stream, or the only one.
     """
@@ -54,7 +55,7 @@ class Window:
     states: tuple[Record, ...]
 
     def bound(self, operator: str, params: dict[str, Any]) -> Bounds:
-        """Its numbers under these parameters.
+        """What it comes to under these parameters.
 
         Raises:
             BadInput: one is not an integer, or out of bounds.
@@ -69,17 +70,24 @@ class Window:
                 f"operator {operator}: window: a single window slides in order: delay must be 0, not {delay}"
             )
         every = None if self.every is None else _number(operator, "every", self.every, params, 1)
-        return Bounds(advance, size, delay, every)
+        multiplicity = params.get(self.multiplicity, self.multiplicity)
+        if multiplicity not in MULTIPLICITIES:
+            raise BadInput(
+                f"operator {operator}: window: unknown multiplicity {multiplicity!r}; known: "
+                f"{', '.join(MULTIPLICITIES)}, and parameters that are one of these"
+            )
+        return Bounds(advance, size, delay, every, multiplicity == "set")
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The numbers of a window: what they come to, each reading works out by itself."""
+    """Its numbers, and whether a row's keys are a set: what they come to, each reading works out by itself."""
 
     advance: int
     size: int
     delay: int
     every: int | None
+    is_set: bool
 
 
 def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int) -> int:

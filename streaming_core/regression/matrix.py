@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
+from streaming_core.language.application import App
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, evenly_apart
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024  # as many as Airflow maps a task to
@@ -37,11 +39,26 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
             left_out.setdefault(str(error), []).append(spec.cell)
         else:
             kept.append(spec)
+            if regression.reconfigurations and spec.threads > 1 and asked[spec.app].kind == "windowed":
+                kept.append(reconfigured(spec, asked[spec.app], regression))
     if not kept:
         raise BadInput(f"nothing is left to run: {'; '.join(left_out)}")
     if len(kept) > MAX_CELLS:
         raise BadInput(f"a run has {MAX_CELLS} cells at most, these are {len(kept)}")
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
+
+
+def reconfigured(spec: RunSpec, app: App, regression: RegressionSpec) -> RunSpec:
+    """The cell, with reconfigurations at events evenly apart: half of the replicas, then the others, then all again."""
+    all_of_them = list(range(spec.threads))
+    half = -(-spec.threads // 2)
+    shares = itertools.cycle([all_of_them[:half], all_of_them[half:], all_of_them])
+    names = [operator.name for operator in app.operators if operator.kind == "windowed"]
+    events = evenly_apart(regression.reconfigurations, regression.events)
+    schedule = [
+        {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(events, shares, strict=False)
+    ]
+    return RunSpec.parse(spec.model_dump(mode="json") | {"schedule": schedule})
 
 
 def omissions(planned: dict) -> list[str]:

@@ -36,8 +36,9 @@ from streaming_core.run.way import (
     one_line,
 )
 
-# Field of a request -> the option that it is about. Plans are no matter of a matrix: each is of one application.
-ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name != "plan"}
+# Field of a request -> the option that it is about. Plans and schedules are no matter of a matrix: each is of one
+# application; what reconfigurations a cell goes through is worked out (matrix.py).
+ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name not in ("plan", "schedule")}
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -86,6 +87,12 @@ class RegressionSpec(_Ways):
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
     rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
+    reconfigurations: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Reconfigurations of windowed operators on several threads, in cells beside those without.",
+    )
     params: dict[str, dict[str, ParamValue]] = Field(
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )

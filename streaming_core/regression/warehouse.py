@@ -19,8 +19,9 @@ from streaming_core.storage import canonical_json
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules. 4: cells have verdict and reason.
-SCHEMA_VERSION = 4
+# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, samples dropped_late, reconfigurations and
+# slowest_reconfiguration_us.
+SCHEMA_VERSION = 5
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -95,6 +96,9 @@ SAMPLES = pa.schema(
         ("cpu_seconds", pa.float64()),
         ("energy_joules", pa.float64()),
         ("dropped_invalid", pa.int64()),
+        ("dropped_late", pa.int64()),
+        ("reconfigurations", pa.int32()),  # of windowed operators, as many as were gone through
+        ("slowest_reconfiguration_us", pa.float64()),  # from its event being dealt to the last replica concerned
         ("rejected", pa.int64()),
     ]
 )
@@ -155,10 +159,12 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
 def way_columns(spec: RunSpec) -> dict:
     """How a cell is executed, as columns of the raw table `cells`."""
     found = spec.model_dump(mode="json")
-    return {name: canonical_json(found[name]) if isinstance(found[name], dict) else found[name] for name in WAY}
+    return {name: canonical_json(found[name]) if isinstance(found[name], dict | list) else found[name] for name in WAY}
 
 
 def spec_of(row: dict) -> RunSpec:
     """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
     said = {name: row[name] for name in FIELDS if row.get(name) is not None}
-    return RunSpec.parse(said | {name: json.loads(said[name]) for name in ("params", "plan") if name in said})
+    return RunSpec.parse(
+        said | {name: json.loads(said[name]) for name in ("params", "plan", "schedule") if name in said}
+    )

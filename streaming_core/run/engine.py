@@ -331,7 +331,8 @@ def one_pass(
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
     }
-    engine = _runtime.Engine(program.json(), json.dumps(options))
+    nameable = row_format.nameable_text() if program.makes_texts else None
+    engine = _runtime.Engine(program.json(), json.dumps(options), nameable)
     writer = None
     try:
         last = durable.last if durable is not None else None
@@ -345,17 +346,23 @@ def one_pass(
         done, read = (last.events, last.read) if last else (0, (0, 0))
         # The energy up to a checkpoint that is gone on from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
-        text = np.zeros(row_format.TEXT_PADDING, np.uint8)
+        # What outputs name: their block's text, or all that can be named.
+        named = np.zeros(row_format.TEXT_PADDING, np.uint8) if nameable is None else nameable
         stream: Iterable = ((*block, None) for block in blocks)
         if durable is not None:
             stream = blocks.read_on(read, durable.interval)
         for rows, text, read in stream:
             interruption.check()
+            if nameable is None:
+                named = text
+            else:
+                nameable[: len(text)] = text
+                text = nameable[: len(text)]
             with spent.counting():
                 engine.process(rows.view(np.uint8), len(rows), text)
             done += len(rows)
             if writer is not None:
-                _take(engine, program, text, writer)
+                _take(engine, program, named, writer)
             if durable is not None and done % durable.interval == 0 and done < blocks.events:
                 _save(engine, durable, writer, read, spent.cpu)
             if progress is not None:
@@ -363,7 +370,7 @@ def one_pass(
         with spent.counting():
             engine.finish(blocks.end)
         if writer is not None:
-            _take(engine, program, text, writer)
+            _take(engine, program, named, writer)
             writer.close()
         if durable is not None and (last is None or last.events < done):
             _save(engine, durable, writer, read, spent.cpu)
@@ -374,8 +381,9 @@ def one_pass(
     except _runtime.Interrupted as error:
         raise interruption.Interrupted(*error.args) from None
     except _runtime.KernelFailed as error:
-        operator, seq, payload = error.args
-        raise RunFailed(f"operator {operator} failed at event {seq}: {describe_error(payload)}") from None
+        operator, seq, window, payload = error.args
+        where = f" in window [{window[0]}, {window[1]})" if window else ""
+        raise RunFailed(f"operator {operator} failed at event {seq}{where}: {describe_error(payload)}") from None
     finally:
         engine.stop()
     seconds = metrics["seconds"]
@@ -395,7 +403,9 @@ def one_pass(
         cpu_seconds=spent.cpu,
         energy_joules=spent.joules,
         dropped_invalid=metrics["dropped"],
+        dropped_late=metrics["late"],
         rejected=metrics["rejected"],
+        reconfigurations=metrics["reconfigurations"] or [],
         chosen=metrics["chosen"],
     )
     return sample, state, {name: metrics[name] for name in ("binding", "memory")}

@@ -127,11 +127,13 @@ def operators(
     """The profiles of all operators of an application, over one of its workloads; in topological order.
 
     Raises:
-        BadInput, RunFailed: as `replay`; also, of an application that no executor runs yet.
+        BadInput, RunFailed: as `replay`; also, of an application with an operator that takes several streams.
     """
     app, found = source.app, {}
+    for operator in app.operators[1:-1]:
+        app.only(operator.name)  # refused before anything is measured
     program = compile_app(app, source.manifest["params"])
-    spec = RunSpec(app=app.name, executor=next(iter(executors_of(app.kind)), None), threads=1)
+    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
     for operator in app.operators[1:-1]:
         with tempfile.TemporaryDirectory() as name:
             recording.record(source, operator.name, Path(name), spec, program, progress)
@@ -151,7 +153,7 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
     if found.differences:
         more = sum(found.counts.values()) - 1
         raise RunFailed(f"{where}: {found.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
-    for name in ("dropped_invalid", "rejected"):
+    for name in ("dropped_invalid", "dropped_late", "rejected"):
         if (ours := getattr(sample, name)) != expected[name]:
             raise RunFailed(f"{where}: {name} is {ours}, expected {expected[name]}")
 

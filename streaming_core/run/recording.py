@@ -49,14 +49,16 @@ def record(
 ) -> dict[str, Any]:
     """Writes what the operator takes into `out` when the application runs over `source` as `spec` says.
 
-    Only what lies in front of the operator is run, on the threads that a plan gives it; the events, which the first
-    operators and transactions take, are the same however they are executed. Returns the manifest.
+    Only what lies in front of the operator is run, on the threads that a plan gives it and reconfigured as a schedule
+    says; the events, which the first operators and transactions take, are the same however they are executed. Returns
+    the manifest.
 
     Args:
         program: that of the application, if it is compiled already.
 
     Raises:
-        BadInput: no such operator, an application that does not run that way or without order, or `out` is not empty.
+        BadInput: no such operator or one of several streams, an application that does not run that way or without
+            order, or `out` is not empty.
         RunFailed: an operator in front failed.
         CommandFailed: the disk is full, or fails.
     """
@@ -68,9 +70,7 @@ def record(
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
-        names = {"sink", *(o.name for o in part.operators)}
-        planned = {name: at for name, at in spec.plan.items() if name in names}
-        way = spec.model_copy(update={"plan": planned}) if spec.plan else spec
+        way = _of(spec, {"sink", *(o.name for o in part.operators)})
         blocks = engine.Blocks(replace(source, app=part), compiled, engine.block_size(way), keep=0)
         sample, _, _ = engine.one_pass(
             way, compiled, blocks, "verified", sink="parquet", folder=folder, progress=progress, export=False
@@ -79,6 +79,17 @@ def record(
 
     by = {"spec": spec.model_dump(mode="json"), "build": engine.build()}
     return _write(source, operator, part, Path(out), by, write)
+
+
+def _of(spec: RunSpec, names: set[str]) -> RunSpec:
+    """The spec without what its plan and its schedule say of other operators, which the runtime would not know."""
+    planned = {name: at for name, at in spec.plan.items() if name in names}
+    scheduled = []
+    for at in spec.schedule:
+        if replicas := {name: share for name, share in at.replicas.items() if name in names}:
+            scheduled.append(at.model_copy(update={"replicas": replicas}))
+    kept = {"plan": planned, "schedule": scheduled}
+    return spec.model_copy(update={name: kept[name] for name in kept if name in spec.options})
 
 
 def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str = "auto") -> dict[str, Any]:

@@ -19,6 +19,34 @@ class Latency(BaseModel):
     max: float
 
 
+class GoneOver(BaseModel):
+    """A replica that gained or lost keys: when it went over, for how long it had waited for those who lost them."""
+
+    replica: int
+    at: int = Field(description="Nanoseconds of engine time.")
+    waited: int
+
+
+class Reconfiguration(BaseModel):
+    """From `event` on these replicas of a windowed operator share its keys."""
+
+    operator: str
+    event: int
+    replicas: list[int]
+    moved: int = Field(description="Cells, of `cells`, that got another owner; what is in them stays where it is.")
+    cells: int
+    posted: int | None = Field(description="When its event was dealt, in nanoseconds of engine time; None: never.")
+    gone_over: list[GoneOver]
+
+    # The ignored: as below.
+    @computed_field(description="From its event being dealt to the last replica concerned.")  # type: ignore[prop-decorator]
+    @property
+    def microseconds(self) -> float | None:
+        if self.posted is None or not self.gone_over:
+            return None
+        return max(one.at for one in self.gone_over) / 1e3 - self.posted / 1e3
+
+
 class Sample(BaseModel):
     """One measured pass over the workload.
 
@@ -42,7 +70,9 @@ class Sample(BaseModel):
         None, description="What all processor packages took meanwhile, for whomever; None where that cannot be read."
     )
     dropped_invalid: int = 0
+    dropped_late: int = 0
     rejected: int = 0
+    reconfigurations: list[Reconfiguration] = Field(default_factory=list, description="Of windowed operators.")
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 
     # The ignored: mypy knows of nothing above @property; pydantic says to write it so.

@@ -118,6 +118,7 @@ class RunSpec(BaseModel):
         reorder: str | None = None
         channel: str | None = None
         plan: dict[str, list[int]] = {}
+        schedule: list[Scheduled] = []
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -185,7 +186,7 @@ class RunSpec(BaseModel):
     def check(self, app: App) -> None:
         """Raises BadInput unless the application runs that way."""
         if app.kind not in self.runs:
-            supported = ", ".join(executors_of(app.kind)) or "no executor yet"
+            supported = ", ".join(executors_of(app.kind))
             raise BadInput(f"application {app.name} does not run on {self.executor}; it supports: {supported}")
         if self.is_unsafe(app):
             raise BadInput(f"scheme {self.scheme} is refused for {app.name}: its tables hold containers")
@@ -221,6 +222,7 @@ class RunSpec(BaseModel):
         named, others = ([self.executor], [first, *others]) if first == "order" else ([getattr(self, first)], others)
         named += [value for axis in others if (value := getattr(self, axis)) not in (None, self.axes[axis][0])]
         named += [name for name in self.options if getattr(self, name) is True]
+        named += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
         named += [f"batch{self.batch}"] if self.batch != BATCH else []
         return "-".join(named)
 
@@ -289,10 +291,36 @@ class Pooled(RunSpec):
     )
 
 
+class Scheduled(BaseModel):
+    """From an event on, per windowed operator the replicas that share its keys: which, or how many of the first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    event: int = Field(ge=0, le=2**63 - 1)
+    replicas: dict[str, list[int]] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("replicas"), dict):
+            return given
+        # More than there can be are refused where it is known how many there are.
+        replicas = {
+            name: list(range(min(share, MAX_THREADS + 1))) if type(share) is int else share
+            for name, share in given["replicas"].items()
+        }
+        return given | {"replicas": replicas}
+
+
+def evenly_apart(n: int, events: int) -> list[int]:
+    """n events that cut a workload into n + 1 parts."""
+    return [(place + 1) * events // (n + 1) for place in range(n)]
+
+
 class Pinned(RunSpec):
     """A task per operator replica, each on its thread."""
 
-    runs = ("dataflow",)
+    runs = ("dataflow", "windowed")
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["scalegate", "merge_sort", "spsc"] = Field(
@@ -303,12 +331,19 @@ class Pinned(RunSpec):
     plan: dict[str, list[int]] = Field(
         default_factory=dict, description="Per operator, `source` and `sink` too, the threads of its replicas."
     )
+    schedule: list[Scheduled] = Field(
+        default_factory=list,
+        description="Reconfigurations of windowed operators: from an event on, which replicas share the keys.",
+    )
 
     @model_validator(mode="after")
     def _replicas_have_threads(self) -> Pinned:
         for name, places in self.plan.items():
             if not places or not all(0 <= place < self.threads for place in places):
                 raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
+        for one, other in itertools.pairwise(self.schedule):
+            if one.event > other.event:
+                raise ValueError(f"schedule: event {other.event} comes after event {one.event}")
         return self
 
     def _delivered(self) -> str:
@@ -316,12 +351,24 @@ class Pinned(RunSpec):
 
     def check(self, app: App) -> None:
         super().check(app)
+        if app.kind == "windowed" and self.channel != "scalegate":
+            raise BadInput(f"application {app.name} has windows: pinned runs it with channel scalegate")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
         for name, places in self.plan.items():
             if name not in kinds:
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
                 raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
+        for at in self.schedule:
+            for name, share in at.replicas.items():
+                if kinds.get(name) != "windowed":
+                    known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
+                    raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
+                there = len(self.plan.get(name, range(self.threads)))
+                if not share or len({*share}) < len(share) or not all(0 <= one < there for one in share):
+                    raise BadInput(
+                        f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name some, each once"
+                    )
 
 
 class Morsel(RunSpec):

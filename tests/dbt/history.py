@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION
+from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION, way_columns
 from streaming_core.run.way import RunSpec
 
 GREEN = "20250301T020000Z-00000001"
@@ -26,6 +26,7 @@ CAME_WITH = {
     2: {"cells": ("stealing", "checkpoint", "channel", "plan")},
     3: {"samples": ("energy_joules",)},
     4: {"cells": ("verdict", "reason")},
+    5: {"cells": ("schedule",), "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us")},
 }
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 
@@ -99,13 +100,12 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict], without: tu
 def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
     verdict = expected_verdict(run_id, spec)
     key = {"schema_version": SCHEMA_VERSION, "run_id": run_id, "cell": spec.cell}
-    planned = spec.model_dump(include={name for name in RAW["cells"].names if name not in ("params", "plan")})
     cell = (
         key
-        | planned
+        | way_columns(spec)
         | {
+            "app": spec.app,
             "params": "{}",
-            "plan": "{}",
             "strategy": spec.strategy,
             "events": 1000,
             "seed": 1,
@@ -146,6 +146,8 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
             "cpu_seconds": spec.threads * 1000 / speed,
             "energy_joules": 40 * 1000 / speed,  # 40 watts
             "dropped_invalid": 0,
+            "dropped_late": 0,
+            "reconfigurations": 0,
             "rejected": 3,
         }
         for part in ("useful", "sync", "lock", "remote", "other"):

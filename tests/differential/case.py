@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import format_digest
+from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
@@ -17,18 +18,20 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 
 
 def strategies(executor, app=None):
-    """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Those that
-    keep no order only of an application that says what agrees then."""
+    """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
+    application those that run it; else those that keep order."""
     axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
     found = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:
             spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(AXES, chosen, strict=True)))
-        except ValidationError:  # these do not go together
+            if app is not None:
+                spec.check(app)
+        except (ValidationError, BadInput):  # these do not go together
             continue
         fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
         fields = {"executor": executor, **fields, "stealing": stealing}
-        if spec.order == "none" and (app is None or app.unordered is None):
+        if app is None and spec.order == "none":
             continue
         if not spec.is_bound and fields not in found:
             found.append(fields)
@@ -83,7 +86,7 @@ class Case:
         oracle = Interpreter(app, params)
         self.outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
         self.state = oracle.state()
-        self.rejected, self.dropped = oracle.rejected, oracle.dropped_invalid
+        self.rejected, self.dropped, self.late = oracle.rejected, oracle.dropped_invalid, oracle.dropped_late
         self.blocks: dict[int, engine.Blocks] = {}  # by block size, decoded once
         orders = ["total", "none"] if app.unordered else ["total"]
         self.expected = {
@@ -99,5 +102,6 @@ class Case:
         assert sample.in_order or spec.order == "none"
         expected = self.expected[spec.order]
         assert (sample.digest, states_digest(self.app, spec.order, state)) == expected
-        assert (sample.rejected, sample.dropped_invalid) == (self.rejected, self.dropped)
+        counts = sample.rejected, sample.dropped_invalid, sample.dropped_late
+        assert counts == (self.rejected, self.dropped, self.late)
         return sample

@@ -13,11 +13,26 @@ import numpy as np
 import pyarrow as pa
 from numba.core.typing.templates import builtin_registry
 
-from streaming_core.api import Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, u8, u32
-from streaming_core.kernels.values import GrowingType, RingType
-from streaming_core.language.record import CONTAINERS, Scalar
+from streaming_core.api import Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
+from streaming_core.kernels.values import GrowingType, QueueType, RingType
+from streaming_core.language.record import CONTAINERS, Record, Scalar
 from streaming_core.language.typed.expressions import METHODS
 from streaming_core.oracle.interpreter import twins
+
+
+@record
+class Narrow:
+    n: i8
+    x: f64
+    p: boolean
+
+
+@record
+class Wide:
+    few: u8
+    w: i64
+    h: u32
+
 
 # One field of a state each: narrow and wide integers, floats, truth values; and small enough to be full soon.
 FIELDS = [
@@ -26,14 +41,15 @@ FIELDS = [
     Map[i8, i16], Map[i64, f64], Map[boolean, boolean], Map[u32, i64],
     Counter[u8], Counter[i64], Counter[boolean],
     TopK[1], TopK[3],
+    Queue[Narrow], Queue[Wide],
 ]  # fmt: skip
 # What the language says without a method's name, and which containers say it.
-WORDS = {"len": CONTAINERS, "in": (Set, Map), "not in": (Set, Map), "[]": (Ring,)}
+WORDS = {"len": CONTAINERS, "in": (Set, Map), "not in": (Set, Map), "[]": (Ring, Queue)}
 EDGES = [-(1 << 63), -(1 << 31), -129, -128, -1, 0, 1, 2, 3, 127, 128, 255, 256, 32768, (1 << 32) - 1, 1 << 32]
 EDGES += [(1 << 62) + 1, (1 << 63) - 1]
 REALS = [0.0, -0.0, 1.5, -2.25, float("inf"), float("-inf"), float("nan"), 5e-324]
 HEAD = """
-from streaming_core.api import App, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
+from streaming_core.api import App, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i64, record, u8, u32
 
 app = App("containers")
 
@@ -77,7 +93,7 @@ class Use:
 def declared() -> dict[type, set[str]]:
     """Every method that anybody knows of: what the oracle types, the interpreter's twins have, and kernels compile."""
     found: dict[type, set[str]] = {kind: set(METHODS[kind]) for kind in CONTAINERS}
-    samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2}
+    samples = {Ring: i64, Set: i64, Map: (i64, i64), Counter: i64, TopK: 2, Queue: Wide}
     for kind in CONTAINERS:
         sample = kind(i64, 2) if kind is Ring else kind(*np.atleast_1d(np.array(samples[kind], object)))
         twin = type(twins.twin(sample, 2, "field"))
@@ -89,6 +105,8 @@ def declared() -> dict[type, set[str]]:
         name = getattr(template, "_attr", None)
         if getattr(template, "key", None) is RingType:
             found[Ring].add(name)
+        if getattr(template, "key", None) is QueueType:
+            found[Queue].add(name)
         if getattr(template, "key", None) is GrowingType and not any(name in found[kind] for kind in CONTAINERS):
             raise AssertionError(f"kernels know a method {name} that the language does not")
     return found
@@ -103,7 +121,14 @@ def uses() -> list[Use]:
     found = []
     for number, field in enumerate(FIELDS):
         at, value = f"state.f{number}", _value(field)
+        if isinstance(field, Queue):
+            found += [Use(number, "append", "none", f"{at}.append({given})") for given in _rows(field)]
+            for name, scalar in field.fields.items():
+                kind = {"f": "real", "b": "bool"}.get(_sort(scalar), "int")
+                found.append(Use(number, "[]", kind, f"{at}[row.k].{name}"))
         for name, (arguments, result) in METHODS[type(field)].items():
+            if arguments == "r":
+                continue
             kind = {"v": {"f": "real", "b": "bool"}.get(_sort(value), "int")}.get(result, result)
             for chosen in _given(value) if "v" in arguments else [""]:
                 # Keys and positions are the first integer, what else is whole the second.
@@ -111,7 +136,7 @@ def uses() -> list[Use]:
                 given = ", ".join(chosen if wanted == "v" else next(whole) for wanted in arguments)
                 found.append(Use(number, name, kind, f"{at}.{name}({given})"))
         for word, kinds in WORDS.items():
-            if isinstance(field, kinds):
+            if isinstance(field, kinds) and not (word == "[]" and isinstance(field, Queue)):
                 said = {"len": f"len({at})", "[]": f"{at}[row.k]"}.get(word, f"row.k {word} {at}")
                 item = {"f": "real", "b": "bool"}.get(_sort(value), "int")
                 kind = {"len": "int", "[]": item}.get(word, "bool")
@@ -132,21 +157,38 @@ def _given(value: Scalar | None) -> list[str]:
     return {"f": ["row.x", "row.v"], "b": ["row.p", "row.v"]}.get(_sort(value), ["row.v"])
 
 
+def _rows(field: Queue) -> list[str]:
+    """What is appended: a value of its kind for each field, in their order; and integers for all, in another order."""
+    whole = iter(("row.k", "row.v", "row.k"))
+    kinds = {name: {"f": "row.x", "b": "row.p"}.get(_sort(scalar)) for name, scalar in field.fields.items()}
+    given = {name: kind or next(whole) for name, kind in kinds.items()}
+    others = {name: "row.v" if kinds[name] else given[name] for name in reversed(given)}
+    return [", ".join(f"{name}={value}" for name, value in one.items()) for one in (given, others)]
+
+
 def declaration(field: Any) -> str:
     """The field's type as an application writes it."""
     parts = [field.capacity] if isinstance(field, TopK) else [getattr(field, n) for n in field.__dataclass_fields__]
-    return f"{type(field).__name__}[{', '.join(p.name if isinstance(p, Scalar) else str(p) for p in parts)}]"
+    named = [p.name if isinstance(p, Scalar | Record) else str(p) for p in parts]
+    return f"{type(field).__name__}[{', '.join(named)}]"
 
 
 def source(is_transaction: bool) -> str:
     """The application: as an operator with one state per group, or as modifications of a table's rows."""
-    lines = ["@record\nclass State:\n"]
-    lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS)]
+    lines = []
+    for held in (Narrow, Wide):
+        lines += [f"@record\nclass {held.name}:\n"]
+        lines += [f"    {name}: {scalar.name}\n" for name, scalar in held.fields.items()] + ["\n\n"]
+    lines += ["@record\nclass State:\n"]
+    # A table has no queues: what is done to them comes to nothing there.
+    kept = [not (is_transaction and isinstance(field, Queue)) for field in FIELDS]
+    lines += [f"    f{number}: {declaration(field)}\n" for number, field in enumerate(FIELDS) if kept[number]]
     lines += ["    i: i64\n    x: f64\n    p: boolean\n\n\n"]
     owner = "state, row" if is_transaction else "row, state, out"
     lines += [f"def work({owner}):\n    i = 0\n    x = 0.0\n    p = False\n"]
     for number, use in enumerate(uses()):
-        lines += [f"    if row.what == {number}:\n        {use.said}\n"]
+        if kept[use.field]:
+            lines += [f"    if row.what == {number}:\n        {use.said}\n"]
     if is_transaction:
         lines += ["    state.i = i\n    state.x = x\n    state.p = p\n\n\n"]
         lines += [

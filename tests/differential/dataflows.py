@@ -11,10 +11,18 @@ from pathlib import Path
 from tests.differential.generated import INDENT, MASKS, Table, Writer
 
 HEAD = """
-from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64, record, text
-from streaming_core.api import u8, u16, u32
+from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK, boolean, f64, i8, i16, i32, i64
+from streaming_core.api import record, text, u8, u16, u32
 
 app = App("dataflow")
+
+
+@record
+class Waiting:
+    a: u8
+    x: f64
+    p: boolean
+    whole: i64
 
 
 @record
@@ -112,8 +120,15 @@ class Dataflow(Writer):
         r, table = self.r, Table(self.r, len(self.records))
         record = f"State{len(self.records)}"
         lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
-        self.records.append("".join(lines) + f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n")
+        lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
+        self.records.append("".join(lines))
         rows, body = {"row": table}, ["row.times += 1", "row.few[event.a % 3] = event.b"]
+        body += [
+            f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a)",
+            f"while len(row.waiting) > {r.choice((1, 3, 20))}:",
+            f"{INDENT}row.times += row.waiting[len(row.waiting) // 2].whole",
+            f"{INDENT}row.waiting.popleft()",
+        ]
         for f in r.sample(table.fields, r.randint(1, len(table.fields))):
             body += self.store(f, rows, False)
         body += self.emissions(rows, r.choice(("event.few", "row.few")))
@@ -152,6 +167,7 @@ class Dataflow(Writer):
                 body.append(emit(f"len({at})"))
             if entry and not (f.kind == "Ring" and f.item == "f64"):
                 body += [f"for i in range(len({at})):", INDENT + emit(entry)]
+        body += ["if len(row.waiting) > 0:", INDENT + emit("row.waiting[0].whole + row.waiting[0].a")]
         return body
 
     def source(self) -> str:

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from streaming_core.api import Array, Counter, Map, Ring, Set, f64, i64, record, text
+from streaming_core.api import Array, Counter, Map, Queue, Ring, Set, f64, i64, record, text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.record import CONTAINERS
 from streaming_core.oracle.interpreter import Interpreter
@@ -16,6 +16,19 @@ from tests.differential.containers import FIELDS, WORDS, application, declared, 
 from tests.differential.kernel import Kernel
 
 ROUNDS = 15
+
+
+@record
+class Texts:
+    n: i64
+    line: text
+
+
+@record
+class Rings:
+    last: Ring[i64, 3]
+
+
 DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
 
 
@@ -67,7 +80,7 @@ def test_each_use_comes_to_something_and_fails_where_it_can(outcome, drawn):
         met.setdefault(what, set()).add(one if isinstance(one, str) else "")
     for number, use in enumerate(uses()):
         assert "" in met[number], use
-        if use.name in ("at", "key_at", "value_at", "score_at", "[]"):
+        if use.name in ("at", "key_at", "value_at", "score_at", "[]", "popleft"):
             assert "IndexError" in met[number], use
     assert {error for errors in met.values() for error in errors} == {"", "IndexError", "OverflowError"}
 
@@ -125,6 +138,10 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
         (Map[i64, text], "items of Map must be scalars"),
         (Ring[Set[i64], 3], "items of Ring must be scalars"),
         (Array[text, 3], "items of Array must be scalars"),
+        (Queue[i64], "items of Queue must be records$"),
+        (Queue["Texts"], "items of Queue must be records$"),
+        (Queue[Texts], "items of Queue must be records of scalars, and Texts.line is a Text"),
+        (Queue[Rings], "items of Queue must be records of scalars, and Rings.last is a Ring"),
     ],
 )
 def test_what_a_container_cannot_hold_is_refused_where_it_is_declared(kind, what):

@@ -40,6 +40,12 @@ SMALL = {
     "pos_rep": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
     "new_seg": {"seconds": 120, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05, "purge": 31},
     "lr": {"seconds": 900, "veh_per_s": 0.05, "request_ratio": 0.3, "invalid_ratio": 0.05},
+    "wordcount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
+    "paircount": {"vocabulary": 3, "advance": 3_000, "size": 7_000, "level": "H", "multiplicity": "bag"},
+    "hashtag": {"hashtags": 3, "advance": 3_000, "size": 7_000},
+    "forward": {"copies": 3, "rate": 2_000.0, "once": True},
+    "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
+    "hedge": {"keys": 5, "size": 301, "invalid_ratio": 0.05},
 }
 ROAD = {"input": "linear_road", "seconds": 600, "veh_per_s": 5.0, "segments": 90, "invalid_ratio": 0.05}
 LARGE = {
@@ -138,10 +144,13 @@ def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
 # Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
 CUT = {"threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
 ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes["channel"] if channel not in UNORDERED)
+WINDOWED = [name for name in applications("pinned") if registry.load(name).kind == "windowed"]
+ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
 CHOICES = {
     "pooled": {"executor": ("pooled",), "name": applications("pooled"), **EXECUTORS["pooled"].axes, **CUT},
-    "pinned": {"executor": ("pinned",), "name": applications("pinned"), "channel": ORDERED, **CUT},
+    "pinned": {"executor": ("pinned",), "name": ROWS, "channel": ORDERED, **CUT},
+    "pinned with windows": {"executor": ("pinned",), "name": WINDOWED, **CUT},
     "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},

@@ -244,6 +244,38 @@ def test_containers_and_their_errors_in_loop_interpreter_and_kernel():
     assert machines[0].finish(3000).equals(machines[1].finish(3000))
 
 
+def counted(state):
+    state.n += 1
+    return state
+
+
+def found(row, state, out):
+    counted(state).ring.append(state.n)
+    counted(state).reals.append(state.n)
+    counted(state).seen.add(state.n)
+    counted(state).values.put(state.n % 7, state.n)
+    counted(state).counts.add(state.n % 7, state.n)
+    counted(state).best.offer(state.n % 7, state.n)
+    i = counted(state).ring[len(counted(state).ring) - 1]
+    i += counted(state).seen.at(0) + len(counted(state).seen)
+    i += counted(state).counts.get(state.n % 7) + counted(state).best.key_at(0)
+    x = counted(state).reals[0] + counted(state).values.get(state.n % 7, 0.5)
+    out.emit(i=i * 1000 + state.n, x=x, t=state.n % 7 in counted(state).values)
+
+
+def test_whose_container_it_is_is_found_once_and_first():
+    app = App("found")
+    app.source(Op).process(found, Boxes, Answer).sink()
+    app.generates(lambda params, seed, start, stop: {})
+    n = 40
+    events = pa.table({"seq": range(n), "what": [0] * n, "k": [0] * n, "v": [0] * n, "x": [0.0] * n, "t": [b""] * n})
+    interpreter, loop, kernel = (kind(app.check(), {}) for kind in (Interpreter, Loop, Kernel))
+    expected = interpreter.process(events)
+    compare("found", expected, loop.process(events), "outputs")
+    compare("found", expected, kernel.process(events), "outputs")
+    compare("found", interpreter.state()["found"], loop.state()["found"], "state")
+
+
 def test_keys_of_any_length_keep_their_states_apart():
     """Text keys of up to 16 bytes lie in the map's entries, longer ones beside them; maps grow meanwhile."""
     app = App("keys")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streaming_core.api import App, Array, Map, Ring, f64, i64, record
+from streaming_core.api import App, Array, Map, Queue, Ring, f64, i64, record
 from streaming_core.data import workload
 from streaming_core.data.comparison import unequal
 from streaming_core.data.digest import digest_table
@@ -51,7 +51,9 @@ def doubles(table):
     for column in table.itercolumns():
         column = column.combine_chunks()
         while pa.types.is_nested(column.type):
-            column = column.field("value") if pa.types.is_struct(column.type) else column.flatten()
+            # A map's value, and the last field of a queue's rows.
+            is_struct = pa.types.is_struct(column.type)
+            column = column.field(column.type.num_fields - 1) if is_struct else column.flatten()
         if pa.types.is_floating(column.type):
             found.append(column.to_numpy(zero_copy_only=False))
     return np.concatenate(found)
@@ -116,11 +118,18 @@ def worked(row, scratch, out):
 
 
 @record
+class Pair:
+    k: i64
+    x: f64
+
+
+@record
 class State:
     x: f64
     several: Array[f64, 3]
     last: Ring[f64, 4]
     held: Map[i64, f64]
+    waiting: Queue[Pair]
 
 
 def kept(row, state, out):
@@ -128,7 +137,9 @@ def kept(row, state, out):
     state.several[row.k % 3] = row.x - row.y
     state.last.append(-row.y)
     state.held.put(row.k, -state.held.get(row.k, -row.x))
+    state.waiting.append(x=row.x - row.y, k=row.k)
     out.emit(x=state.x, y=state.held.value_at(0), several=state.several)
+    out.emit(x=-state.waiting[len(state.waiting) - 1].x, y=state.waiting[0].x, several=state.several)
 
 
 def told(state, out):

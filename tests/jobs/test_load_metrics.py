@@ -1,5 +1,6 @@
 """What cells report arrives in the raw tables, once, and with the types these have."""
 
+import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -48,6 +49,34 @@ def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
     (row,) = loaded(world, "cells")
     assert (row["scheme"], row["pool"], row["stealing"]) == ("tstream", "shared_everything", True)
     assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
+
+
+def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    schedule = [{"event": event, "replicas": {"count": [0]}} for event in (0, 20, 50, 90)]
+    (cell,) = world.plan(("scalegate", 2), schedule=schedule)
+    about = {"operator": "count", "replicas": [0], "moved": 128, "cells": 256}
+    gone = [{"replica": number, "at": at, "waited": 0} for number, at in enumerate((9_000, 4_500))]
+    gone_through = [
+        about | {"event": 0, "posted": 500, "gone_over": gone},
+        about | {"event": 20, "posted": 4_000, "gone_over": gone[1:]},
+        about | {"event": 50, "posted": 5_000, "gone_over": [], "moved": 0},  # the same replicas again
+        about | {"event": 90, "posted": None, "gone_over": []},  # which the stream does not reach
+    ]
+
+    def changed(report: dict) -> dict:
+        first, second = report["samples"]
+        report["samples"] = [first | {"reconfigurations": gone_through, "dropped_late": 3}, second]
+        return report
+
+    world.attempt(cell, report=changed)
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    (row,) = loaded(world, "cells")
+    assert (json.loads(row["schedule"]), row["strategy"]) == (schedule, "scalegate-reconfigured4")
+    first, second = loaded(world, "samples")
+    named = ("dropped_late", "reconfigurations", "slowest_reconfiguration_us")
+    assert [first[name] for name in named] == [3, 2, 8.5]
+    assert [second[name] for name in named] == [0, 0, None]
 
 
 def test_samples_come_from_cells_that_ran(world: World) -> None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from streaming_core.api import App, Record, boolean, f64, i64, text, u32
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import EXECUTORS, RunSpec
 
 RUN_ID = "20260101T000000Z-0123abcd"
 EVENTS = 60
@@ -109,11 +109,11 @@ class World:
         write_json(self.home.run(RUN_ID) / "oracles.json", {WORKLOAD: ORACLE})
 
     def plan(self, *ways: tuple[str, int], **choices: object) -> list[str]:
-        """Plans one cell per (scheme, threads), the same choices for all; returns their names."""
+        """Plans one cell per (scheme or channel, threads), the same choices for all; returns their names."""
         for scheme, threads in ways:
             way = {"executor": "transactional", "scheme": scheme}
-            if scheme == "spsc":  # which keeps no order
-                way = {"executor": "pinned", "channel": "spsc"}
+            if scheme in EXECUTORS["pinned"].axes["channel"]:
+                way = {"executor": "pinned", "channel": scheme}
             spec = RunSpec(app="bank", **way, threads=threads, sink="parquet", repetitions=1, **choices)
             self.cells.append(
                 {

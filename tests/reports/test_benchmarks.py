@@ -187,6 +187,7 @@ CHARTS = {  # by experiment: one per plot and application, or whatever it is tol
     "ordered": (3, 5, 2 * 5, 2, 2, 2 * 3, 2 * 2, 2 * 4),
     "viper": (4 * 2 * 4,),
     "briskstream": (2 * 4, 3 * 4),
+    "stretch": (4, 1, 1, 2, 2 * 2, 2, 2),
 }
 
 
@@ -196,11 +197,17 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     suite, made = suites.load(name), []
     figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")
+    took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
+    switched = dict.fromkeys([*took, *(f"loaded_{name}" for name in took)], 99.0) | {
+        "switches": 3,
+        "shares": [[0], [1]],
+    }
     for declared in suite.experiments:
         heats, notes = declared.sweep([1, 2])
         rows = []
         for heat in heats:
             more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
+            more |= {"comparisons": 700, "states": 1000, "to_loop_range": [0.5, 2.0]}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
             for spec, load in itertools.product(heat.ways, declared.loads or (None,)):
                 axes = {
@@ -209,6 +216,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
                     if name != "order"
                 }
                 of = {"plan": spec.plan} if spec.plan else {}
+                of |= switched if spec.schedule else {}
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
         said = list(declared.conclude(rows))
@@ -217,6 +225,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     order = [e["name"] for e in made]
     measured(home, "2026-01-01T00:00:00Z", made, suite=name, order=order)
     text, svgs = page_of(home)
+    assert re.search(r"\(0\.50 . 2\.00\)", Outline(text).text)
     drawn = Counter(re.match(f"charts/bench-{name}-(.*)-[0-9]+.svg", svg)[1] for svg in svgs)
     assert drawn == dict(zip(order, CHARTS[name], strict=True))
     for svg in svgs.values():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,6 +17,7 @@ from reports.pages import Pages
 from reports.publish import publish
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 from tests.reports import past_runs
 
@@ -124,6 +128,19 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
         "streaming-core diff again/run again/oracle",
     ):
         assert line in page.text
+
+
+def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
+    run = History(home).run(past_runs.LAST)
+    schedule = [{"event": 9, "replicas": {"count": [0]}}, {"event": 70, "replicas": {"count": [0, 1]}}]
+    spec = RunSpec(app="wordcount", executor="pinned", threads=2, schedule=schedule)
+    page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
+    assert "executor pinned, channel scalegate, 2 reconfigurations, 2 threads" in page.text
+    assert "--channel scalegate" in page.text
+    assert "--schedule again/schedule.json" in page.text
+    (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
+    subprocess.run(f"mkdir again && {line}", shell=True, check=True, cwd=tmp_path)
+    assert json.loads((tmp_path / "again" / "schedule.json").read_text()) == schedule
 
 
 def test_a_failed_cell_shows_its_last_words(home):

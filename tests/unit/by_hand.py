@@ -3,7 +3,7 @@
 Small on purpose, and neither the oracle nor the runtime: with it, applications are tested by themselves.
 """
 
-import importlib
+import sys
 from collections import Counter as Numbers
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.api import App, Array, Counter, Map, Ring, Set, TopK
+from streaming_core.api import App, Array, Counter, Map, Queue, Ring, Set, TopK
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.language.record import Resolved, Scalar
+from streaming_core.oracle.interpreter.windows import key_group
 
 
 class Dropped(Exception):
@@ -60,6 +61,16 @@ class Entries(dict):
     def add(self, key, n):
         self[key] = self.get(key, 0) + n
         return self[key]
+
+
+class Rows(list):
+    """A queue."""
+
+    def append(self, **fields):
+        super().append(SimpleNamespace(**fields))
+
+    def popleft(self):
+        del self[0]
 
 
 class Best:
@@ -134,10 +145,71 @@ class Txn:
         return self.reads[i]
 
 
+class Windows:
+    """A windowed operator, by the definition of windows: every window that a row may fall in is looked at.
+
+    A `single` one is told of no expiry here, so its state goes unnoticed where no row of its key is in the window.
+    """
+
+    def __init__(self, operator, params):
+        declared = operator.window
+        values = (declared.advance, declared.size, declared.delay, declared.every, declared.multiplicity)
+        self.advance, self.size, self.delay, self.every, self.multiplicity = (params.get(v, v) for v in values)
+        self.declared, self.functions, self.params = declared, operator.functions, params
+        self.is_single = declared.kind == "single"
+        assert not self.is_single or not {"result", "slide"} & set(operator.functions)
+        self.watermark, self.touched, self.late = None, 0, 0
+        self.entries = {}  # (window, key) -> entry; of a single window: (None, key)
+
+    def keys(self, stream, row):
+        if self.every is not None:
+            return [(i,) for i in range(self.every)]
+        if self.declared.field is not None:
+            return [(getattr(row, self.declared.field),)]
+        given = []
+        add = lambda **fields: given.append(tuple(fields[name] for name in self.declared.key.fields))  # noqa: E731
+        self.functions[f"keys_{stream}"](row, SimpleNamespace(add=add))
+        return list(dict.fromkeys(given)) if self.multiplicity == "set" else given
+
+    def take(self, stream, row, out):
+        if self.watermark is None or row.ts - self.delay > self.watermark:
+            self.watermark = row.ts - self.delay
+        self.expire(self.watermark, out)
+        about = range((row.ts - self.size) // self.advance - 1, row.ts // self.advance + 2)
+        into = [n for n in about if n * self.advance <= row.ts < n * self.advance + self.size]
+        into = [n for n in into if n * self.advance + self.size > self.watermark]
+        self.late += not into
+        for number in into[:1] if self.is_single else into:
+            for key in self.keys(stream, row):
+                self.update(stream, row, number, key, out)
+
+    def update(self, stream, row, number, key, out):
+        at = (None if self.is_single else number, key)
+        start = number * self.advance
+        if at not in self.entries or (self.is_single and self.entries[at].last < start):
+            states = [fresh(state.resolve(self.params)) for state in self.declared.states]
+            named = SimpleNamespace(**dict(zip(self.declared.key.fields, key, strict=True)))
+            self.entries[at] = SimpleNamespace(states=states, key=named, order=(key_group(key), self.touched))
+            self.touched += 1
+        entry = self.entries[at]
+        entry.start, entry.end, entry.last = start, start + self.size, row.ts
+        self.functions[f"update_{stream}"](row, entry, *entry.states, out)
+
+    def expire(self, watermark, out):
+        """Windows that end by then; all of them if it is None."""
+        if self.is_single:
+            return
+        over = {at: e for at, e in self.entries.items() if watermark is None or e.end <= watermark}
+        for at, entry in sorted(over.items(), key=lambda item: (item[0][0], item[1].order)):
+            del self.entries[at]
+            if "result" in self.functions:
+                self.functions["result"](entry, *entry.states, out)
+
+
 @contextmanager
 def bound(app: App, params):
     """The application's module with its parameters and constants in place."""
-    module = importlib.import_module(f"{registry.__package__}.{app.name}")
+    module = sys.modules[next(iter(app.operators[1].functions.values())).__module__]
     saved = {name: getattr(module, name, None) for name in ("p", *(c.name for c in app.constants))}
     module.p = SimpleNamespace(**params)
     for constant in app.constants:
@@ -160,6 +232,8 @@ def fresh(resolved: Resolved):
                 values[slot.name] = [0] * slot.count
             case Set():
                 values[slot.name] = Members()
+            case Queue():
+                values[slot.name] = Rows()
             case Map() | Counter():
                 values[slot.name] = Entries()
             case TopK():
@@ -222,6 +296,7 @@ def run(app: App, params, events: pa.Table) -> Result:
             for key, value in enumerate(np.broadcast_to(values, size).tolist()):
                 setattr(tables[table.name][key], name, value)
     states = {o.name: (o.state, {}) for o in app.operators if o.kind in ("partitioned", "stateful")}
+    windows = {o.name: Windows(o, params) for o in app.operators if o.kind == "windowed"}
     for operator in app.operators:
         if operator.kind == "stateful":  # one state for all events, which has no key
             states[operator.name][1][None] = fresh(operator.state.resolve(params))
@@ -241,16 +316,23 @@ def run(app: App, params, events: pa.Table) -> Result:
         """Rows that leave the pipeline for one event, or at its end, and how many rows operators called invalid."""
         made, invalid = {id(app.operators[0]): events}, 0
         for operator in app.operators[1:]:
-            rows = [row for source in operator.inputs for row in made[id(source)]]
+            rows = [(i, row) for i, source in enumerate(operator.inputs) for row in made[id(source)]]
             if operator.kind == "sink":
-                return rows, invalid
+                return [row for _, row in rows], invalid
             emitted = []
-            for row in rows:
+            for i, row in rows:
                 out = Out()
                 try:
-                    one(operator, row, out)
+                    if operator.name in windows:
+                        windows[operator.name].take(operator.window.streams[i], row, out)
+                    else:
+                        one(operator, row, out)
                 except Dropped:
                     invalid += 1
+                emitted += out.rows
+            if ends and operator.name in windows:
+                out = Out()
+                windows[operator.name].expire(None, out)
                 emitted += out.rows
             for key in sorted(states[operator.name][1]) if ends and "flush" in operator.functions else ():
                 out = Out()

@@ -10,16 +10,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from streaming_core.run.report import RunReport
+
 
 @pytest.fixture(scope="module")
 def workloads(tmp_path_factory):
-    """Small workloads of sl and wc, made once."""
+    """Small workloads, made once."""
     from streaming_core.data import workload
 
     root = tmp_path_factory.mktemp("workloads")
     workload.write("sl", {"n_items": 100, "gen_parts": 4}, 500, 1, root / "sl")
     workload.write("tp", {}, 100, 1, root / "tp")
     workload.write("wc", {"vocabulary": 20}, 100, 1, root / "wc")
+    workload.write("wordcount", {"vocabulary": 20, "advance": 2000, "size": 5000}, 300, 1, root / "wordcount")
     return root
 
 
@@ -139,6 +142,80 @@ def test_a_plan_that_does_not_fit_is_refused(command, workloads, tmp_path, plan,
     refused(command(*given, "--plan", file), "executor pooled has no plan; pinned has")
 
 
+def at(event, **replicas):
+    return {"event": event, "replicas": replicas}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "words"),
+    [
+        ("{", ["is no JSON"]),
+        ({"event": 1, "replicas": {"count": 1}}, ["holds no schedule", '[{"event": 1000, "replicas": ']),
+        ([7], ["schedule.0"]),
+        ([{"event": 1}], ["schedule.0.replicas"]),
+        ([{"event": 1, "replicas": 2}], ["schedule.0.replicas"]),
+        ([at(1, count=1) | {"until": 9}], ["schedule.0.until"]),
+        ([at(1, count="all")], ["schedule.0.replicas.count"]),
+        ([at(1, count=True)], ["schedule.0.replicas.count"]),
+        ([at(1)], ["schedule.0.replicas"]),
+        ([at(-1, count=1)], ["schedule.0.event"]),
+        ([at(1 << 63, count=1)], ["schedule.0.event"]),
+        ([at(9, count=1), at(8, count=2)], ["schedule: event 8 comes after event 9"]),
+        ([at(1, counts=1)], ["schedule: wordcount has no windowed operator counts; it has count"]),
+        ([at(1, source=1)], ["schedule: wordcount has no windowed operator source; it has count"]),
+        *(
+            ([at(0, count=2), at(7, count=share)], ["event 7: count has replicas 0 to 1: name some, each once"])
+            for share in ([2], [-1], [0, 0], [], 3, 0, -1, 10**12)
+        ),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused(command, workloads, tmp_path, schedule, words):
+    file, out = tmp_path / "schedule.json", tmp_path / "run"
+    file.write_text(schedule if isinstance(schedule, str) else json.dumps(schedule))
+    given = ("run", "wordcount", "--input", workloads / "wordcount", "--out", out, "--threads", 2)
+    refused(command(*given, "--schedule", file), *words)
+    assert not out.exists()
+
+
+def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, workloads, tmp_path):
+    file, plan, out = tmp_path / "schedule.json", tmp_path / "plan.json", tmp_path / "run"
+    file.write_text(json.dumps([at(1, count=2)]))
+    plan.write_text('{"count": [1]}')
+    given = ("--out", out, "--threads", 2, "--schedule", file)
+    words = ("run", "wc", "--input", workloads / "wc", *given)
+    refused(command(*words), "executor pooled has no schedule; pinned has")
+    refused(command(*words, "--executor", "pinned"), "schedule: wc has no windowed operator count; it has none")
+    windows = ("run", "wordcount", "--input", workloads / "wordcount", *given)
+    refused(command(*windows, "--plan", plan), "event 1: count has replicas 0 to 0: name some, each once")
+    refused(command(*windows[:-1], tmp_path / "nowhere.json"), "nowhere.json cannot be read")
+    assert not out.exists()
+
+
+def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path):
+    file, run, oracle = tmp_path / "schedule.json", tmp_path / "run", tmp_path / "oracle"
+    shares = [(0, 1), (100, [1]), (100, [1]), (200, 2), (1000, [0])]
+    file.write_text(json.dumps([at(event, count=share) for event, share in shares]))
+    given = ("--input", workloads / "wordcount", "--out")
+    assert command("run", "wordcount", *given, run, "--threads", 2, "--batch", 7, "--schedule", file)[0] == 0
+    assert command("oracle", "wordcount", *given, oracle)[0] == 0
+    assert command("diff", run, oracle)[0] == 0
+    report = RunReport.model_validate_json((run / "report.json").read_bytes())
+    assert ".scalegate-reconfigured5-batch7.t2." in report.cell
+    found = report.verified.reconfigurations
+    assert [(r.operator, r.event, r.replicas) for r in found] == [
+        ("count", 0, [0]), ("count", 100, [1]), ("count", 100, [1]), ("count", 200, [0, 1]), ("count", 1000, [0]),
+    ]  # fmt: skip
+    # Cells that got another owner: half of them when two share, all, none.
+    half, cells = found[0].cells // 2, found[0].cells
+    assert [r.moved for r in found] == [half, cells, 0, half, half]
+    # Who is concerned has gone over, but where the stream ended before.
+    assert [[one.replica for one in r.gone_over] for r in found] == [[0, 1], [0, 1], [], [0, 1], []]
+    assert [r.posted is None for r in found] == [False, False, False, False, True]
+    assert [r.microseconds is None for r in found] == [False, False, True, False, True]
+    assert all(r.microseconds is None or r.microseconds >= 0 for r in found)
+    assert all(one.waited >= 0 for r in found for one in r.gone_over)
+
+
 def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
     file, run, oracle = tmp_path / "plan.json", tmp_path / "run", tmp_path / "oracle"
     file.write_text('{"source": [0, 1], "split": [1], "count": [0, 1, 1], "sink": [0]}')
@@ -167,6 +244,8 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--order", "none"), ["order is total with pooled"]),
         (("wc", "--executor", "pinned", "--channel", "spsc", "--order", "total"), ["order is none with channel spsc"]),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json cannot be read"]),
+        (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
+        (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel scalegate"]),
         (("wc", "--heuristic", "cp"), ["unknown heuristic 'cp' of executor pooled", "ct, lp, et, qst"]),
         (("wc", "--queue", "own"), ["unknown queue 'own' of executor pooled", "hybrid, partitioned, shared"]),
         (("wc", "--reorder", "none"), ["unknown reorder 'none' of executor pooled", "non_blocking, lock"]),

@@ -153,6 +153,10 @@ def test_tokens_make_lines():
     more = tokens.plus(late=[b"?"])
     assert more.lines([np.array([more.first["late"]])]).to_pylist() == [b"?"]
     assert "late" not in tokens.first
+    ids = np.array([0, 1, 4, 3, 1])
+    assert tokens.texts(ids, np.array([2, 0, 3, 0])).to_pylist() == [b"abcd", b"", b"!.bcd", b""]
+    assert tokens.lengths(ids).tolist() == [1, 3, 1, 1, 3]
+    assert tokens.texts(np.array([], np.int64), np.array([], np.int64)).to_pylist() == []
 
 
 # --- events by the period --------------------------------------------------------------------------------------------

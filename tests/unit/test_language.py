@@ -22,7 +22,9 @@ from streaming_core.oracle.loop import Loop
 HEAD = '''"""An application that breaks the language."""
 import numpy as np
 
-from streaming_core.api import App, Array, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i64, record, text, u8
+from streaming_core.api import (
+    App, Array, Counter, Map, Param, Queue, Ring, Set, TopK, boolean, f64, i64, record, text, u8,
+)
 
 app = App("NAME", params={"k": Param(2), "word": Param("x"), "large": Param(1 << 70), "p": Param(True)})
 other = App("other", params={"missing": Param(1)})
@@ -36,6 +38,17 @@ class Event:
     p: boolean
     line: text
     items: Array[u8, 2]
+
+
+@record
+class Item:
+    k: u8
+    y: f64
+
+
+@record
+class Held:
+    waiting: Queue[Item]
 
 
 @record
@@ -134,6 +147,7 @@ def events(params, seed, start, stop):
 """
 KINDS = {
     "process": ("row, state, out", PROCESS),
+    "queue": ("row, state, out", PROCESS.replace("State", "Held")),
     "plan": ("event, txn", "\n\noperated = app.transaction(input=Event, output=Output)(operate)\n" + PLAN),
     "post": ("event, txn, out", POST),
     "update": ("row, window, state, out", WINDOW.replace("FUNCTIONS", "every=1, update=operate")),
@@ -269,6 +283,27 @@ REFUSED = {
         ("x = made(1)\n\n\nexec(compile('def made(a): return a', '<made>', 'exec'))",
          "its source cannot be read: could not get source code", "made"),
     ],
+    "queue": [
+        ("x = state.waiting[0]", "a row of a queue is read by its fields: queue[i].field"),
+        ("state.waiting[0]", f"`state.waiting[0]` {NO_PART}"),
+        ("x = state.waiting[0].missing", "Item has no field 'missing'"),
+        ("x = state.waiting[0.5].k", "a float is not an integer"),
+        ("x = state.waiting[0:1]", "only text can be sliced"),
+        ("x = state.waiting.n", "a queue has no field 'n'"),
+        ("state.waiting[0].k = 1", "Item.k: this row is read-only here"),
+        ("state.waiting[0] = 1", "only items of writable arrays can be assigned to"),
+        ("state.waiting.append(1, 0.5)", "append takes every field by name"),
+        ("state.waiting.append(k=1)", "append of Item needs exactly: k, y"),
+        ("state.waiting.append(k=1, y=0.5, n=1)", "append of Item needs exactly: k, y"),
+        ("state.waiting.append(k=0.5, y=0.5)", "Item.k: a float cannot be stored there"),
+        ("state.waiting.append(k=1, y=row.line)", "Item.y: a text cannot be stored there"),
+        ("x = state.waiting.append(k=1, y=0.5)", "calls take positional arguments"),
+        ("x = state.waiting.append(1)", "a queue has no append with 1 arguments"),
+        ("x = state.waiting.popleft()", "there is no value to assign"),
+        ("state.waiting.popleft(1)", "a queue has no popleft with 1 arguments"),
+        ("x = 1 in state.waiting", "`in` asks a set or a map"),
+        ("x = same(state.waiting[0])", "a row of a queue is read by its fields: queue[i].field"),
+    ],
     "plan": [
         ("txn.row(rows, event.a).n", f"`txn.row(rows, event.a).n` {NO_PART}"),
         ("x = txn.row(rows, event.a).n", "fields of table rows are seen by conditions and modifications only"),
@@ -344,6 +379,17 @@ DECLARED = [
     ("row, state, out", "row, state", r"operator operate \(NAME.py:\d+\): takes 2 arguments, is given 3"),
     ("    n: u8\n", "    n: text\n", r"NAME.py:\d+: app NAME: record State\(.*\): n is a Text, no table has any"),
     ("    a: i64\n", "    a: Set[i64]\n", r"NAME.py:\d+: app NAME: record Event\(.*\): a is a Set, no event has any"),
+    (
+        "    seen: Set[i64]\n", "    seen: Queue[Item]\n",
+        r"NAME.py:\d+: app NAME: record State\(.*\): seen is a Queue, no table has any",
+    ),
+    ("    y: f64\n", "    y: text\n",
+     r"NAME.py:\d+: record Held.waiting: items of Queue must be records of scalars, and Item.y is a Text"),
+    ("Queue[Item]", "Queue[i64]", r"NAME.py:\d+: record Held.waiting: items of Queue must be records"),
+    (
+        ".process(operate, State, Output)", ".flat_map(operate, Output, scratch=Held)",
+        r"NAME.py:\d+: app NAME: record Held\(waiting\): waiting is a Queue, no scratch has any",
+    ),
     (
         'rows = app.table("rows", State, 4)', 'for i in range(257):\n    rows = app.table(f"rows{i}", State, 4)\n',
         "app NAME: 257 tables are too many, 256 the most",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming_core.api import App, i64, record
+from streaming_core.api import App, Param, i64, record
 from streaming_core.errors import BadInput
 
 
@@ -99,3 +99,11 @@ def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
     app.invariant("first", "SELECT 2", by_order=True)
     assert app.holds("total") == app.invariants == {"any": "SELECT 1", "first": "SELECT 2"}
     assert app.holds("none") == {"any": "SELECT 1"}
+
+
+def test_an_invariant_may_name_parameters():
+    app = App("a", params={"n": Param(3), "of": Param("it's \\"), "off": Param(False)})
+    app.invariant("any", "SELECT :n, ':m', :of, x::INT, 1:n FROM t WHERE NOT :off")
+    said = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False"
+    assert app.holds("total") == {"any": said.format(3, 3)}
+    assert app.holds("none", {"n": 4}) == {"any": said.format(4, 4)}

@@ -16,6 +16,7 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
 from streaming_core.run import profile, recording
+from streaming_core.run.comparison import diff
 from streaming_core.run.way import RunSpec
 from tests.unit.test_cli import refused
 
@@ -105,6 +106,34 @@ def test_what_nothing_lies_in_front_of_takes_the_events(command, made, tmp_path,
     code, shown, _ = command("replay", tmp_path / "a", "--json", "--repetitions", 1)
     found = json.loads(shown)
     assert (code, found["rows_in"], found["rows_out"]) == (0, 300, 3000 if app == "wc" else 300)
+
+
+def test_windows_are_recorded_and_replayed(command, tmp_path):
+    ours, theirs, file = tmp_path / "ours", tmp_path / "theirs", tmp_path / "schedule.json"
+    workload.write("wordcount", {"vocabulary": 20, "advance": 2000, "size": 5000}, 300, 1, tmp_path / "w")
+    file.write_text('[{"event": 50, "replicas": {"count": 1}}]')  # as for a run: count itself is not run
+    given = ("wordcount", "--operator", "count", "--input", tmp_path / "w", "--out")
+    assert command("record", *given, ours, "--threads", 2, "--schedule", file)[0] == 0
+    assert command("oracle", *given, theirs)[0] == 0
+    assert command("diff", ours, theirs)[:2] == (0, "equal: 300 rows that count takes\n")
+    code, shown, _ = command("replay", ours, "--out", tmp_path / "out", "--repetitions", 1)
+    assert (code, shown.partition(", ")[0]) == (0, "count of wordcount (windowed): 300 rows in")
+    assert shown.endswith("equal to the oracle's\n")
+    # count is the only operator: what it puts out is what the application does.
+    made = oracle.run(tmp_path / "w", tmp_path / "o")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == made["output_digest"]
+
+
+@pytest.mark.parametrize(("app", "operator"), [("scalejoin", "from_left"), ("hedge", "as_left")])
+def test_what_takes_several_streams_is_not_recorded(command, tmp_path, app, operator):
+    workload.write(app, {}, 100, 1, tmp_path / "w")
+    given = (app, "--operator", operator, "--input", tmp_path / "w", "--out", tmp_path / "out")
+    said = f"app {app}: {operator} takes several streams, and cannot be recorded or run alone"
+    refused(command("record", *given), said)
+    refused(command("oracle", *given), said)
+    with pytest.raises(BadInput, match=said):
+        profile.operators(workload.read(tmp_path / "w"), 1)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_no_recording_is_refused(command, made, tmp_path):
@@ -257,6 +286,76 @@ def test_the_profile_of_a_transaction(made):
     assert list(found) == ["ledger"]
     assert (found["ledger"].kind, found["ledger"].rows_in, found["ledger"].keys) == ("transaction", 300, None)
     assert found["ledger"].ns_per_row > 0
+
+
+@record
+class Moment:
+    ts: i64
+    line: text
+
+
+@record
+class Ended:
+    ts: i64
+    line: text
+    n: i64
+
+
+def passing():
+    """Windows between operators of other kinds, which keep texts of rows that are gone."""
+
+    def words(row, out):
+        out.emit(ts=row.ts, line=row.line[0:3])
+        if row.ts % 3 == 0:
+            out.emit(ts=row.ts - 30, line=row.line[0:2])  # late: its windows have expired
+
+    def met(row, window, state, out):
+        state.n += 1
+
+    def ended(window, state, out):
+        out.emit(ts=window.end, line=window.key.line, n=state.n)
+
+    def frequent(row, out):
+        if row.n > 2:
+            out.emit(ts=row.ts, line=row.line, n=row.n)
+
+    app = App("passing")
+    rows = app.source(Moment).flat_map(words, Moment)
+    windows = rows.window(key="line", advance=10, size=30, state=Sum, update=met, result=ended, output=Ended)
+    windows.flat_map(frequent, Ended).sink()
+
+    @app.generates
+    def draw(params, seed, start, stop):
+        at = np.arange(start, stop)
+        return {"ts": at, "line": [b"x" * (n % 5) for n in at.tolist()]}
+
+    return app.check()
+
+
+def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
+    app = passing()
+    workload.write(app, {}, 300, 1, tmp_path / "w")
+    source = workload.read(tmp_path / "w", app)
+    found = profile.operators(source, 1)
+    assert [(name, p.kind, p.keys) for name, p in found.items()] == [
+        ("words", "stateless", None), ("met", "windowed", None), ("frequent", "stateless", None),
+    ]  # fmt: skip
+    assert (found["words"].rows_in, found["met"].rows_in, found["frequent"].rows_in) == (
+        300,
+        400,
+        found["met"].rows_out,
+    )
+    assert oracle.compute(source, tmp_path / "o")["dropped_late"] == 100
+    assert 0 < found["frequent"].rows_out < found["frequent"].rows_in
+    # What is in front of `frequent` runs as a schedule says, which `words` and `frequent` are not concerned with.
+    schedule = [{"event": 100, "replicas": {"met": [1]}}, {"event": 200, "replicas": {"met": 2}}]
+    spec = RunSpec(app="passing", executor="pinned", threads=2, batch=7, schedule=schedule)
+    for operator in ("met", "frequent"):
+        recording.record(source, operator, tmp_path / f"{operator}.ours", spec)
+        recording.record_oracle(source, operator, tmp_path / f"{operator}.theirs")
+        assert diff(tmp_path / f"{operator}.ours", tmp_path / f"{operator}.theirs").exit_code == 0
+    with pytest.raises(BadInput, match="passing has windows: pinned runs it with channel scalegate"):
+        recording.record(source, "met", tmp_path / "x", RunSpec(app="passing", executor="pinned", channel="merge_sort"))
 
 
 def test_a_failure_names_the_event_that_caused_the_row(tmp_path):

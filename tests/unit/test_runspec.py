@@ -63,6 +63,9 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"batches": [70_000]}, "batches must lie in 1..65536, got 70000"),
         ({"batches": []}, "batches: "),
         ({"stealing": True}, "stealing needs a shared pool"),
+        ({"reconfigurations": -1}, "reconfigurations: "),
+        ({"reconfigurations": 1001}, "reconfigurations: "),
+        ({"schedule": []}, "schedule: "),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(asked, said):
@@ -155,6 +158,32 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
         "scheme no_lock is refused for tp: its tables hold containers (2 cells)",
     ]
     assert matrix.omissions({}) == []  # the plan of an older run
+
+
+@pytest.mark.parametrize("events", [0, 5, 1000])
+def test_windows_are_run_with_reconfigurations_and_without(events):
+    asked = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
+    without, _ = matrix.cells(RegressionSpec(**asked, events=events))
+    cells, left_out = matrix.cells(RegressionSpec(**asked, events=events, reconfigurations=7))
+    assert not left_out
+    assert [cell for cell in cells if not cell.schedule] == without
+    assert len({cell.cell for cell in cells}) == len(cells)
+    changed = [cell for cell in cells if cell.schedule]
+    assert [(cell.app, cell.threads) for cell in changed] == [
+        (a, t) for a in asked["applications"][1:] for t in (2, 3)
+    ]  # on one thread nothing can move
+    for cell in changed:
+        assert cell.strategy == "scalegate-reconfigured7"
+        plain = without[[(c.app, c.threads) for c in without].index((cell.app, cell.threads))]
+        assert cell.model_copy(update={"schedule": []}) == plain
+        at = [one.event for one in cell.schedule]
+        assert at == sorted(at)
+        assert all(0 <= event < max(events, 1) for event in at)
+        assert len({*at}) == (7 if events > 7 else max(events, 1))
+    (name,) = changed[0].schedule[0].replicas
+    assert name == "forward"
+    shares = [one.replicas[name] for one in changed[1].schedule]
+    assert shares[:4] == [[0, 1], [2], [0, 1, 2], [0, 1]]
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.bench import briskstream, ordered, report, suite, viper
-from streaming_core.bench.race import Race
+from streaming_core.bench import briskstream, ordered, report, stretch, suite, viper
+from streaming_core.bench.race import Race, switched
+from streaming_core.run.report import Reconfiguration, Sample
 from streaming_core.run.way import EXECUTORS
 
-SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream)}
+SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
 
 
@@ -50,6 +52,12 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(viper, "APPS", ("pos_rep",))
     monkeypatch.setattr(viper, "COUNTS", (1, 2))
     monkeypatch.setattr(briskstream, "APPS", ("sd",))
+    for name, values in (
+        ("LEVELS", ("L",)), ("JOIN", {"keys": 8}), ("SWITCHED_JOIN", {"keys": 8}),
+        ("HEDGE", {"keys": 8}), ("WORDS", (100,)), ("PAIRS", 50),
+        ("SWITCHES", 6), ("BATCHES", (16,)),
+    ):  # fmt: skip
+        monkeypatch.setattr(stretch, name, values)
     monkeypatch.setattr(suite, "Race", races)
 
 
@@ -71,12 +79,15 @@ def check(found, declared):
     assert all(row["cpu_ns"] > 0 for row in rows)
     for plot in found["plots"]:
         drawn = [row for row in rows if plotted(row, plot) and (plot["loop"] or row["way"] != "loop")]
-        ways = [row for row in rows if row["way"] != "loop"]
+        # Without a switch there is no time of one.
+        still = "no" if "switch" in plot["y"] else None
+        ways = [row for row in rows if row["way"] != "loop" and (still is None or row["switched"] != still)]
         # Energy is the one figure that a machine may not have.
         assert plot["y"] == "energy_nj" or [row for row in drawn if row["way"] != "loop"] == ways
         if plot["kind"] == "line":
             charts = {}
-            for row in drawn:
+            # Over threads the loop is a level, and no line.
+            for row in drawn if plot["x"] != "threads" else ways:
                 line = tuple(report.value(row, name) for name in plot["lines"])
                 charts.setdefault(report.value(row, plot["by"]), []).append((line, report.value(row, plot["x"])))
             for points in charts.values():  # a line goes through every x of its chart
@@ -133,6 +144,16 @@ def test_sweeps_cover_what_they_say(monkeypatch, counts):
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
+    counted = {(s.app, s.params.get("level"), s.threads) for _, s in ways("stretch", "q1")}
+    kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
+    assert counted == {(*kind, count) for kind in kinds for count in counts}
+    for name, app in (("q2", "forward"), ("q3", "scalejoin"), ("q6", "hedge")):
+        assert [(s.app, s.threads) for _, s in ways("stretch", name)] == [(app, count) for count in counts]
+    for name in ("q4", "q4-states", "q4-replicas"):
+        assert [len(s.schedule) for _, s in ways("stretch", name)][:3] == [0, 200, 200]
+        for _, s in ways("stretch", name):
+            s.check(registry.load(s.app))
+            assert s.threads == most or name == "q4-replicas"
 
 
 def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
@@ -199,3 +220,124 @@ def test_what_is_concluded_of_jumbo_tuples():
         "sd, scalegate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "
         "is 2 and 0.5 ms"
     ]
+
+
+def test_switches_go_back_and_forth_and_are_spread():
+    def shares(replicas, kind, times=4):
+        return [at.replicas["count"] for at in stretch.switching("count", replicas, kind, times)]
+
+    assert shares(2, "halves") == [[0], [0, 1], [0], [0, 1]]
+    assert shares(2, "swaps") == [[0], [1], [0], [1]]
+    assert shares(5, "halves", 2) == [[0, 1], [0, 1, 2, 3, 4]]
+    assert shares(5, "swaps", 2) == [[0, 1], [2, 3]]
+    assert shares(8, "no") == []
+    still, halves, _ = stretch.elastic("wordcount", "count", {}, 2, 8, (16,), times=4)
+    assert halves.plan == {"count": [0, 1, 0, 1, 0, 1, 0, 1]}
+    assert suite.spread(still, 100) is still
+    placed = suite.spread(halves, 100)
+    assert [at.event for at in placed.schedule] == [20, 40, 60, 80]
+    assert [at.replicas for at in placed.schedule] == [at.replicas for at in halves.schedule]
+    assert [at.event for at in suite.spread(halves, 3).schedule] == [1, 2]
+    assert suite.spread(halves, 1).schedule == []
+    assert type(placed) is type(halves)
+
+
+def test_every_switch_of_every_pass_counts(races):
+    race = races("wordcount", {}, 3000)
+    [spec] = stretch.elastic("wordcount", "count", {}, 2, 2, (16,), times=20)[1:2]
+    loop, row = race.run([suite.spread(spec, 3000)], 2, loads=(0.5,))
+    assert row["result"] == "equal"
+    assert row["switches"] == row["loaded_switches"] == 2 * 20
+    assert row["shares"] == [[0], [0, 1]]
+    assert len(row["switch_p50s_us"]) == 2
+    assert row["switch_p50_us"] <= row["switch_p99_us"] <= row["switch_max_us"]
+    assert "switches" not in loop
+    low, high = row["to_loop_range"]
+    assert low <= row["to_loop"] <= high
+
+
+def test_what_switches_took():
+    def switch(event, posted, *gone_over):
+        over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
+        given = {"operator": "count", "event": event, "replicas": [event % 2], "moved": 1, "cells": 2}
+        return Reconfiguration(**given, posted=posted, gone_over=over)
+
+    def sample(*switches):
+        return Sample.model_construct(reconfigurations=list(switches))
+
+    one = sample(switch(1, 1000, (2000, 0), (4000, 500)), switch(2, 5000, (4000, 0)), switch(3, None))
+    other = sample(switch(1, 1000, (900_000, 7000)))
+    found = switched([one, other])
+    assert found["switches"] == 3  # one's event was never dealt
+    assert found["shares"] == [[1], [0]]
+    assert found["switch_p50_us"] == 3.0  # the last replica concerned
+    assert found["switch_p99_us"] == found["switch_max_us"] == 899.0
+    assert found["switch_p50s_us"] == [-1.0, 899.0]
+    assert (found["waited_p50_us"], found["waited_max_us"]) == (0.0, 7.0)
+    nothing = switched([sample()])
+    assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
+
+
+def test_what_is_concluded_of_switches():
+    times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
+    plain = {"app": "wordcount", "batch": 16, "states": 1000}
+    rows = [
+        loop(app="wordcount"),
+        row([1, 2], **plain),
+        row([2, 4], **plain, **times, switches=400, shares=[[0], [0, 1]]),
+        row([1, 3], **plain, **times, switches=400, shares=[[0], [1]]),
+        row([1, 3], "scalejoin", "different", **times, switches=400, shares=[[0], [1]]),
+    ]
+    lines = list(stretch._elasticity(rows))
+    assert [r["switched"] for r in rows] == ["no", "no", "halves", "swaps", "swaps"]
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        "wordcount, 1,000 states, 2 replicas on 2 threads, batches of 16, halves: "
+        "p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms at peak rate (400 switches); "
+        "0.50 times the throughput without switches (0.50 to 0.50)"
+    )
+    assert "0.83 times the throughput without switches (0.67 to 1.00)" in lines[1]
+
+
+def test_states_are_those_of_windows_that_are_open(races):
+    params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
+    one = {"advance": stretch.ONE_WINDOW, "size": stretch.ONE_WINDOW}
+    # Every word is said, first in a tweet or behind others, and one window has them all.
+    assert stretch._states(races("wordcount", params | one, 500)) == {"states": 100}
+    assert stretch._states(races("wordcount", params | {"advance": 60_000, "size": 120_000}, 9000)) == {"states": 200}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_comparisons_are_those_of_rows_in_the_window(seed):
+    draws = np.random.default_rng(seed)
+    n, size = int(draws.integers(0, 60)), int(draws.integers(1, 12))
+    ts, is_right = np.sort(draws.integers(0, 40, n)), draws.random(n) < 0.4
+    naive = sum(is_right[i] != is_right[j] and ts[i] - ts[j] < size for i in range(n) for j in range(i))
+    assert stretch.comparisons(ts, is_right, size) == naive
+
+
+def test_comparisons_are_those_that_the_operators_make(races):
+    # Of a domain of one value every comparison is a match.
+    race = races("scalejoin", {"keys": 8, "domain": 1, "size": 700}, 400)
+    assert stretch._compared(race) == {"comparisons": race.outputs().num_rows}
+    race = races("hedge", {"keys": 8, "invalid_ratio": 0.2}, 300)
+    [events] = race.source.blocks(1 << 20)
+    trades = [
+        ts for ts, average in zip(events["ts"].to_pylist(), events["average"].to_pylist(), strict=True) if average
+    ]
+    lefts, rights, made = [], [], 0
+    for ts in trades:  # as the left row of a pair, then as the right one
+        made += sum(ts - other < 1_001 for other in rights)
+        lefts.append(ts)
+        made += sum(ts - other < 1_001 for other in lefts)
+        rights.append(ts)
+    assert 0 < len(trades) < 300
+    assert stretch._compared(race) == {"comparisons": made}
+
+
+def test_comparisons_a_second_are_those_of_the_passes():
+    plain = {"comparisons": 600, "events": 30, "to_loop_range": [0.5, 2.0]}
+    rows = [loop(app="hedge", events_per_s=10.0, **plain), row([1], "hedge", events_per_s=20.0, **plain)]
+    [line] = stretch._per_second(rows)
+    assert [r["comparisons_per_s"] for r in rows] == [200, 400]
+    assert "1.00 times the compiled loop (0.50 to 2.00)" in line

@@ -17,6 +17,7 @@ from streaming_core.regression.request import ASKED, RegressionSpec
 from streaming_core.regression.warehouse import CELLS, WAY, spec_of, way_columns
 from streaming_core.run import way
 from streaming_core.run.way import EXECUTORS, FIELDS, NOTHING, OPTIONS, Pooled, RunSpec, executors_of
+from streaming_core.storage import canonical_json
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +101,8 @@ def test_cells_keep_their_names_over_the_nights(cell):
 def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec(**WRITTEN[cell])
-    assert spec.model_dump(mode="json") == json.loads(FLAT[cell])
+    later = {"schedule": []}  # options that came later
+    assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
 
 
@@ -167,10 +169,15 @@ def test_every_application_names_the_executors_that_take_it():
 
 
 def test_a_cell_is_known_again_from_its_raw_row():
-    for fields in WRITTEN.values():
+    later = {"schedule": [{"event": 5, "replicas": {"count": [1, 0], "sum": 2}}, {"event": 9, "replicas": {"sum": 1}}]}
+    windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
+    for fields in (*WRITTEN.values(), windows):
         spec = RunSpec(**fields | {"params": {}, "sink": "digest", "repetitions": 0})
         row = {"app": spec.app, "params": "{}", **way_columns(spec)}
         assert spec_of(row) == spec
+        assert row["schedule"] == canonical_json(spec.model_dump(mode="json")["schedule"])
+        if not spec.schedule:  # a row of before there were schedules
+            assert spec_of(row | {"schedule": None}) == spec
 
 
 def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
@@ -186,8 +193,9 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "reorder",
         "channel",
         "plan",
+        "schedule",
     }
-    assert set(ASKED.values()) == OPTIONS.keys() - {"plan"}
+    assert set(ASKED.values()) == OPTIONS.keys() - {"plan", "schedule"}
     assert RegressionSpec.model_fields.keys() >= ASKED.keys()
     assert set(WAY) <= set(CELLS.names)
     told = RunSpec(app="wc", executor="pooled").for_runtime

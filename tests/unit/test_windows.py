@@ -1,6 +1,8 @@
 """Windows interpreted, against their definition worked out in another way: every row, every window, every key."""
 
+import json
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -8,12 +10,13 @@ import pyarrow.parquet
 import pytest
 
 from streaming_core.api import App, Param, Ring, Set, boolean, i64, record, text, u8
+from streaming_core.apps.hashtag import Hashtag, Longest, LongestTweet, Tweet, hashtags, longer, longest
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
+from tests.differential.windows import check_executed
 
 MINUTE = 60_000
 
@@ -38,6 +41,7 @@ def interpreted(app, rows, end=None, **params):
         assert loop.dropped_late == interpreter.dropped_late
         assert loop.state() == {}
         loop.reset()
+    check_executed(app, app.bind(params), table, made, interpreter.dropped_late, end)
     return made.to_pylist(), interpreter
 
 
@@ -47,52 +51,6 @@ def ordered(keys):
 
 
 # --- the paper's example ---------------------------------------------------------------------------------------------
-
-
-@record
-class Tweet:
-    ts: i64
-    tweet: text
-
-
-@record
-class Hashtag:
-    hashtag: text
-
-
-@record
-class Longest:
-    chars: i64
-
-
-@record
-class LongestTweet:
-    ts: i64
-    hashtag: text
-    chars: i64
-
-
-def is_word(byte):
-    return 48 <= byte < 58 or 65 <= byte < 91 or 97 <= byte < 123 or byte == 95
-
-
-def hashtags(row, keys):
-    at = row.tweet.find(35, 0)
-    while at >= 0:
-        end = at + 1
-        while end < len(row.tweet) and is_word(row.tweet[end]):
-            end += 1
-        if end > at + 1:
-            keys.add(hashtag=row.tweet[at + 1 : end])
-        at = row.tweet.find(35, end)
-
-
-def longer(row, window, state, out):
-    state.chars = max(state.chars, len(row.tweet))
-
-
-def longest(window, state, out):
-    out.emit(ts=window.end, hashtag=window.key.hashtag, chars=state.chars)
 
 
 def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
@@ -107,7 +65,7 @@ def test_the_longest_tweet_of_each_hashtag_as_the_paper_traces_it():
         return (60 * hour + minute) * MINUTE
 
     made, _ = interpreted(
-        app, [(at(9, 50), b"hello #pink"), (at(9, 58), b"hi #red #pink"), (at(10, 0), b"nothing # at all")]
+        app, [(at(9, 50), 1, b"hello #pink"), (at(9, 58), 2, b"hi #red #pink"), (at(10, 0), 3, b"nothing # at all")]
     )
     first = {(row["seq"], row["ts"], row["hashtag"], row["chars"]) for row in made if row["ts"] == at(10, 0)}
     assert first == {(2, at(10, 0), b"red", 13), (2, at(10, 0), b"pink", 13)}
@@ -208,12 +166,12 @@ def test_windows_are_what_their_definition_says(seed, multiplicity):
     steps = rng.choice([0, 0, 1, 2, 40], 120)
     ts = np.cumsum(steps) - 5 - (rng.integers(0, 2 * delay + 1, 120) if delay else 0)  # some too late, some below zero
     rows = [(int(t), int(rng.integers(0, 5)), int(rng.integers(0, 50))) for t in ts]
-    app = App("sums", params={"advance": Param(advance), "late": Param(delay)})
+    app = App("sums", params={"advance": Param(advance), "late": Param(delay), "given": Param("set")})
     app.source(Event).window(
-        keys=pairs, key=Pair, advance="advance", size=size, delay="late", multiplicity=multiplicity, state=Sum,
-        update=summed, result=told, output=Found,
+        keys=pairs, key=Pair, advance="advance", size=size, delay="late",
+        multiplicity="given" if seed % 3 else multiplicity, state=Sum, update=summed, result=told, output=Found,
     ).sink()  # fmt: skip
-    made, interpreter = interpreted(app, rows)
+    made, interpreter = interpreted(app, rows, given=multiplicity)
     wanted, late = expected_sums(rows, advance, size, delay, multiplicity == "set")
     assert [tuple(v for k, v in row.items() if k != "sub") for row in made] == wanted
     assert interpreter.dropped_late == late
@@ -503,7 +461,8 @@ def slid(window, state):
         ({"keys": None, "key": None, "every": "p"}, "window: every 0 must lie in 1.."),
         ({"kind": "single", "delay": 3}, "window: a single window slides in order: delay must be 0, not 3"),
         ({"kind": "some"}, "window summed: unknown kind 'some'; known: multi, single"),
-        ({"multiplicity": "list"}, "window summed: unknown multiplicity 'list'; known: set, bag"),
+        ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, and parameters that are"),
+        ({"multiplicity": "p"}, "window: unknown multiplicity 0; known: set, bag, and parameters that are one of"),
         ({"every": 3}, "window summed: keys are one of: key=field; key=record with keys=function; every=number"),
         ({"keys": None}, "window summed: keys are one of"),
         ({"key": "value"}, "window summed: keys are one of"),
@@ -546,16 +505,19 @@ def test_an_operator_that_raises_is_named_with_its_event_by_both(make):
         make(app, app.bind({})).process(late)
 
 
+def test_an_operator_that_raises_is_named_with_its_event_and_window_by_the_engine():
+    table = pa.table({"seq": [0, 1, 2], "ts": [0, 1, 2], "keys": [1, 1, 3], "value": [1, 2, 7]})
+    app = counted(update=divides)
+    app.generates(lambda *args: {})
+    why = r"operator divides failed at event 2 in window \[0, 4\): ZeroDivisionError: "
+    for threads in (1, 3, 8):
+        with pytest.raises(RunFailed, match=why):
+            check_executed(app, app.bind({}), table, None, 0, ways=[(threads, 2, 10)])
+
+
 def test_an_operator_that_raises_is_named_with_its_event():
     with pytest.raises(RunFailed, match=r"operator divides, event 2: ZeroDivisionError: .*test_windows.py:\d+"):
         interpreted(counted(update=divides), [(0, 1, 1), (1, 1, 2), (2, 1, 7)])
-
-
-def test_there_are_no_kernels_yet():
-    app = counted()
-    app.generates(lambda *args: {})
-    with pytest.raises(BadInput, match="app counted: windowed operators have no kernels yet"):
-        compile_app(app.check(), app.bind({}))
 
 
 WRITTEN = '''"""Windows in an application's file."""
@@ -607,7 +569,7 @@ def events(params, seed, start, stop):
 '''
 
 
-def test_commands_know_windows_and_say_what_cannot_be_done_yet(package, command, tmp_path, monkeypatch):
+def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     (package / "written.py").write_text(WRITTEN)
     monkeypatch.chdir(tmp_path)
     assert command("generate", "written", "--events", 100, "--out", "w")[0] == 0
@@ -620,12 +582,18 @@ def test_commands_know_windows_and_say_what_cannot_be_done_yet(package, command,
     assert [row["ts"] for row in outputs] == sorted(row["ts"] for row in outputs)
     assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
     assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
-    only = "streaming-core: app written: windowed operators have no kernels yet\n"
-    assert command("bench", "written") == (2, "", only)
-    assert command("run", "written", "--input", "w", "--out", "r") == (
-        2, "", "streaming-core: application written is windowed: no executor runs it yet\n",
-    )  # fmt: skip
-    assert not (tmp_path / "r").exists()
+    for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1))):
+        assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
+        code, said, _ = command("diff", out, "o")
+        assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
+    assert json.loads(Path("r/report.json").read_bytes())["samples"][0]["dropped_late"] == 1
+    for options, why in (
+        (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned"),
+        (("--executor", "pinned", "--channel", "merge_sort"),
+         "application written has windows: pinned runs it with channel scalegate"),
+    ):  # fmt: skip
+        assert command("run", "written", "--input", "w", "--out", "x", *options) == (2, "", f"streaming-core: {why}\n")
+    assert not (tmp_path / "x").exists()
 
 
 def test_an_app_of_two_streams_is_not_run_alone():
@@ -634,8 +602,9 @@ def test_an_app_of_two_streams_is_not_run_alone():
     app.window(
         source, source, every=1, advance=1, size=1, state=(Sum, Sum), update=(both, both), output=Found
     ).sink()  # fmt: skip
-    with pytest.raises(BadInput, match="two: both takes several streams, and cannot be run alone"):
-        app.only("both")
+    for part in (app.only, app.upto):
+        with pytest.raises(BadInput, match="two: both takes several streams, and cannot be recorded or run alone"):
+            part("both")
     assert counted().only("summed").operators[1].window.streams == (0,)
 
 

@@ -42,6 +42,13 @@ VARIANTS = [
     ("new_seg", {}),
     ("new_seg", {"xways": 3, "congestion": True, "accidents": False, "no_type4": True, "request_ratio": 1.0}),
     ("lr", {"seconds": 600, "request_ratio": 0.2}),
+    ("wordcount", {}),
+    ("paircount", {"rate": 0.05, "vocabulary": 300}),
+    ("hashtag", {"rate": 20_000.0, "hashtag_ratio": 1.0, "hashtags": 7, "users": 3}),
+    ("forward", {"skew": 0.0, "hashtag_skew": 2.0}),
+    ("scalejoin", {}),
+    ("scalejoin", {"phases": True, "domain": 20}),
+    ("hedge", {"rate": 2.0, "invalid_ratio": 0.1}),
 ]
 
 
@@ -91,6 +98,13 @@ GOLDEN = [
     "5000:a790c6902aef45cb",
     "5000:8665da182fc1c267",
     "5000:9c55b5042152d9eb",
+    "5000:5ebc6835242f0570",
+    "5000:5eb07d28979a62fe",
+    "5000:4dbe9c9593432af6",
+    "5000:047eaba6aa8a45be",
+    "5000:31d1b56f77299a12",
+    "5000:84af6777e87356b2",
+    "5000:d531db14a02fa6e7",
 ]
 
 

@@ -23,6 +23,9 @@ select
   median(energy_joules * 1e9 / nullif(events, 0)) filter (where kind = 'peak') as energy_nj,
   max(outputs) filter (where kind = 'verified') as outputs,
   max(dropped_invalid) as dropped_invalid,
+  max(dropped_late) as dropped_late,
+  max(reconfigurations) as reconfigurations,
+  max(slowest_reconfiguration_us) as slowest_reconfiguration_us,
   max(rejected) as rejected
 from {{ ref('stg_samples') }}
 group by run_id, cell

@@ -4,7 +4,8 @@
     statements   assignment to one variable, scalar field or item of an array; if, while, for over range; break,
                  continue, pass, return; calls
     expressions  64-bit integers, doubles, booleans, text; + - * / // % & | ^ << >> ~ and or not, comparisons, `in`,
-                 x if c else y, t[a:b], a[i]; len min max abs int float bool; methods of text and containers
+                 x if c else y, t[a:b], a[i], queue[i].field; len min max abs int float bool; methods of text and of
+                 containers
     names        parameters, numbers and constants of the application; its tables, in txn.row and txn.result
     variables    of one type in a function, and with a value wherever they are read
     out, txn     called by their names: never kept, chosen or handed back, so that a plan's order can be read

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from streaming_core.language.application import Constant, ParamRef, Table
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
 from streaming_core.language.typed.kinds import (
     BOOL,
     FLOAT,
@@ -51,7 +51,8 @@ _DECIDE = {
     "!=": operator.ne,
 }
 
-# Methods of containers: argument types and result ("k"/"v": the key's or value's type as loaded).
+# Methods of containers: argument types and result ("k"/"v": the key's or value's type as loaded; "r": a row, whose
+# fields are given by name).
 METHODS: dict[type, dict[str, tuple[str, str]]] = {
     Ring: {"append": ("v", "none"), "clear": ("", "none")},
     Set: {"add": ("i", "bool"), "at": ("i", "int"), "clear": ("", "none")},
@@ -70,6 +71,7 @@ METHODS: dict[type, dict[str, tuple[str, str]]] = {
         "clear": ("", "none"),
     },
     TopK: {"offer": ("ii", "none"), "key_at": ("i", "int"), "score_at": ("i", "int"), "clear": ("", "none")},
+    Queue: {"append": ("r", "none"), "popleft": ("", "none"), "clear": ("", "none")},
 }
 # What changes no container: the methods, and what `len`, `in` and `[i]` are read as.
 READING = frozenset({"get", "at", "key_at", "value_at", "score_at", "length", "contains", "item"})
@@ -169,7 +171,7 @@ class Expressions(Scope):
         value = self.outer(node)
         if isinstance(value, ParamRef):
             return self.parameter(node, value.name)
-        row = self.expression(node.value)
+        row = self.row(node.value)
         if row.kind == POST and node.attr == "accepted":
             return Node("accepted", BOOL)
         if isinstance(row.kind, WindowKind):
@@ -191,6 +193,17 @@ class Expressions(Scope):
                 if row.kind.role == "joint" and not isinstance(slot.type, Ring):
                     raise self.fail(node, f"{where}: a condition over several rows sees no set, map, counter or top-k")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
+
+    def row(self, node: ast.expr) -> Node:
+        """What a field is asked of. A row of a queue is nothing but that: what is kept of it would be another row, or
+        none, once the queue has changed."""
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+            queue = self.expression(node.value)
+            if isinstance(queue.kind, BoxKind) and isinstance(queue.kind.type, Queue):
+                index = self.integer(node, self.expression(node.slice))
+                kind = RowKind(self.program.resolved(queue.kind.type.item), "queued")
+                return Node("queued", kind, [queue, index], line=node.lineno)
+        return self.expression(node)
 
     def of_window(self, node: ast.Attribute, window: Node) -> Node:
         if node.attr == "key":
@@ -286,6 +299,8 @@ class Expressions(Scope):
                 return Node("constantitem", item, [owner, index])
             case BoxKind(type=Ring(item)):
                 return Node("method", loaded(item), [owner, index], "item")
+            case BoxKind(type=Queue()):
+                raise self.fail(node, "a row of a queue is read by its fields: queue[i].field")
             case kind if kind == TEXT:
                 return Node("textitem", INT, [owner, index])
         raise self.fail(node, f"{owner.kind} has no items")
@@ -354,9 +369,9 @@ class Expressions(Scope):
         if isinstance(owner.kind, BoxKind):
             declared = owner.kind.type
             shape = METHODS[type(declared)].get(name)
-            if shape and len(shape[0]) == len(args):
-                if name not in READING and not owner.kind.writable:
-                    raise self.fail(node, f"{owner.kind.where}: this row is read-only here")
+            if shape and len(shape[0]) == len(args) and shape[0] != "r":
+                if name not in READING:
+                    self.changed(node, owner.kind)
                 value = declared.item if isinstance(declared, Ring) else getattr(declared, "value", i64)
                 given = [
                     self.integer(node, a) if wanted == "i" else self.accepted(node, a, value, owner.kind.where)
@@ -367,6 +382,11 @@ class Expressions(Scope):
                 kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
                 return Node("method", kind, [owner, *given], name)
         raise self.fail(node, f"{owner.kind} has no {name} with {len(args)} arguments")
+
+    def changed(self, node: ast.AST, box: BoxKind) -> None:
+        """Refuses to change a container of a row that is only read."""
+        if not box.writable:
+            raise self.fail(node, f"{box.where}: this row is read-only here")
 
     def place(self, node: ast.Call, owner: Node, name: str) -> Node:
         table = self.outer(node.args[0])

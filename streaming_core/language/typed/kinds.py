@@ -28,7 +28,7 @@ NUMBERS = (BOOL, INT, FLOAT)
 class RowKind:
     """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
     several of a condition: no growing containers), place (what `txn.row` names: no access to fields), result (of a
-    `txn.read`: no containers) or key (of a window: read-only)."""
+    `txn.read`: no containers), key (of a window: read-only) or queued (in a queue: read-only)."""
 
     resolved: Resolved
     role: str

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.application import Transaction
-from streaming_core.language.record import Array, Record, Resolved, Scalar, Slot, Text, u32
+from streaming_core.language.record import Array, Queue, Record, Resolved, Scalar, Slot, Text, u32
 from streaming_core.language.typed.bound import Bound
 from streaming_core.language.typed.expressions import Expressions
 from streaming_core.language.typed.kinds import (
@@ -23,6 +23,7 @@ from streaming_core.language.typed.kinds import (
     PLAN,
     TEXT,
     ArrayKind,
+    BoxKind,
     KeysKind,
     RowKind,
 )
@@ -158,7 +159,7 @@ class Reader(Expressions):
                     raise self.fail(node, "there is no value to assign")
                 return Node("assign", NONE, [self.cast(value, self.assign(node, name, value.kind))], name)
             case ast.Attribute(value=owner, attr=name):
-                row = self.expression(owner)
+                row = self.row(owner)
                 slot = self.field(node, row, name)
                 if not isinstance(slot.type, Scalar):
                     raise self.fail(node, f"{row.kind.resolved.name}.{name}: only scalar fields can be assigned to")
@@ -192,12 +193,24 @@ class Reader(Expressions):
             if isinstance(owner.kind, KeysKind) and name == "add":
                 resolved = owner.kind.resolved
                 return [Node("key", NONE, self.given(call, "keys.add", resolved, resolved.state[0]), resolved)]
+            if isinstance(owner.kind, BoxKind) and isinstance(owner.kind.type, Queue) and name == "append":
+                return [self.append(call, owner)]
         return [Node("effect", NONE, [self.expression(call)])]
 
     def emit(self, call: ast.Call) -> Node:
         assert self.output is not None  # who is given an `out` has one
         output = self.program.resolved(self.output)
         return Node("emit", NONE, self.given(call, "emit", output, output.event[0]), output)
+
+    def append(self, call: ast.Call, queue: Node) -> Node:
+        """A row behind the others of a queue: its values as they are written, which is the order they are evaluated in,
+        and their fields."""
+        self.changed(call, queue.kind)
+        row = self.program.resolved(queue.kind.type.item)
+        slots = row.state[0]
+        values = dict(zip(slots, self.given(call, "append", row, slots), strict=True))
+        written = [keyword.arg for keyword in call.keywords if keyword.arg is not None]
+        return Node("append", NONE, [queue, *(values[name] for name in written)], [slots[name] for name in written])
 
     def given(self, call: ast.Call, what: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
         """What a call gives by name, as the fields of a record keep it."""

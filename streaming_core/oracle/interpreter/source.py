@@ -92,6 +92,11 @@ class Source(Printer):
         made = f"({values},)" if self.is_last else f"_Out(_seq[0], {values})"
         self.add(f"_append({made})", node.line)
 
+    def s_append(self, node: Node) -> None:
+        queue, *values = node.args
+        given = ", ".join(f"{slot.name}={self.kept(n, slot.type)}" for n, slot in zip(values, node.data, strict=True))
+        self.add(f"{self.expression(queue)}.append({given})", node.line)
+
     def s_key(self, node: Node) -> None:
         self.add(f"_key(({''.join(f'{value}, ' for value in self.operands(node))}))", node.line)
 
@@ -227,6 +232,10 @@ class Source(Printer):
     def e_method(self, node: Node) -> str:
         box, *values = self.operands(node)
         return f"{box}.{node.data}({', '.join(values)})"
+
+    def e_queued(self, node: Node) -> str:
+        queue, index = self.operands(node)
+        return f"{queue}.item({index})"
 
     def e_call(self, node: Node) -> str:
         self.make(node.data)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import namedtuple
+from functools import cache
 from typing import Any
 
-from streaming_core.language.record import NAN, Counter, Map, Ring, Scalar, Set, TopK
+from streaming_core.language.record import NAN, Counter, Map, Queue, Record, Ring, Scalar, Set, TopK
 
 
 def wrap(value: int) -> int:
@@ -251,6 +253,48 @@ class TopKTwin:
         return [{"key": key, "score": -negative} for negative, key in self.pairs]
 
 
+@cache
+def _row(record: Record) -> Any:
+    """Makes rows of a queue, which nobody changes."""
+    return namedtuple(record.name, list(record.fields))
+
+
+class QueueTwin:
+    """Rows, oldest first, as many as are appended and not yet removed."""
+
+    __slots__ = ("first", "make", "rows", "where")
+
+    def __init__(self, record: Record, where: str):
+        self.make, self.where = _row(record), where
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows: list = []
+        self.first = 0  # what lies before it has been removed
+
+    def append(self, /, **values: Any) -> None:
+        self.rows.append(self.make(**values))
+
+    def popleft(self) -> None:
+        if not self.length():
+            raise IndexError(f"{self.where}: popleft of an empty queue")
+        self.first += 1
+        if 2 * self.first > len(self.rows):
+            del self.rows[: self.first]
+            self.first = 0
+
+    def length(self) -> int:
+        return len(self.rows) - self.first
+
+    def item(self, index: int) -> Any:
+        if not 0 <= index < self.length():
+            raise IndexError(f"{self.where}: index {index} out of range 0..{self.length() - 1}")
+        return self.rows[self.first + index]
+
+    def export(self) -> list:
+        return [row._asdict() for row in self.rows[self.first :]]
+
+
 def twin(declared: Any, count: int, where: str) -> Any:
     """An empty container of the declared type. `count`: its capacity, where it has one."""
     match declared:
@@ -264,4 +308,6 @@ def twin(declared: Any, count: int, where: str) -> Any:
             return CounterTwin(key, None, where)
         case TopK():
             return TopKTwin(count, where)
+        case Queue(item=record):
+            return QueueTwin(record, where)
     raise AssertionError(declared)

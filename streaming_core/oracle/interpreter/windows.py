@@ -136,7 +136,7 @@ class Windowed(Step):
             return lambda row: all_of_them
         if (field := self.declared.field) is not None:
             return lambda row: [(getattr(row, field),)]
-        function, given, is_set = self.compiled(f"keys_{stream}"), self.given, self.declared.multiplicity == "set"
+        function, given, is_set = self.compiled(f"keys_{stream}"), self.given, self.bounds.is_set
 
         def keys(row: Any) -> list[tuple]:
             given.clear()

@@ -23,6 +23,7 @@ ERRORS = (
     "IndexError: slice bounds are not negative",
     "IndexError: a search does not start before the text",
     "ValueError: a byte lies in 0..255",
+    "IndexError: popleft of an empty queue",
 )
 
 
@@ -33,6 +34,14 @@ def index(ctx, i, length, site):
         put(ctx + SITE, 16 * site + 0)
         raise IndexError("index out of range")
     return i
+
+
+@compiled
+def filled(ctx, length, site):
+    """Whether there is something to remove from a queue."""
+    if length == 0:
+        put(ctx + SITE, 16 * site + 13)
+        raise IndexError("popleft of an empty queue")
 
 
 @compiled

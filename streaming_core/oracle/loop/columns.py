@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK
 from streaming_core.oracle.loop.tools import tools
 
 
@@ -48,6 +48,8 @@ def column_of(values: np.ndarray, slot: Any, text: np.ndarray | None) -> pa.Arra
     raw = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), slot.size)
     if isinstance(slot.type, Ring):
         return _rings(raw, slot.type.item, slot.count)
+    if isinstance(slot.type, Queue):
+        return _queues(raw, slot.type)
     return _boxes(raw, slot.type)
 
 
@@ -64,6 +66,21 @@ def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), values)
+
+
+def _queues(raw: np.ndarray, queue: Queue) -> pa.Array:
+    heads = raw[:, :24].copy().view(np.int64)
+    lengths, before, fields = heads[:, 1] & 0xFFFFFFFF, 0, []
+    for scalar in queue.fields.values():
+        found = [np.empty(0, scalar.dtype)]
+        for address, sizes, first in heads.tolist():
+            length, capacity = sizes & 0xFFFFFFFF, sizes >> 32
+            at = address + capacity * before + first * scalar.width
+            found.append(view(at, length * scalar.width).view(scalar.dtype))
+        values = np.concatenate(found)
+        fields.append(pa.array(values != 0 if scalar.name == "boolean" else values))
+        before += scalar.width
+    return _lists(lengths, pa.StructArray.from_arrays(fields, names=list(queue.fields)))
 
 
 def _boxes(raw: np.ndarray, kind: Any) -> pa.Array:

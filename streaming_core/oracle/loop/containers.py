@@ -1,39 +1,50 @@
-"""Containers in the fields of rows: rings of a fixed size, and growing sets, maps, counters and top-k.
+"""Containers in the fields of rows: rings of a fixed size, and growing sets, maps, counters, top-k and queues.
 
 A ring is {head: u32, length: u32, items}. A growing container is {items: address, length: u32, capacity: u32,
 places: address, 8 spare}: its items are pairs (key, value) of 8 bytes each, in insertion order (top-k: in rank order);
 from 16 items on, `places` is a hash table of twice the capacity that holds positions + 1.
+
+A queue is {columns: address, length: u32, capacity: u32, first: word, 8 spare}: one column behind the other, each of
+`capacity` values of its field's width. The rows lie at `first` to `first + length` of every column, never around its
+end, so that a scan over a field is one over adjacent values. Rows that come to the end move to the front if they fill
+at most half of the columns, else to columns twice as long: an append moves two rows at the most, seen over all of them,
+and a queue takes less than four times (with the columns it has left, eight times) what its longest length needs.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 from numba import types
 
-from streaming_core.oracle.loop.checks import fit, index
+from streaming_core.language.record import Scalar
+from streaming_core.oracle.loop.checks import filled, fit, index
 from streaming_core.oracle.loop.machine import compiled
 from streaming_core.oracle.loop.maps import mix
-from streaming_core.oracle.loop.memory import arena, copy_bytes, get, get_u32, put, put_u32
+from streaming_core.oracle.loop.memory import arena, copy_bytes, get, get_u32, loader, put, put_u32
 
 _INDEXED = 16
+_FIRST = 16  # of a queue: where its first row lies in the columns
+_SHORTEST = 8  # columns: a power of two, and every one begins at a multiple of 8 bytes
 
 
 @compiled
-def ring_slot(ring, capacity):
-    """Makes room for one more item; returns its position."""
+def ring_slot(ring, capacity, width):
+    """Makes room for one more item, of so many bytes; returns its address."""
     head, length = get_u32(ring), get_u32(ring + 4)
     if length < capacity:
         put_u32(ring + 4, length + 1)
         place = head + length
-        return place - capacity if place >= capacity else place
+        return ring + 8 + (place - capacity if place >= capacity else place) * width
     put_u32(ring, head + 1 if head + 1 < capacity else 0)
-    return head
+    return ring + 8 + head * width
 
 
 @compiled
-def ring_item(ctx, ring, i, capacity, site):
-    """Position of the i-th oldest item."""
+def ring_item(ctx, ring, i, capacity, width, site):
+    """Address of the i-th oldest item."""
     place = get_u32(ring) + index(ctx, i, get_u32(ring + 4), site)
-    return place - capacity if place >= capacity else place
+    return ring + 8 + (place - capacity if place >= capacity else place) * width
 
 
 @compiled
@@ -163,3 +174,65 @@ def top_offer(ctx, box, key, score, capacity):
     put(items + 16 * place, key)
     put(items + 16 * place + 8, score)
     put_u32(box + 8, min(length + 1, capacity))
+
+
+@compiled
+def queue_slot(ctx, queue, widths):
+    """Makes room for one more row, whose fields have these widths; returns its position in the columns."""
+    length, capacity, first = get_u32(queue + 8), get_u32(queue + 12), get(queue + _FIRST)
+    if first + length == capacity:
+        queue_room(ctx, queue, widths)
+        first = 0
+    put_u32(queue + 8, length + 1)
+    return first + length
+
+
+@compiled
+def queue_room(ctx, queue, widths):
+    """Moves the rows to the front: of the same columns, of which they fill half at most, or of longer ones."""
+    old, length, capacity, first = get(queue), get_u32(queue + 8), get_u32(queue + 12), get(queue + _FIRST)
+    room = max(_SHORTEST, capacity if 2 * length <= capacity else 2 * capacity)
+    columns = old if room == capacity else arena(ctx, room * sum(widths))
+    before = 0  # bytes of a row's fields before this one
+    for width in widths:
+        # Within one column there is no overlap: the rows end where it does, in its second half.
+        copy_bytes(columns + room * before, old + capacity * before + first * width, length * width)
+        before += width
+    put(queue, columns)
+    put_u32(queue + 12, room)
+    put(queue + _FIRST, 0)
+
+
+@compiled
+def queue_column(queue, before):
+    """Address of a column: `before` is the width of the fields before its own."""
+    return get(queue) + get_u32(queue + 12) * before
+
+
+@cache
+def queue_item(scalar: Scalar):
+    """Compiled: a field of the i-th oldest row."""
+    load = loader(scalar, of_column=True)
+
+    @compiled
+    def item(ctx, queue, i, before, site):
+        return load(queue_column(queue, before), get(queue + _FIRST) + index(ctx, i, get_u32(queue + 8), site))
+
+    return item
+
+
+@compiled
+def queue_popleft(ctx, queue, site):
+    """Removes the oldest row."""
+    length = get_u32(queue + 8)
+    filled(ctx, length, site)
+    put_u32(queue + 8, length - 1)
+    # Nothing is left to move: what comes next begins at the front.
+    put(queue + _FIRST, 0 if length == 1 else get(queue + _FIRST) + 1)
+
+
+@compiled
+def queue_clear(queue):
+    """Removes every row."""
+    put_u32(queue + 8, 0)
+    put(queue + _FIRST, 0)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from streaming_core.language.record import Array, Counter, Map, Ring, Scalar, Set, Text, TopK, i64
+from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Text, TopK, i64
 from streaming_core.language.source import place
 from streaming_core.language.typed.kinds import FLOAT, INT, POST, RowKind
 from streaming_core.language.typed.tree import Function, Node
@@ -40,7 +40,7 @@ _CALLED = {
     ),
     containers: (
         "ring_slot", "ring_item", "box_find", "box_put", "box_clear", "counter_add", "set_add", "top_offer",
-        "box_get", "box_item",
+        "box_get", "box_item", "queue_slot", "queue_column", "queue_popleft", "queue_clear",
     ),
 }  # fmt: skip
 WORDS = {f"_{name}": getattr(module, name) for module, names in _CALLED.items() for name in names}
@@ -185,6 +185,19 @@ class Functions(Printer):
             else:
                 self.add(self.store(slot.type, f"_o + {slot.offset}", f"_v{i}"))
 
+    def s_append(self, node: Node) -> None:
+        queue, *values = self.operands(node)
+        self.add(f"_queue = {queue}")
+        # All values before there is room: one that does not fit must not have made a row.
+        for i, value in enumerate(values):
+            self.add(f"_c{i} = {value}")
+        declared = node.args[0].kind.type
+        widths = [scalar.width for scalar in declared.fields.values()]
+        self.add(f"_at = _queue_slot(_ctx, _queue, ({', '.join(map(str, widths))},))")
+        for i, slot in enumerate(node.data):
+            place = f"_queue_column(_queue, {before(declared, slot.name)}) + _at * {slot.type.width}"
+            self.add(self.store(slot.type, place, f"_c{i}"))
+
     def s_key(self, node: Node) -> None:
         for i, value in enumerate(self.operands(node)):
             self.add(f"_v{i} = {value}")
@@ -325,8 +338,10 @@ class Functions(Printer):
         return f"(_get(_ctx + {layout.TEXT}) + _get_u32({row} + {offset}), _get_u32({row} + {offset + 4}))"
 
     def e_field(self, node: Node) -> str:
-        [row] = self.operands(node)
         slot, kind = node.data, node.args[0].kind
+        if kind.role == "queued":
+            return self.of_queue(node.args[0], slot.name, slot.type)
+        [row] = self.operands(node)
         if kind.role == "result":
             self.read_fields[kind.table.index].add(slot.name)
         if kind.role == "key":
@@ -337,6 +352,14 @@ class Functions(Printer):
         if isinstance(slot.type, Text):
             return self.text_at(row, slot.offset)
         return self.load(slot.type, f"{row} + {slot.offset}")
+
+    def of_queue(self, node: Node, field: str, scalar: Scalar) -> str:
+        """A field of a row that is in a queue."""
+        queue, position = self.operands(node)
+        name = f"_queue_item_{scalar.name}"
+        self.namespace.setdefault(name, containers.queue_item(scalar))
+        where = f"{before(node.args[0].kind.type, field)}, {self.site(node.line)}"
+        return f"{name}(_ctx, {queue}, {position}, {where})"
 
     def e_part(self, node: Node) -> str:
         kind = node.args[0].kind
@@ -383,13 +406,20 @@ class Functions(Printer):
                 if name == "length":
                     return f"_get_u32({box} + 4)"
                 if name == "item":
-                    at = f"_ring_item(_ctx, {box}, {values[0]}, {kind.count}, {site})"
-                    return self.load(item, f"{box} + 8 + {at} * {item.width}")
+                    return self.load(item, f"_ring_item(_ctx, {box}, {values[0]}, {kind.count}, {item.width}, {site})")
                 if name == "append":
+                    self.add(f"_ring = {box}")
                     # The value first: one that does not fit must not have made room for itself.
                     self.add(f"_value = {self.fitted(item, values[0], node.args[1], site)}")
-                    return self.store(item, f"{box} + 8 + _ring_slot({box}, {kind.count}) * {item.width}", "_value")
+                    return self.store(item, f"_ring_slot(_ring, {kind.count}, {item.width})", "_value")
                 return f"_put({box}, 0)"
+            case Queue():
+                match name:
+                    case "length":
+                        return f"_get_u32({box} + 8)"
+                    case "popleft":
+                        return f"_queue_popleft(_ctx, {box}, {site})"
+                return f"_queue_clear({box})"
             case Set(item):
                 key = value = item
             case Map(key, value):
@@ -471,3 +501,9 @@ class Functions(Printer):
         stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
         return f"(_get(_ctx + {layout.RESULTS}) + {position} * {stride})"
+
+
+def before(queue: Queue, field: str) -> int:
+    """Bytes of a row's fields before this one."""
+    names = list(queue.fields)
+    return sum(queue.fields[name].width for name in names[: names.index(field)])

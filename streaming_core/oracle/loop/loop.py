@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,6 +12,7 @@ import pyarrow as pa
 from numba.core.errors import NumbaError
 
 from streaming_core import emission
+from streaming_core.data.rows import nameable_text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Text
@@ -25,7 +25,6 @@ from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
 
 _PADDING = 64  # readable bytes behind every text buffer
-_LAZY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 
 
 class Loop:
@@ -56,7 +55,7 @@ class Loop:
         self._compile()
         # Where rows name texts that are none of their batch's: room for all that they can name, of which what is used
         # becomes memory.
-        self._texts = np.frombuffer(mmap.mmap(-1, 1 << 32, flags=_LAZY), np.uint8) if self._work.windows else None
+        self._texts = nameable_text() if self._work.windows else None
         self.compile_seconds = time.perf_counter() - started
 
     def reset(self) -> None:

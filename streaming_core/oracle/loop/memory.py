@@ -28,24 +28,31 @@ _I8, _I32, _I64, _F64 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.Double
 _PTR = ir.PointerType(_I8)
 
 
-def loader(scalar: Scalar):
-    """An intrinsic `load(address)` -> int64, float64 or boolean."""
+def loader(scalar: Scalar, of_column: bool = False):
+    """An intrinsic `load(address)` -> int64, float64 or boolean; `load(column, position)` if it is one of a column."""
     result = types.float64 if scalar.is_float else types.boolean if scalar.name == "boolean" else types.int64
+
+    def codegen(context, builder, signature, args):
+        kind = _F64 if scalar.is_float else ir.IntType(scalar.width * 8)
+        place = builder.inttoptr(args[0], ir.PointerType(kind))
+        if of_column:  # said like this, a loop over positions is known to go over adjacent memory
+            place = builder.gep(place, [args[1]])
+        raw = builder.load(place, align=scalar.width)
+        if scalar.name == "boolean":
+            return builder.icmp_unsigned("!=", raw, raw.type(0))
+        if scalar.is_float or scalar.width == 8:
+            return raw
+        return builder.sext(raw, _I64) if scalar.low < 0 else builder.zext(raw, _I64)
 
     @intrinsic
     def load(typingctx, address):
-        def codegen(context, builder, signature, args):
-            kind = _F64 if scalar.is_float else ir.IntType(scalar.width * 8)
-            raw = builder.load(builder.inttoptr(args[0], ir.PointerType(kind)), align=scalar.width)
-            if scalar.name == "boolean":
-                return builder.icmp_unsigned("!=", raw, raw.type(0))
-            if scalar.is_float or scalar.width == 8:
-                return raw
-            return builder.sext(raw, _I64) if scalar.low < 0 else builder.zext(raw, _I64)
-
         return result(types.int64), codegen
 
-    return load
+    @intrinsic
+    def load_item(typingctx, column, position):
+        return result(types.int64, types.int64), codegen
+
+    return load_item if of_column else load
 
 
 def _kept(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:

@@ -257,7 +257,7 @@ def {name}:
     _put(_w + {layout.W_KEYS_COUNT}, 0)
     {self.function_name(program.operator(operator, f"keys_{stream}"))}(_ctx, _row, 0)
     _n = _get(_w + {layout.W_KEYS_COUNT})"""
-        if window.multiplicity == "bag":
+        if not window.bound(operator.name, program.params).is_set:
             self._print(
                 f"""{given_by_row}
     for _j in range(_n):

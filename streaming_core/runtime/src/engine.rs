@@ -20,5 +20,9 @@ const EXECUTORS: &[(&str, Make)] = &[
 
 /// The executor that the options name, ready for the first block.
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
-    find("executor", "", Some(&options.executor), EXECUTORS)?(program, options)
+    let make = find("executor", "", Some(&options.executor), EXECUTORS)?;
+    if program.is_windowed() && options.executor != "pinned" {
+        return Err(RunError::Invalid(format!("executor {} has no windowed operators; pinned has", options.executor)));
+    }
+    make(program, options)
 }

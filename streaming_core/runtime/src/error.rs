@@ -5,9 +5,10 @@ use thiserror::Error;
 /// Why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunError {
-    /// An operator raised at an event; `exception` is numba's pickle of what it raised.
+    /// An operator raised at an event, in the window [from, to) if it is one of windows; `exception` is numba's pickle of what
+    /// it raised.
     #[error("operator {operator} failed at event {seq}")]
-    Kernel { operator: String, seq: i64, exception: Vec<u8> },
+    Kernel { operator: String, seq: i64, window: Option<(i64, i64)>, exception: Vec<u8> },
     /// The program, the options or a block do not fit what the runtime was told.
     #[error("{0}")]
     Invalid(String),

@@ -19,21 +19,23 @@ use crate::program::kernel::{CONSTANTS, LAYOUTS};
 use crate::program::options::Options;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
 use crate::rows::column::Column;
+use crate::rows::texts::Texts;
+use crate::threads::sync::Arc;
 use crate::threads::topology::Topology;
 
 create_exception!(
     streaming_core._runtime,
     KernelFailed,
     PyException,
-    "An operator raised: args are its name, the event's seq and the pickled exception."
+    "An operator raised: args are its name, the event's seq, the window's (start, end) or None, and the pickled exception."
 );
 
 create_exception!(streaming_core._runtime, Interrupted, PyException, "A signal came: args are its number.");
 
 fn python_error(error: RunError) -> PyErr {
     Python::attach(|py| match error {
-        RunError::Kernel { operator, seq, exception } => {
-            KernelFailed::new_err((operator, seq, PyBytes::new(py, &exception).unbind()))
+        RunError::Kernel { operator, seq, window, exception } => {
+            KernelFailed::new_err((operator, seq, window, PyBytes::new(py, &exception).unbind()))
         }
         RunError::Invalid(message) => PyValueError::new_err(message),
         RunError::Interrupted => Interrupted::new_err(interruption::noted()),
@@ -73,6 +75,16 @@ impl Bytes {
     fn len(&self) -> usize {
         self.0.len_bytes()
     }
+
+    fn as_texts(&self) -> PyResult<Arc<Texts>> {
+        if self.0.readonly() || self.len() < TEXT_PADDING {
+            return Err(PyValueError::new_err(format!(
+                "texts are writable and end with {TEXT_PADDING} bytes of padding"
+            )));
+        }
+        // SAFETY: the buffer is held as long as the engine, and written by nobody else while that is at work.
+        Ok(Arc::new(unsafe { Texts::new(self.0.buf_ptr().cast(), self.len() - TEXT_PADDING) }))
+    }
 }
 
 /// `n` rows of `stride` bytes and the text beside them; whatever does not fit is refused.
@@ -102,6 +114,8 @@ struct Engine {
     event_stride: usize,
     /// The first failure: after it the run is over, but its figures can still be read.
     failed: bool,
+    /// Where texts are made: held as long as the engine.
+    _texts: Option<Bytes>,
 }
 
 // SAFETY: pyo3 lends an Engine to one thread at a time (`&mut self`), or to several for methods that only read.
@@ -129,14 +143,19 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
+    /// `texts`: writable bytes at whose start every block's text lies, where texts are made of a windowed program; 64 bytes of
+    /// padding end them.
     #[new]
-    fn new(program: &str, options: &str) -> PyResult<Self> {
+    #[pyo3(signature = (program, options, texts = None))]
+    fn new(program: &str, options: &str, texts: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         // SAFETY: Python compiles the kernels and keeps them as long as the engine that runs them (kernels/program.py).
-        let program = unsafe { Program::parse(program) }.map_err(python_error)?;
+        let mut program = unsafe { Program::parse(program) }.map_err(python_error)?;
+        let texts = texts.map(|texts| Bytes::of(texts, "texts")).transpose()?;
+        program.texts = texts.as_ref().map(Bytes::as_texts).transpose()?;
         let options = Options::parse(options).map_err(python_error)?;
         let event_stride = program.event.stride;
         let executor = guarded(|| make(program, options))?;
-        Ok(Self { executor: Some(executor), event_stride, failed: false })
+        Ok(Self { executor: Some(executor), event_stride, failed: false, _texts: texts })
     }
 
     /// Replaces all rows of a table.

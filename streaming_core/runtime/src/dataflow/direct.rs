@@ -155,6 +155,12 @@ impl Direct {
         &mut self.buffers[index]
     }
 
+    /// What those before operator `index` have put out, and room for what it does.
+    pub fn before(&mut self, index: usize) -> (&[RowBuffer], &mut RowBuffer) {
+        let (before, behind) = self.buffers.split_at_mut(index);
+        (before, &mut behind[0])
+    }
+
     /// Delivers what the sink takes of `events` and of what the operators have put out.
     ///
     /// # Safety

@@ -4,9 +4,13 @@
 use crate::dataflow::direct::Direct;
 use crate::dataflow::lane::Lanes;
 use crate::dataflow::operator::{Chain, Operator};
+use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::keys::Lister;
+use crate::dataflow::windowed::operator::Out;
 use crate::error::RunError;
 use crate::output::counters::Counters;
 use crate::output::sink::Sink;
+use crate::program::Origin;
 use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
@@ -20,7 +24,8 @@ struct Due {
     state: *mut u8,
 }
 
-/// Flushes every operator of `chain`; `lanes[i]` are those of the i-th stateful operator.
+/// Flushes every operator of `chain`; `lanes[i]` are those of the i-th stateful operator, `windows` are by operator. `text`
+/// is what rows name that are made now.
 ///
 /// # Errors
 /// A kernel's failure, with the seq of the end.
@@ -30,15 +35,22 @@ struct Due {
 pub unsafe fn flush(
     chain: &Chain,
     lanes: &[Lanes],
-    seq: i64,
+    windows: &[Option<Replicated>],
+    (seq, text): (i64, Text),
     sink: &mut Sink,
     counters: &mut Counters,
 ) -> Result<(), RunError> {
     let mut direct = Direct::new(chain);
-    let nothing = Rows::new(std::ptr::null(), 0, chain.input_stride(0), Text::empty());
-    if chain.has_unions() {
+    let nothing = Rows::new(std::ptr::null(), 0, chain.input_stride(0), text);
+    if chain.has_unions() || windows.iter().any(Option::is_some) {
         // A union takes all that the end puts into its first stream, then all of the second: nothing goes on early.
         for (index, operator) in chain.operators.iter().enumerate() {
+            if let Some(windowed) = &windows[index] {
+                // SAFETY: the lanes, and the windows, are this thread's.
+                unsafe { expire(&mut direct, windowed, index, &operator.inputs, (seq, text)) }?;
+                counters.dropped += direct.outputs(index).take_dropped();
+                continue;
+            }
             // SAFETY: the lanes are this thread's; there are no events.
             unsafe { direct.operate(chain, lanes, index, nothing, counters) }?;
             if let Ok(stage) = chain.stateful.binary_search(&index)
@@ -73,6 +85,43 @@ pub unsafe fn flush(
             // SAFETY: as above.
             unsafe { direct.deliver(chain, nothing, sink, counters) }?;
         }
+    }
+    Ok(())
+}
+
+/// Has a windowed operator take what was flushed to it, then everything expires.
+///
+/// # Safety
+/// Its replicas and cells are this thread's.
+unsafe fn expire(
+    direct: &mut Direct,
+    windowed: &Replicated,
+    index: usize,
+    inputs: &[Origin],
+    (seq, text): (i64, Text),
+) -> Result<(), RunError> {
+    let operator = &windowed.operator;
+    // SAFETY: as the caller says.
+    let mut replica = unsafe { windowed.all() };
+    let mut lister = Lister::new(operator);
+    let (mut words, mut meetings) = (Vec::new(), Vec::new());
+    let (before, out) = direct.before(index);
+    out.clear();
+    operator.furnish(out);
+    let mut out = Out { rows: out, inputs: None, ranks: &mut Vec::new() };
+    for (input, origin) in inputs.iter().enumerate() {
+        let Origin::Operator(from) = *origin else { continue };
+        let rows = Rows::of(&before[from], text);
+        // SAFETY: the rows are there, and are what the operator takes; the rest is as the caller says.
+        unsafe {
+            lister.list(operator, input, rows, &mut words, &mut meetings)?;
+            replica.process(operator, (rows, i64::MIN), 0, &meetings, &|| 0, &mut out)?;
+        }
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        replica.finish(operator, seq, text, &mut out)?;
+        windowed.settle(replica);
     }
     Ok(())
 }

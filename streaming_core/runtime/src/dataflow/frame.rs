@@ -4,6 +4,7 @@
 use crate::dataflow::flush::flush;
 use crate::dataflow::lane::{Lanes, keyed_states};
 use crate::dataflow::operator::Chain;
+use crate::dataflow::windowed::Replicated;
 use crate::error::RunError;
 use crate::executor::{Executor, States};
 use crate::interruption;
@@ -14,7 +15,8 @@ use crate::output::metrics::Metrics;
 use crate::output::sink::{Preparer, Sink};
 use crate::program::Program;
 use crate::program::options::Options;
-use crate::rows::block::Block;
+use crate::rows::block::{Block, Text};
+use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::threads::sync::{Arc, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
@@ -25,6 +27,10 @@ pub(crate) struct Frame {
     pub chain: Chain,
     /// Per operator with state. Who is at a lane when is the executor's to say.
     pub lanes: Vec<Lanes>,
+    /// Per operator, if it has windows.
+    pub windows: Vec<Option<Replicated>>,
+    /// Where texts are made, if operators make any.
+    texts: Option<Arc<Texts>>,
     /// Used by one thread at a time; whose turn it is, is the executor's to say.
     delivered: UnsafeCell<Delivered>,
     pub preparer: Preparer,
@@ -37,6 +43,14 @@ pub(crate) struct Frame {
 
 // SAFETY: `deliver` makes its callers answer for who is at the delivery, as lanes do for theirs.
 unsafe impl Sync for Frame {}
+
+/// What tells the failures of one operator at one event apart.
+fn says(error: &RunError) -> (Option<(i64, i64)>, &[u8]) {
+    match error {
+        RunError::Kernel { window, exception, .. } => (*window, exception),
+        _ => (None, &[]),
+    }
+}
 
 /// One block's worth of work, or a section's of one.
 pub(crate) struct Job<'a> {
@@ -107,7 +121,10 @@ impl Frame {
     pub fn note(&self, operator: usize, error: RunError) -> bool {
         let seq = error.rank().1;
         let mut first = lock(&self.failure);
-        let is_first = first.as_ref().is_none_or(|(other, before, _)| (seq, operator) < (*other, *before));
+        // Replicas of a windowed operator may fail at one event: what the errors say decides, not who came first.
+        let is_first = first
+            .as_ref()
+            .is_none_or(|(other, before, known)| (seq, operator, says(&error)) < (*other, *before, says(known)));
         if is_first {
             *first = Some((seq, operator, error));
         }
@@ -119,6 +136,12 @@ impl Frame {
     pub fn is_stopped(&self) -> bool {
         // ORDERING: Acquire; nothing but the flag is used.
         interruption::noted() != 0 || self.signals.stopped.load(Ordering::Acquire)
+    }
+
+    /// The text that rows of a block name, and those that are made of them.
+    fn begin_text(&self, text: Text) -> Result<Text, RunError> {
+        let Some(texts) = &self.texts else { return Ok(text) };
+        texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
     }
 
     /// An error once it is.
@@ -154,7 +177,7 @@ impl Job<'_> {
 }
 
 impl<W: Work> Dataflow<W> {
-    /// `ordered`: outputs come in total order; `lanes`: how many each operator with state has, by its number; `work`: what
+    /// `ordered`: outputs come in total order; `lanes`: how many, or replicas, each operator with state has; `work`: what
     /// is the executor's own.
     pub fn new(
         program: &Program,
@@ -167,7 +190,20 @@ impl<W: Work> Dataflow<W> {
         let chain = unsafe { Chain::bind(program) }?;
         let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
         let team = Team::new(options.threads, options.idle, options.pin)?;
+        let mut windows = Vec::new();
+        for (index, operator) in program.operators.iter().enumerate() {
+            // SAFETY: as above.
+            let bind = |spec| unsafe {
+                let schedule: Vec<(i64, Vec<usize>)> = (options.schedule.iter())
+                    .filter_map(|at| Some((at.event, at.replicas.get(&operator.name)?.clone())))
+                    .collect();
+                Replicated::bind(program, operator, spec, lanes(index), &schedule)
+            };
+            windows.push(operator.window.as_ref().map(bind).transpose()?);
+        }
         let frame = Frame {
+            windows,
+            texts: program.texts.clone(),
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
             chain,
             preparer: sink.preparer().clone(),
@@ -179,6 +215,11 @@ impl<W: Work> Dataflow<W> {
         };
         let work = work(&frame);
         Ok(Self { team, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })
+    }
+
+    fn reconfigurations(&self) -> serde_json::Value {
+        let all = self.frame.windows.iter().flatten().flat_map(Replicated::reconfigurations);
+        serde_json::to_value(all.collect::<Vec<_>>()).unwrap_or_default()
     }
 
     fn section(&mut self, block: &Block) -> Result<(), RunError> {
@@ -196,11 +237,12 @@ impl<W: Work> Dataflow<W> {
 
 impl<W: Work> Executor for Dataflow<W> {
     fn process(&mut self, block: &Block) -> Result<(), RunError> {
+        let text = self.frame.begin_text(block.text)?;
         let mut start = 0;
         while start < block.n {
             let n = self.work.section(&self.frame, self.events).min(block.n - start);
             // SAFETY: a part of the block.
-            let section = unsafe { Block::new(block.row(start), n, block.stride, block.text) };
+            let section = unsafe { Block::new(block.row(start), n, block.stride, text) };
             self.section(&section)?;
             start += n;
         }
@@ -208,6 +250,7 @@ impl<W: Work> Executor for Dataflow<W> {
     }
 
     fn finish(&mut self, seq: i64) -> Result<(), RunError> {
+        let text = self.frame.begin_text(Text::empty())?;
         let clock = self.clock.start();
         let Self { team, frame, flushed, .. } = self;
         let counters = Mutex::new(flushed);
@@ -218,7 +261,14 @@ impl<W: Work> Executor for Dataflow<W> {
             // SAFETY: the other threads do nothing; the lanes are the chain's.
             unsafe {
                 frame.deliver(|delivered| {
-                    flush(&frame.chain, &frame.lanes, seq, &mut delivered.sink, &mut lock(&counters))
+                    flush(
+                        &frame.chain,
+                        &frame.lanes,
+                        &frame.windows,
+                        (seq, text),
+                        &mut delivered.sink,
+                        &mut lock(&counters),
+                    )
                 })
             }
         });
@@ -240,6 +290,8 @@ impl<W: Work> Executor for Dataflow<W> {
                 events: self.events,
                 counters,
                 seconds: self.clock.seconds(),
+                reconfigurations: self.reconfigurations(),
+                late: self.frame.windows.iter().flatten().map(|windowed| windowed.late()).sum(),
                 binding: self.team.binding(),
                 ..delivered.metrics()
             })

@@ -11,3 +11,4 @@ pub mod pinned;
 pub mod pooled;
 #[cfg(all(test, not(loom)))]
 pub mod testing;
+pub mod windowed;

@@ -21,7 +21,8 @@ pub struct Operator {
     pub kind: OperatorKind,
     /// Whose rows it takes: of each event, those of the first come first.
     pub inputs: Vec<Origin>,
-    kernel: Kernel<BatchContext>,
+    /// A windowed operator has others (`dataflow/windowed`).
+    kernel: Option<Kernel<BatchContext>>,
     pub(crate) flush: Option<Kernel<BatchContext>>,
     /// Bytes of an output row.
     pub stride: usize,
@@ -38,10 +39,15 @@ pub struct Chain {
     pub operators: Vec<Operator>,
     /// Whose rows the sink takes, likewise.
     pub outputs: Vec<Origin>,
-    /// Positions of the operators with state.
+    /// Positions of the operators with state, but for windowed ones.
     pub stateful: Vec<usize>,
     /// Per operator whether somebody takes its rows behind the next operator with state: they have to be kept so long.
     pub kept: Vec<bool>,
+}
+
+/// Whether an operator is one of those whose states lie in lanes.
+fn has_state(kind: OperatorKind) -> bool {
+    matches!(kind, OperatorKind::Partitioned | OperatorKind::Stateful)
 }
 
 impl Chain {
@@ -57,18 +63,15 @@ impl Chain {
                 kind: operator.kind,
                 inputs: operator.inputs.clone(),
                 // SAFETY: as the caller says.
-                kernel: unsafe { Kernel::at(operator.kernel) }?,
-                flush: match operator.flush {
-                    0 => None,
-                    // SAFETY: as the caller says.
-                    address => Some(unsafe { Kernel::at(address) }?),
-                },
+                kernel: unsafe { Kernel::maybe_at(operator.kernel) }?,
+                // SAFETY: as the caller says.
+                flush: unsafe { Kernel::maybe_at(operator.flush) }?,
                 stride: operator.stride,
                 key: operator.key,
                 state_size: operator.state_size,
             });
         }
-        let stateful = (0..operators.len()).filter(|&i| operators[i].kind != OperatorKind::Stateless).collect();
+        let stateful = (0..operators.len()).filter(|&i| has_state(operators[i].kind)).collect();
         let mut chain = Self {
             event: program.event.stride,
             kept: vec![false; operators.len()],
@@ -148,8 +151,9 @@ impl Operator {
         context.n = rows.n as i64;
         context.places = rows.places;
         context.text = rows.text.pointer();
+        let kernel = self.kernel.expect("it is no windowed operator");
         // SAFETY: as the callers say.
-        unsafe { self.kernel.call(&mut context) }.map_err(|raised| {
+        unsafe { kernel.call(&mut context) }.map_err(|raised| {
             let at = usize::try_from(raised.at).unwrap_or(0).min(rows.n - 1);
             // SAFETY: the row exists.
             let seq = unsafe { rows.seq(at) };
@@ -160,7 +164,7 @@ impl Operator {
     #[cold]
     pub(crate) fn fail(&self, seq: i64, raised: Raised, out: &mut RowBuffer) -> RunError {
         truncate(out, seq);
-        RunError::Kernel { operator: self.name.clone(), seq, exception: raised.exception }
+        RunError::Kernel { operator: self.name.clone(), seq, window: None, exception: raised.exception }
     }
 }
 
@@ -181,13 +185,12 @@ pub unsafe fn taken(inputs: &[Origin], stream: impl Fn(Origin) -> Rows, out: &mu
 }
 
 /// Forgets the rows of event `seq` and of later ones.
-fn truncate(rows: &mut RowBuffer, seq: i64) {
+pub fn truncate(rows: &mut RowBuffer, seq: i64) {
     let mut len = rows.len();
     while len > 0 && rows.seq(len - 1) >= seq {
         len -= 1;
     }
-    // SAFETY: the buffer is borrowed mutably; fewer rows than were written.
-    unsafe { (*rows.emitter()).len = len as i64 };
+    rows.truncate(len);
 }
 
 impl Operator {

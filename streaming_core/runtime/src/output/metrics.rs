@@ -30,6 +30,10 @@ pub struct Standing {
 pub struct Metrics {
     pub events: u64,
     pub counters: Counters,
+    /// Rows that came after all of their windows had expired.
+    pub late: u64,
+    /// Reconfigurations of windowed operators (`dataflow/windowed/epochs.rs`).
+    pub reconfigurations: Value,
     pub seconds: f64,
     pub digest: Digest,
     pub in_order: bool,
@@ -68,6 +72,8 @@ impl Metrics {
             "cpu_seconds": seconds(self.counters.cpu_nanoseconds),
             "dropped": self.counters.dropped,
             "rejected": self.counters.rejected,
+            "late": self.late,
+            "reconfigurations": self.reconfigurations,
             "binding": self.binding,
             "memory": self.memory,
             "chosen": self.chosen,

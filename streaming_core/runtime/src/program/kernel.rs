@@ -51,6 +51,15 @@ impl<C: Context> Kernel<C> {
         Ok(Self { call, context: PhantomData })
     }
 
+    /// None where there is none: its address is 0.
+    ///
+    /// # Safety
+    /// As for `at`.
+    pub unsafe fn maybe_at(address: u64) -> Result<Option<Self>, RunError> {
+        // SAFETY: as the caller says.
+        (address != 0).then(|| unsafe { Self::at(address) }).transpose()
+    }
+
     /// Runs the kernel on `context`.
     ///
     /// # Safety
@@ -165,6 +174,31 @@ pub struct PlanContext {
     pub owner: *mut u8,
 }
 
+/// Rows that meet windows, windows that have expired, windows that have slid.
+#[repr(C)]
+#[derive(Debug)]
+pub struct WindowContext {
+    pub rows: *const *const u8,
+    pub n: i64,
+    pub entries: *const *mut u8,
+    pub starts: *const i64,
+    /// From where a window begins to where it ends.
+    pub span: i64,
+    pub text: *const u8,
+    pub emitter: *mut Emitter,
+    pub seq: i64,
+    pub error_at: i64,
+    pub error: *const u8,
+    pub error_len: i64,
+}
+
+impl Default for WindowContext {
+    fn default() -> Self {
+        // SAFETY: integers and pointers, for which all bits zero are a value.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
 /// State access mode of a transaction.
 #[repr(C)]
 #[derive(Debug)]
@@ -252,6 +286,23 @@ pub struct PlaceContext {
     pub error_len: i64,
 }
 
+/// What a key has in a window begins with this; then come the fields of the key, its states, the bytes of its texts.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EntryHeader {
+    /// Where its containers grow; null if there are none.
+    pub arena: *mut ArenaHeader,
+    /// The rest is the runtime's own: the key's hash.
+    pub hash: u64,
+    /// The window: of a single one, where it stands.
+    pub number: i64,
+    /// The latest `ts` of the key's rows.
+    pub last: i64,
+    /// Neighbours in a list.
+    pub next: *mut EntryHeader,
+    pub previous: *mut EntryHeader,
+}
+
 /// The structs of the ABI: what stands here is held against the structs above, and told to Python, which builds kernels.
 macro_rules! layouts {
     ($($name:ident $size:literal { $($field:ident $offset:literal),* })*) => {
@@ -268,11 +319,15 @@ macro_rules! layouts {
 }
 
 layouts! {
-    Emitter 64 { rows 0, len 8, cap 16, grow 24, origin 32, dropped 40, owner 48 }
+    Emitter 64 { rows 0, len 8, cap 16, grow 24, origin 32, dropped 40, owner 48, home 56 }
     ArenaHeader 16 { alloc 0, owner 8 }
     BatchContext 96 {
         rows 0, n 8, places 16, states 24, text 32, emitter 40, arena 48, seq 56, error_at 64, error 72, error_len 80
     }
+    WindowContext 88 {
+        rows 0, n 8, entries 16, starts 24, span 32, text 40, emitter 48, seq 56, error_at 64, error 72, error_len 80
+    }
+    EntryHeader 48 { arena 0, hash 8, number 16, last 24, next 32, previous 40 }
     Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
     PlanContext 160 {
         rows 0, begin 8, end 16, text 24, accesses 32, len 40, cap 48, grow 56, decisions 64, results 72, first 80, next 88,
@@ -316,4 +371,4 @@ macro_rules! context {
     )*};
 }
 
-context!(BatchContext PlanContext ApplyContext PostContext ExecuteContext PlaceContext);
+context!(BatchContext WindowContext PlanContext ApplyContext PostContext ExecuteContext PlaceContext);

@@ -6,6 +6,8 @@ use crate::error::RunError;
 use crate::output::digest::Hasher;
 use crate::rows::block::SEQ_BYTES;
 use crate::rows::column::{Column, ColumnKind};
+use crate::rows::texts::Texts;
+use crate::threads::sync::Arc;
 
 pub mod kernel;
 pub mod options;
@@ -40,6 +42,9 @@ pub struct Program {
     /// The numbers of those columns that have to agree when outputs come in no order; None: nobody has said so.
     #[serde(default)]
     pub unordered: Option<Vec<usize>>,
+    /// Where texts are made that outlive the block they were read in; Python gives it beside the program.
+    #[serde(skip)]
+    pub texts: Option<Arc<Texts>>,
 }
 
 fn partitions() -> usize {
@@ -58,6 +63,7 @@ pub enum OperatorKind {
     Stateless,
     Partitioned,
     Stateful,
+    Windowed,
 }
 
 /// Where rows come from: the number of an operator, or -1 for the events.
@@ -74,6 +80,11 @@ impl From<i64> for Origin {
     }
 }
 
+/// Of `ts`, advance, size and delay: so that their sums are integers.
+const MOST_TS: i64 = 1 << 61;
+/// Keys that every row has.
+const MOST_EVERY: i64 = 1 << 24;
+
 /// An operator of a dataflow; `stride` is the size of its output rows, `kernel` and `flush` are addresses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -82,14 +93,64 @@ pub struct OperatorSpec {
     pub name: String,
     /// Whose rows it takes: of each event, those of the first come first.
     pub inputs: Vec<Origin>,
+    /// 0 of a windowed operator, which has several.
+    #[serde(default)]
     pub kernel: u64,
     #[serde(default)]
     pub flush: u64,
     pub stride: usize,
     #[serde(default)]
     pub key: Option<Key>,
+    /// Of all states of a key, of a windowed operator.
     #[serde(default)]
     pub state_size: usize,
+    #[serde(default)]
+    pub window: Option<WindowSpec>,
+}
+
+/// Windows: `[l * advance, l * advance + size)` for every integer l (STRETCH, section 2.1).
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowSpec {
+    /// Every key has one set of states, whose window slides; else a set for each of its windows.
+    pub single: bool,
+    pub advance: i64,
+    pub size: i64,
+    /// How far the watermark stays behind the latest `ts`.
+    pub delay: i64,
+    /// Every row has the keys 0 to this, exclusively.
+    #[serde(default)]
+    pub every: Option<i64>,
+    /// A key that a row has twice counts twice.
+    pub bag: bool,
+    /// Whether states hold containers that grow.
+    pub grows: bool,
+    /// Per input the stream that it belongs to.
+    pub of: Vec<usize>,
+    pub streams: Vec<StreamSpec>,
+    pub key: KeySpec,
+    /// Kernels for windows that have expired, and for those that have slid; 0: nobody wants to know.
+    pub result: u64,
+    pub slide: u64,
+}
+
+/// One of the streams that a windowed operator takes.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamSpec {
+    /// Of its rows.
+    pub ts: Key,
+    /// Kernels: the keys of rows, and rows that meet windows.
+    pub keys: u64,
+    pub update: u64,
+}
+
+/// The fields of a key, in a row of `stride` bytes of its own.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeySpec {
+    pub stride: usize,
+    pub fields: Vec<Key>,
 }
 
 /// The key field in the operator's *input* rows.
@@ -193,6 +254,58 @@ impl Program {
         }
     }
 
+    /// Whether any operator has windows.
+    pub fn is_windowed(&self) -> bool {
+        self.operators.iter().any(|operator| operator.window.is_some())
+    }
+
+    fn check_window(&self, operator: &OperatorSpec, window: &WindowSpec, before: usize) -> Result<(), String> {
+        let invalid = |what: &str| Err(format!("program: {}: {what}", operator.name));
+        if operator.kind != OperatorKind::Windowed || operator.key.is_some() {
+            return invalid("has windows but is not windowed, or has two keys");
+        }
+        if !(1..=window.size).contains(&window.advance)
+            || window.size > MOST_TS
+            || !(0..=MOST_TS).contains(&window.delay)
+        {
+            return invalid("the window's numbers are out of bounds");
+        }
+        if window.single && window.delay != 0 {
+            return invalid("a single window slides in order");
+        }
+        if window.every.is_some_and(|every| !(1..=MOST_EVERY).contains(&every)) {
+            return invalid("keys of every row are out of bounds");
+        }
+        if window.of.len() != operator.inputs.len() || window.of.iter().any(|&stream| stream >= window.streams.len()) {
+            return invalid("not every input belongs to a stream");
+        }
+        let fits = |key: &Key, stride: usize| key.offset >= SEQ_BYTES && key.offset + key.kind.bytes() <= stride;
+        for (&origin, &stream) in operator.inputs.iter().zip(&window.of) {
+            if matches!(origin, Origin::Operator(index) if index >= before) {
+                return invalid("takes rows of later operators");
+            }
+            let stream = &window.streams[stream];
+            if !fits(&stream.ts, self.stride(origin)) || matches!(stream.ts.kind, ColumnKind::F64 | ColumnKind::Text) {
+                return invalid("ts is no integer inside of the rows");
+            }
+            if stream.keys == 0 || stream.update == 0 {
+                return invalid("lacks a kernel");
+            }
+        }
+        let key = &window.key;
+        if !key.stride.is_multiple_of(8)
+            || key.fields.is_empty()
+            || !operator.state_size.is_multiple_of(8)
+            || operator.stride < SEQ_BYTES
+        {
+            return invalid("keys, states or outputs have an impossible size");
+        }
+        if key.fields.iter().any(|field| !fits(field, key.stride) || field.kind == ColumnKind::F64) {
+            return invalid("a key's field is no integer or text inside of it");
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), RunError> {
         let invalid = |what: String| Err(RunError::Invalid(format!("program: {what}")));
         if self.event.stride < SEQ_BYTES {
@@ -200,11 +313,18 @@ impl Program {
         }
         for (index, operator) in self.operators.iter().enumerate() {
             let name = &operator.name;
+            if let Some(window) = &operator.window {
+                self.check_window(operator, window, index).map_err(RunError::Invalid)?;
+                continue;
+            }
             let Some(stride) = self.united(&operator.inputs, index) else {
                 return invalid(format!("{name} takes rows of later operators, of several sizes or of nobody"));
             };
             if operator.stride < SEQ_BYTES {
                 return invalid(format!("rows of {name} have no room for seq"));
+            }
+            if operator.kind == OperatorKind::Windowed {
+                return invalid(format!("{name} has no windows"));
             }
             if operator.kernel == 0 {
                 return invalid(format!("{name} has no kernel"));

@@ -7,6 +7,14 @@ use crate::error::RunError;
 use crate::output::sink::SinkKind;
 use crate::threads::idle::Strategy;
 
+/// From an event on, per operator the replicas that share its keys.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scheduled {
+    pub event: i64,
+    pub replicas: BTreeMap<String, Vec<usize>>,
+}
+
 /// How a program is run; the names are the RunSpec's.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -23,6 +31,8 @@ pub struct Options {
     pub order: Option<String>,
     /// Of pinned operators by name, the threads of their replicas.
     pub plan: BTreeMap<String, Vec<usize>>,
+    /// Of pinned windowed operators: from an event on, which replicas share the keys; in the order of events.
+    pub schedule: Vec<Scheduled>,
     pub threads: usize,
     pub punctuation: usize,
     pub batch: usize,
@@ -46,6 +56,7 @@ impl Default for Options {
             channel: None,
             order: None,
             plan: BTreeMap::new(),
+            schedule: Vec::new(),
             threads: 1,
             punctuation: 500,
             batch: 256,

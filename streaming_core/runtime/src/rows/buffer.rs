@@ -6,6 +6,8 @@ use std::ptr::{copy_nonoverlapping, null_mut};
 use crate::error::RunError;
 use crate::rows::block::SEQ_BYTES;
 use crate::rows::emitter::Emitter;
+use crate::rows::texts::{Room, Texts};
+use crate::threads::sync::Arc;
 
 const ALIGN: usize = 64;
 
@@ -21,6 +23,8 @@ struct BufferState {
     emitter: Emitter,
     stride: usize,
     origins: bool,
+    /// Where texts go that rows emitted here are to name, if kernels give such.
+    room: Option<Room>,
 }
 
 // SAFETY: the buffer owns its memory; nothing in it refers to the thread that made it.
@@ -40,9 +44,14 @@ impl RowBuffer {
             origin: null_mut(),
             dropped: 0,
             owner: null_mut(),
-            reserved: 0,
+            home,
         };
-        Self { inner: Box::new(BufferState { emitter, stride, origins }) }
+        Self { inner: Box::new(BufferState { emitter, stride, origins, room: None }) }
+    }
+
+    /// From now on kernels that emit here may give texts that lie anywhere.
+    pub fn make_texts(&mut self, texts: &Arc<Texts>) {
+        self.inner.room = Some(Room::new(texts.clone()));
     }
 
     /// What to put into a context: valid as long as the buffer is, while nobody else uses it.
@@ -66,6 +75,12 @@ impl RowBuffer {
     /// Forgets the rows, keeps the memory.
     pub fn clear(&mut self) {
         self.inner.emitter.len = 0;
+    }
+
+    /// Forgets all rows but the first `len`, of which there are as many.
+    pub fn truncate(&mut self, len: usize) {
+        debug_assert!(len <= self.len());
+        self.inner.emitter.len = len as i64;
     }
 
     /// Inputs declared invalid since the last call.
@@ -284,6 +299,15 @@ extern "C" fn grow(emitter: *mut Emitter) -> i64 {
     let inner = unsafe { &mut *emitter.cast::<BufferState>() };
     let wanted = (inner.emitter.cap as usize).saturating_mul(2);
     i64::from(!inner.resize(wanted.max(inner.emitter.len as usize + 1)))
+}
+
+extern "C" fn home(emitter: *mut Emitter, text: *const u8, bytes: i64) -> i64 {
+    // SAFETY: as for `grow`; the kernel says that so many bytes are there.
+    let (inner, text) = unsafe {
+        let text = std::slice::from_raw_parts(text, bytes as usize);
+        (&mut *emitter.cast::<BufferState>(), text)
+    };
+    inner.room.as_mut().and_then(|room| room.put(text)).map_or(-1, |at| at as i64)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -11,5 +11,6 @@ pub struct Emitter {
     pub origin: *mut u32,
     pub dropped: i64,
     pub owner: *mut u8,
-    pub reserved: i64,
+    /// Puts a text where output rows can name it: its place there, -1 if there is no room.
+    pub home: extern "C" fn(*mut Emitter, *const u8, i64) -> i64,
 }

@@ -5,5 +5,6 @@ pub mod buffer;
 pub mod column;
 pub mod emitter;
 pub mod mix;
+pub mod texts;
 pub mod union;
 pub mod view;

@@ -7,7 +7,8 @@ use crate::rows::mix::{K1, finish, step, word};
 /// Key groups: the unit in which ownership is given out. A power of two, far more than threads.
 pub const GROUPS: usize = 4096;
 
-const SEED: u64 = 0x2545_F491_4F6C_DD1D;
+/// What the hash of a key begins with.
+pub const SEED: u64 = 0x2545_F491_4F6C_DD1D;
 
 /// What the hash of a text key begins with, for who has its words at hand: `finish(step(step(start(n), w0), w1))`.
 #[inline(always)]

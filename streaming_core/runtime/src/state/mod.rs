@@ -4,3 +4,4 @@ mod container;
 pub mod key_group;
 pub mod keyed;
 pub mod table;
+pub mod windows;

@@ -7,6 +7,11 @@
 //! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published or
 //! after every reader has released it, and to the readers in between, who only read. So nothing overflows; a writer that
 //! finds no room goes on with other work (`has_room`), as a reader does that finds nothing new (`head`).
+//!
+//! Absence (STRETCH, section 6: readers come and go): the writer may say of a jumbo tuple that it does not concern a reader
+//! (`pass_over`). A run of such holds nobody up: for the writer the reader has released them already, and the reader, when it
+//! comes to the first of them, finds nothing new until there is one again that concerns it, and goes on there. There is one
+//! run at a time for each reader; before it has gone through that, everything concerns it.
 
 use crate::dataflow::channel::rank::Rank;
 use crate::output::sink::Prepared;
@@ -28,6 +33,8 @@ pub struct Jumbo {
     pub shares: Vec<Share>,
     /// Per edge that is routed by key the hashes of the rows' keys, else nothing.
     pub hashes: Vec<Vec<u64>>,
+    /// Of rows for a windowed operator, their meetings (`windowed/keys.rs`).
+    pub words: Vec<u64>,
     /// Every row of events up to this one has been put out.
     pub upto: i64,
     /// Engine time when the processing of the first of these rows' events started.
@@ -71,6 +78,7 @@ impl Jumbo {
             ranks: Vec::new(),
             shares: (0..readers).map(|_| Share::default()).collect(),
             hashes: vec![Vec::new(); edges],
+            words: Vec::new(),
             upto: i64::MIN,
             started: 0,
             last: false,
@@ -100,7 +108,18 @@ pub struct Outlet {
     published: CachePadded<AtomicU64>,
     /// Per reader, how many it has released. Written by that reader.
     cursors: Box<[CachePadded<AtomicU64>]>,
+    /// Per reader the run that does not concern it, if readers may be absent. Written by the writer.
+    absences: Box<[CachePadded<Absence>]>,
 }
+
+/// Jumbo tuples that do not concern a reader: number `from` up to number `to`, exclusively; `OPEN`: and so on.
+#[derive(Debug)]
+struct Absence {
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+const OPEN: u64 = u64::MAX;
 
 // SAFETY: a slot is handed from the writer to the readers by `published`, and back by `cursors`: written with Release,
 // read with Acquire. `head`, `fill` and their kind make their callers answer for being the one they say they are.
@@ -115,7 +134,14 @@ impl Outlet {
             slots: (0..slots).map(|_| CachePadded::new(UnsafeCell::new(make()))).collect(),
             published: CachePadded::new(AtomicU64::new(0)),
             cursors: (0..readers).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            absences: Box::default(),
         }
+    }
+
+    /// Its readers may be absent now and then.
+    pub fn with_absence(self) -> Self {
+        let none = |_| CachePadded::new(Absence { from: AtomicU64::new(0), to: AtomicU64::new(0) });
+        Self { absences: (0..self.cursors.len()).map(none).collect(), ..self }
     }
 
     fn slot(&self, number: u64) -> &UnsafeCell<Jumbo> {
@@ -128,7 +154,14 @@ impl Outlet {
         // ORDERING: Relaxed; only the writer writes it.
         let published = self.published.load(Ordering::Relaxed);
         // ORDERING: Acquire; what readers did with a slot they released comes before it is filled again.
-        let least = self.cursors.iter().map(|cursor| cursor.load(Ordering::Acquire)).min();
+        let released = |(reader, cursor): (usize, &CachePadded<AtomicU64>)| {
+            let cursor = cursor.load(Ordering::Acquire);
+            let Some(absence) = self.absences.get(reader) else { return cursor };
+            // ORDERING: Relaxed; only the writer writes it.
+            let (from, to) = (absence.from.load(Ordering::Relaxed), absence.to.load(Ordering::Relaxed));
+            if (from..to).contains(&cursor) { to.min(published) } else { cursor }
+        };
+        let least = self.cursors.iter().enumerate().map(released).min();
         published - least.unwrap_or(published) < self.slots.len() as u64
     }
 
@@ -152,6 +185,49 @@ impl Outlet {
         self.published.store(next, Ordering::Release);
     }
 
+    /// What is published next concerns a reader, which may be absent, or it does not. For the writer, before it publishes.
+    #[inline]
+    pub fn pass_over(&self, reader: usize, concerned: bool) {
+        let absence = &self.absences[reader];
+        // ORDERING: Relaxed loads of what only the writer writes.
+        let (next, to) = (self.published.load(Ordering::Relaxed), absence.to.load(Ordering::Relaxed));
+        if concerned {
+            if to == OPEN {
+                // ORDERING: Release; the reader goes on from here by this alone.
+                absence.to.store(next, Ordering::Release);
+            }
+        // ORDERING: Acquire; the reader has gone through the run before, and will not look at it again.
+        } else if to != OPEN && self.cursors[reader].load(Ordering::Acquire) >= to {
+            // ORDERING: Release, both; who sees where the run begins, or what is published after it, sees that it is open.
+            absence.to.store(OPEN, Ordering::Release);
+            absence.from.store(next, Ordering::Release);
+        }
+    }
+
+    /// From which jumbo tuple on, up to which exclusively, there are such for `reader`. For that reader.
+    #[inline]
+    fn unread(&self, reader: usize) -> (u64, u64) {
+        // ORDERING: Acquire takes over the slots published, and what was said of them to the reader before.
+        let published = self.published.load(Ordering::Acquire);
+        // ORDERING: Relaxed; only the reader writes its cursor.
+        let cursor = self.cursors[reader].load(Ordering::Relaxed);
+        let Some(absence) = self.absences.get(reader) else { return (cursor, published) };
+        // ORDERING: Acquire; see `pass_over`.
+        let from = absence.from.load(Ordering::Acquire);
+        if cursor != from {
+            return (cursor, if cursor < from { published.min(from) } else { published });
+        }
+        // ORDERING: Acquire, as above.
+        match absence.to.load(Ordering::Acquire) {
+            OPEN => (cursor, cursor),
+            to => {
+                // ORDERING: Release, as in `release`.
+                self.cursors[reader].store(to.max(cursor), Ordering::Release);
+                (to.max(cursor), published.max(to))
+            }
+        }
+    }
+
     /// Number of jumbo tuples filled so far. For the writer.
     #[inline]
     pub fn serial(&self) -> u64 {
@@ -162,15 +238,15 @@ impl Outlet {
     /// Whether there is a jumbo tuple that `reader` has not released. For that reader.
     #[inline]
     pub fn has_news(&self, reader: usize) -> bool {
-        // ORDERING: Relaxed; only the reader writes its cursor. Acquire takes over the slots published.
-        self.cursors[reader].load(Ordering::Relaxed) < self.published.load(Ordering::Acquire)
+        let (begin, end) = self.unread(reader);
+        begin < end
     }
 
     /// How many jumbo tuples there are that `reader` has not released. For that reader.
     #[inline]
     pub fn waiting(&self, reader: usize) -> usize {
-        // ORDERING: as for `has_news`.
-        (self.published.load(Ordering::Acquire) - self.cursors[reader].load(Ordering::Relaxed)) as usize
+        let (begin, end) = self.unread(reader);
+        (end - begin) as usize
     }
 
     /// Number `index` of the jumbo tuples that `reader` has not released, from the earliest on.
@@ -220,6 +296,53 @@ mod loom_tests {
             (0..waiting).for_each(|_| outlet.release(reader));
         }
         seen
+    }
+
+    /// One slot, four jumbo tuples of which two do not concern the reader: it reads the others, whole, in order.
+    #[test]
+    fn loom_what_does_not_concern_a_reader_is_passed_over() {
+        for concerned in [[true, false, false, true], [false, true, false, true], [false, false, false, true]] {
+            loom::model(move || {
+                let outlet = Arc::new(Outlet::new(1, 1, || Jumbo::new(16, 1, 0)).with_absence());
+                let reader = {
+                    let outlet = outlet.clone();
+                    thread::spawn(move || {
+                        let mut seen = Vec::new();
+                        while seen.last() != Some(&3) {
+                            if outlet.waiting(0) == 0 {
+                                thread::yield_now();
+                                continue;
+                            }
+                            // SAFETY: this thread is the reader; there is one.
+                            let jumbo = unsafe { outlet.ahead(0, 0) };
+                            assert_eq!(jumbo.ranks.len() as i64, jumbo.upto + 1);
+                            seen.push(jumbo.upto);
+                            outlet.release(0);
+                        }
+                        seen
+                    })
+                };
+                for (number, concerned) in concerned.into_iter().enumerate() {
+                    while !outlet.has_room() {
+                        thread::yield_now();
+                    }
+                    // SAFETY: this thread is the writer, and there is room.
+                    unsafe {
+                        outlet.fill(|jumbo| {
+                            jumbo.clear();
+                            jumbo.ranks.resize(number + 1, Rank::ONLY);
+                            jumbo.upto = number as i64;
+                        });
+                    }
+                    outlet.pass_over(0, concerned);
+                    outlet.publish();
+                }
+                let seen = reader.join().unwrap();
+                // What did not concern it may have come to it, if it had not gone through the run before.
+                let missed = (0..4).filter(|number| !seen.contains(number));
+                assert!(seen.is_sorted() && missed.into_iter().all(|number| !concerned[number as usize]), "{seen:?}");
+            });
+        }
     }
 
     /// One slot, up to three jumbo tuples, two readers: each reads all of them, whole, in order.

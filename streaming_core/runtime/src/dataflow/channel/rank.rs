@@ -33,13 +33,7 @@ impl Rank {
         if self == Self::ONLY && number < FIRST.len() as u64 {
             return Some(FIRST[number as usize]);
         }
-        let (code, bits) = code(number);
-        let len = self.len() + bits;
-        if len > BITS {
-            return None;
-        }
-        let path = self.0 >> COUNT << COUNT;
-        Some(Self(path | code << (u128::BITS - len) | u128::from(len)))
+        self.along(Path::default().number(number))
     }
 
     /// The rank of this row among those of several streams, coming through stream `number`; None: the path is too long.
@@ -52,6 +46,49 @@ impl Rank {
         }
         let path = (self.0 >> COUNT << COUNT) >> bits;
         Some(Self(path | code << (u128::BITS - bits) | u128::from(len)))
+    }
+}
+
+/// Steps behind a rank that are taken together, for who knows several numbers at once.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Path {
+    code: u128,
+    bits: u32,
+}
+
+impl Path {
+    /// One step more, `number` of any size.
+    #[inline]
+    pub fn number(self, number: u64) -> Self {
+        let (code, bits) = code(number);
+        self.then(code, bits)
+    }
+
+    /// One step more, `number < 2^bits`: all that part here have as many.
+    #[inline]
+    pub fn fixed(self, number: u64, bits: u32) -> Self {
+        debug_assert!(number >> bits == 0);
+        self.then(u128::from(number), bits)
+    }
+
+    #[inline]
+    fn then(self, code: u128, bits: u32) -> Self {
+        // Too long a path stays too long; what it says then is of no use.
+        let all = self.bits + bits;
+        Self { code: if all > BITS { 0 } else { self.code << bits | code }, bits: all }
+    }
+}
+
+impl Rank {
+    /// The rank of what is reached from a row of this rank; None: the path is too long.
+    #[inline]
+    pub fn along(self, path: Path) -> Option<Self> {
+        let len = self.len() + path.bits;
+        if len > BITS {
+            return None;
+        }
+        let before = self.0 >> COUNT << COUNT;
+        Some(Self(before | path.code.checked_shl(u128::BITS - len).unwrap_or(0) | u128::from(len)))
     }
 }
 
@@ -117,6 +154,20 @@ mod tests {
         }
         assert_eq!((rank.output(0), rank.through(0)), (None, None));
         assert!(Rank::ONLY.output((1 << 40) - 1).is_some());
+    }
+
+    #[test]
+    fn steps_taken_together_are_steps() {
+        let one_by_one = Rank::ONLY.output(3).unwrap().output(700).unwrap().output(0).unwrap();
+        let path = Path::default().number(700).number(0);
+        assert_eq!(Rank::ONLY.output(3).unwrap().along(path), Some(one_by_one));
+        let fixed: Vec<Rank> =
+            (0..8).map(|n| Rank::ONLY.along(Path::default().fixed(n, 3).number(n)).unwrap()).collect();
+        assert!(fixed.is_sorted());
+        assert_eq!(Rank::ONLY.along(Path::default()), Some(Rank::ONLY));
+        let long = (0..BITS).fold(Path::default(), |path, _| path.number(0));
+        assert!(Rank::ONLY.along(long).is_some());
+        assert_eq!(Rank::ONLY.along(long.number(0).number(1 << 60)), None);
     }
 
     proptest! {

@@ -11,6 +11,9 @@
 //! has several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
 //! so that any number of replicas shares any number of threads.
 //!
+//! In front of a windowed operator a task for each replica finds the keys of rows, batch by batch in turn; its outlet is read
+//! by all replicas (`dataflow/windowed`).
+//!
 //! No cycle of waiting: a task waits for room until all its readers have gone on, and for input until some source has.
 //! Among the rows not yet taken there is an earliest one; whoever is to take it has every source's word that no earlier one
 //! comes, because heartbeats follow every batch along every edge, and room, because what it has put out is earlier still
@@ -23,6 +26,8 @@ use crate::dataflow::channel::gate::{Gate, Source, Taken};
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::frame::{Dataflow, Job, Work};
 use crate::dataflow::lane::Scratch;
+use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::keys::Lister;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::output::clock::Stopwatch;
@@ -74,13 +79,41 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
 
 fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let channel = find("channel", " of executor pinned", options.channel.as_deref(), CHANNELS)?;
+    if program.is_windowed() && channel != Channel::ScaleGate {
+        return Err(RunError::Invalid("windowed operators need channel scalegate".into()));
+    }
     let plan = Plan::new(program, &options.plan, options.threads)?;
+    check_schedule(program, options, &plan)?;
     let replicas = |operator: usize| plan.operators[operator].len();
     Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
-        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer);
+        let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
         let failed_at = AtomicI64::new(i64::MAX);
         Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
     })
+}
+
+/// # Errors
+/// `Invalid`: the schedule goes back, or names what is not there.
+fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(), RunError> {
+    let invalid = |what: String| Err(RunError::Invalid(format!("schedule: {what}")));
+    for pair in options.schedule.windows(2) {
+        if pair[0].event > pair[1].event {
+            return invalid(format!("event {} comes after event {}", pair[1].event, pair[0].event));
+        }
+    }
+    for at in &options.schedule {
+        for (name, replicas) in &at.replicas {
+            let Some(index) = program.operators.iter().position(|o| o.name == *name && o.window.is_some()) else {
+                return invalid(format!("{name} is no windowed operator"));
+            };
+            let all = plan.operators[index].len();
+            let mut known = vec![false; all];
+            if replicas.is_empty() || !replicas.iter().all(|&r| r < all && !std::mem::replace(&mut known[r], true)) {
+                return invalid(format!("event {}: {name} has replicas 0 to {}, not {replicas:?}", at.event, all - 1));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// All tasks by thread, wired by outlets.
@@ -90,6 +123,7 @@ fn wire(
     channel: Channel,
     threads: usize,
     preparer: &Preparer,
+    windows: &[Option<Replicated>],
 ) -> (Vec<Outlet>, Vec<Vec<Task>>) {
     let operators = &program.operators;
     let origin_number = |origin: Origin| match origin {
@@ -122,7 +156,10 @@ fn wire(
     let mut ranked = vec![false; operators.len() + 1];
     for taker in (0..takers.len()).rev() {
         let inputs = takers[taker].0;
-        let asks = meets(inputs) || (taker < operators.len() && ranked[taker + 1]);
+        // What a windowed operator takes comes by several tasks.
+        let windowed = windows.get(taker).is_some_and(Option::is_some);
+        let parts = windowed && ordered && (takers[taker].1 > 1 || inputs.len() > 1);
+        let asks = parts || meets(inputs) || (taker < operators.len() && ranked[taker + 1]);
         for &origin in inputs {
             ranked[origin_number(origin)] |= asks;
         }
@@ -136,7 +173,15 @@ fn wire(
         let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
         first_outlet.push(outlets.len());
         for _ in plan.of(origin) {
-            outlets.push(Outlet::new(SLOTS, readers, || Jumbo::new(program.stride(origin), readers, keyed)));
+            outlets.push(Outlet::new(SLOTS, readers, || {
+                let mut jumbo = Jumbo::new(program.stride(origin), readers, keyed);
+                if let Origin::Operator(index) = origin
+                    && let Some(windowed) = &windows[index]
+                {
+                    windowed.operator.furnish(&mut jumbo.made);
+                }
+                jumbo
+            }));
         }
     }
     // Whose rows the sink takes, if it is one operator, and what examines them.
@@ -153,6 +198,7 @@ fn wire(
         ranked,
         preparer: None,
         taken: Taken::new(stride),
+        left: None,
         scratch: Scratch::default(),
         counters: Counters::default(),
         next: 0,
@@ -168,10 +214,35 @@ fn wire(
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
+        // Per input of a windowed operator, the first outlet of those that find keys.
+        let mut with_keys = Vec::new();
+        if let Some(Some(windowed)) = windows.get(taker) {
+            for (input, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
+                let (number, stride) = (origin_number(origin), program.stride(origin));
+                with_keys.push(outlets.len());
+                for (replica, &place) in plan.operators[taker].iter().enumerate() {
+                    let reader = edges[number][edge].first + replica;
+                    let source = |producer| {
+                        let source = Source::new(first_outlet[number] + producer, reader, 0, None);
+                        silent(windows, origin, producer, source)
+                    };
+                    let asks = ranked[number];
+                    let gate = Gate::new((0..plan.of(origin).len()).map(source).collect(), ordered, asks, false);
+                    let role =
+                        Role::Keys { operator: taker, input, lister: Lister::new(&windowed.operator), said: i64::MIN };
+                    tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));
+                    outlets.push(Outlet::new(SLOTS, replicas, || Jumbo::new(stride, replicas, 1)).with_absence());
+                }
+            }
+        }
         for replica in 0..replicas {
             let place = if is_sink { plan.sink } else { plan.operators[taker][replica] };
             let mut sources = Vec::new();
-            for (stream, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
+            for (stream, &first) in with_keys.iter().enumerate() {
+                sources.extend((0..replicas).map(|task| Source::new(first + task, replica, stream as u64, Some(0))));
+            }
+            let straight = if with_keys.is_empty() { inputs } else { &[] };
+            for (stream, (&origin, &edge)) in straight.iter().zip(&taken_edges[taker]).enumerate() {
                 let number = origin_number(origin);
                 let edge = &edges[number][edge];
                 let hashes = match edge.route {
@@ -180,7 +251,8 @@ fn wire(
                 };
                 for producer in 0..plan.of(origin).len() {
                     let outlet = first_outlet[number] + producer;
-                    sources.push(Source::new(outlet, edge.first + replica, stream as u64, hashes));
+                    let source = Source::new(outlet, edge.first + replica, stream as u64, hashes);
+                    sources.push(silent(windows, origin, producer, source));
                 }
             }
             let asks = !is_sink && ranked[taker + 1];
@@ -208,6 +280,17 @@ fn wire(
         }
     }
     (outlets, tasks)
+}
+
+/// A source that is number `producer` of those who put out the rows of `origin`: of a windowed operator it need not say when
+/// it puts out nothing.
+fn silent(windows: &[Option<Replicated>], origin: Origin, producer: usize, source: Source) -> Source {
+    match origin {
+        Origin::Operator(index) if let Some(windowed) = &windows[index] => {
+            source.silent(&windowed.operator.epochs, producer)
+        }
+        _ => source,
+    }
 }
 
 impl Work for Tasks {
@@ -248,7 +331,7 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job) -> Result<(), RunE
         }
         let due = tasks.iter().filter(|task| task.awaits_arrival(job)).map(|task| task.next).min();
         clock.lap(&mut tasks[0].counters.time.other);
-        let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network));
+        let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network, job));
         match due {
             // Events come whether anybody rings or not.
             Some(next) => {

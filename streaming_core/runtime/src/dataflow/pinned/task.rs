@@ -5,6 +5,11 @@ use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Scratch, lane_of};
+use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::epochs::Epochs;
+use crate::dataflow::windowed::keys::Lister;
+use crate::dataflow::windowed::operator::Out;
+use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
@@ -53,6 +58,14 @@ pub(super) enum Role {
         operator: usize,
         lane: usize,
     },
+    /// Finds the keys of rows of an input of a windowed operator, for all of its replicas.
+    Keys {
+        operator: usize,
+        input: usize,
+        lister: Lister,
+        /// Up to which event it has said everything.
+        said: i64,
+    },
     /// Puts streams into one order for the replica behind it (the extra operators that Viper does without).
     Merge,
     Sink,
@@ -70,6 +83,8 @@ pub(super) struct Task {
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
     pub preparer: Option<Preparer>,
     pub taken: Taken,
+    /// A windowed replica that waits for others to go over to an epoch: up to where it has used what it took.
+    pub left: Option<usize>,
     pub scratch: Scratch,
     pub counters: Counters,
     /// Events of the block that a source has looked at.
@@ -94,14 +109,25 @@ impl Task {
     }
 
     /// Whether a step might do something now, for a task whose last one did nothing.
-    pub fn may_work(&self, network: &Network) -> bool {
+    pub fn may_work(&self, network: &Network, job: &Job) -> bool {
         if self.done {
             return false;
         }
         if self.blocked {
             return self.outlet.is_some_and(|outlet| network.outlets[outlet].has_room());
         }
+        if self.left.is_some() {
+            return self.may_go_over(job);
+        }
         self.gate.has_news(&network.outlets)
+    }
+
+    /// Whether it may go over to the epoch that it waits for.
+    fn may_go_over(&self, job: &Job) -> bool {
+        let Role::Operator { operator, lane } = self.role else { return true };
+        let windowed = job.frame.windows[operator].as_ref().expect("who waits for an epoch has windows");
+        // SAFETY: this task alone is this replica.
+        unsafe { windowed.replicas.with(lane, |replica| replica.may_go_over(&windowed.operator)) }
     }
 
     /// Whether it is a source that waits for events to arrive, after a step that did nothing.
@@ -124,6 +150,14 @@ impl Task {
         if let Role::Source { index, of } = self.role {
             return self.deal(index, of, network, job, clock);
         }
+        if self.left.is_some() {
+            if !self.may_go_over(job) {
+                return Ok(false);
+            }
+            self.operate(network, job, clock)?;
+            self.used(network, job);
+            return Ok(true);
+        }
         let known = self.taken.upto;
         // SAFETY: this task alone reads as these readers; what was taken before has been used.
         let new = unsafe { self.gate.take(&network.outlets, job.block.text, &mut self.taken) }?;
@@ -131,7 +165,6 @@ impl Task {
         if !new {
             return Ok(false);
         }
-        self.done = self.taken.last;
         if let Role::Sink = self.role {
             // SAFETY: there is one sink, and it is this thread's.
             unsafe { job.frame.deliver(|delivered| deliver(delivered, &self.taken, known, job)) }?;
@@ -139,9 +172,17 @@ impl Task {
         } else if !self.ended {
             self.operate(network, job, clock)?;
         }
-        self.gate.release(&network.outlets);
-        job.frame.signals.idle.notify();
+        self.used(network, job);
         Ok(true)
+    }
+
+    /// What was taken has been used, unless something is left of it.
+    fn used(&mut self, network: &Network, job: &Job) {
+        if self.left.is_none() {
+            self.done = self.taken.last;
+            self.gate.release(&network.outlets);
+        }
+        job.frame.signals.idle.notify();
     }
 
     /// Puts out the next events.
@@ -162,6 +203,9 @@ impl Task {
             return Ok(false);
         }
         let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
+        for windowed in job.frame.windows.iter().flatten().filter(|_| n > 0) {
+            windowed.operator.epochs.post(block.seq(end - 1), job.clock.now());
+        }
         let rows = Rows::new(block.row(start), n, block.stride, block.text);
         let mut fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
@@ -187,10 +231,20 @@ impl Task {
     /// Runs the operator on what was taken, and puts out what it becomes.
     fn operate(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, preparer, taken, scratch, counters, ended, .. } = self;
+        let Self { role, edges, ranked, preparer, taken, left, scratch, counters, ended, .. } = self;
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
+            if let Role::Keys { operator, input, lister, said } = role {
+                let windowed = job.frame.windows[*operator].as_ref().expect("who has keys has windows");
+                // SAFETY: the rows were taken just now; they are what the operator takes.
+                let outcome = unsafe { list(windowed, *input, lister, taken, job, jumbo) };
+                clock.lap(&mut counters.time.useful);
+                note(outcome, *operator, network, job, jumbo, ended)?;
+                deal(&windowed.operator.epochs, *said, jumbo, outlet);
+                *said = jumbo.upto;
+                return Ok(());
+            }
             let made = &mut jumbo.made;
             let Role::Operator { operator, lane } = *role else {
                 // SAFETY: the rows were taken just now.
@@ -206,7 +260,32 @@ impl Task {
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
             let about = &chain.operators[operator];
+            let windowed = &job.frame.windows[operator];
             let outcome = match chain.stateful.binary_search(&operator) {
+                Err(_) if let Some(windowed) = windowed => {
+                    let inputs = ranked.then_some(&taken.ranks[..]);
+                    let mut out = Out { rows: made, inputs, ranks: &mut jumbo.ranks };
+                    let from = left.take().unwrap_or(0);
+                    let work = |replica: &mut Replica| {
+                        let (operator, now) = (&windowed.operator, || job.clock.now());
+                        let rows = (taken.rows, taken.upto);
+                        // SAFETY: replicas keep to the epochs; rows came with their meetings.
+                        let to = unsafe { replica.process(operator, rows, from, &taken.hashes, &now, &mut out) };
+                        if to.is_err() {
+                            replica.give_up(operator);
+                        }
+                        to
+                    };
+                    // SAFETY: this task alone is this replica.
+                    unsafe { windowed.replicas.with_mut(lane, work) }.map(|to| {
+                        *left = to;
+                        if let Some(to) = to {
+                            // SAFETY: the row was taken.
+                            let next = (to < taken.rows.n).then(|| unsafe { taken.rows.seq(to) });
+                            (jumbo.upto, jumbo.last) = (next.map_or(taken.upto, |seq| seq - 1), false);
+                        }
+                    })
+                }
                 // SAFETY: the rows are what the operator takes; the buffer is this task's.
                 Err(_) => unsafe { about.map(taken.rows, made) },
                 // SAFETY: as above; this task alone uses the lane.
@@ -216,19 +295,9 @@ impl Task {
             };
             counters.dropped += made.take_dropped();
             clock.lap(&mut counters.time.useful);
-            match outcome {
-                Ok(()) => {}
-                Err(error @ RunError::Kernel { .. }) => {
-                    // The outputs of earlier events go on; nothing else comes from here.
-                    // ORDERING: Relaxed; a source that sees it late deals events for nothing.
-                    network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
-                    job.frame.note(operator, error);
-                    (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
-                }
-                Err(other) => return Err(other),
-            }
-            if *ranked {
-                rank(&taken.ranks, taken.rows, made.origins(), &mut jumbo.ranks)?;
+            note(outcome, operator, network, job, jumbo, ended)?;
+            if *ranked && windowed.is_none() {
+                rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks)?;
             }
             jumbo.rows = Rows::of(&jumbo.made, job.block.text);
             clock.lap(&mut counters.time.other);
@@ -239,9 +308,82 @@ impl Task {
         // SAFETY: this task alone writes its outlet, and has seen room.
         unsafe { outlet.fill(fill) }?;
         outlet.publish();
-        *ended |= taken.last;
+        *ended |= taken.last && left.is_none();
         clock.lap(&mut counters.time.other);
         Ok(())
+    }
+}
+
+/// Takes in what became of a kernel's call.
+fn note(
+    outcome: Result<(), RunError>,
+    operator: usize,
+    network: &Network,
+    job: &Job,
+    jumbo: &mut Jumbo,
+    ended: &mut bool,
+) -> Result<(), RunError> {
+    match outcome {
+        Err(error @ RunError::Kernel { .. }) => {
+            // The outputs of earlier events go on; nothing else comes from here.
+            // ORDERING: Relaxed; a source that sees it late deals events for nothing.
+            network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
+            job.frame.note(operator, error);
+            (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Puts the rows that were taken, and their meetings, into a jumbo tuple.
+///
+/// # Safety
+/// They have not been given back, and are what the input takes.
+unsafe fn list(
+    windowed: &Replicated,
+    input: usize,
+    lister: &mut Lister,
+    taken: &Taken,
+    job: &Job,
+    jumbo: &mut Jumbo,
+) -> Result<(), RunError> {
+    let rows = taken.rows;
+    jumbo.ranks.extend_from_slice(&taken.ranks);
+    // Events stay where they are; what operators have put out is given back before replicas come to it.
+    let block = job.block.row(0)..job.block.row(job.block.n);
+    jumbo.rows = if rows.places.is_null() && block.contains(&rows.start) {
+        rows
+    } else {
+        // SAFETY: as the caller says.
+        unsafe { jumbo.made.gather(rows.n, |i| rows.row(i)) }?;
+        Rows::of(&jumbo.made, job.block.text)
+    };
+    // SAFETY: as the caller says.
+    let outcome = unsafe { lister.list(&windowed.operator, input, jumbo.rows, &mut jumbo.words, &mut jumbo.hashes[0]) };
+    // After a failure, those of earlier events.
+    jumbo.rows.n = jumbo.hashes[0].len();
+    jumbo.ranks.truncate(jumbo.rows.n);
+    outcome
+}
+
+/// Says which replicas of a windowed operator take which of the rows of a jumbo tuple, behind event `after`: those that own
+/// cells in their epochs. A row that nobody else waits for would wait for heartbeats that pass its reader over.
+fn deal(epochs: &Epochs, after: i64, jumbo: &mut Jumbo, outlet: &Outlet) {
+    let rows = jumbo.rows;
+    // Of the last row's event there may be others still to come: then it is beyond what all is said of.
+    // SAFETY: the rows are there.
+    let upto = if rows.n > 0 { jumbo.upto.max(unsafe { rows.seq(rows.n - 1) }) } else { jumbo.upto };
+    for (replica, share) in jumbo.shares.iter_mut().enumerate() {
+        match epochs.takes(replica, after, upto) {
+            Some(takes) => share.whole = takes,
+            None => {
+                // SAFETY: the rows are there.
+                let takes = |&position: &u32| epochs.takes_event(replica, unsafe { rows.seq(position as usize) });
+                share.positions.extend((0..rows.n as u32).filter(takes));
+            }
+        }
+        outlet.pass_over(replica, jumbo.last || epochs.concerns(replica, after, upto));
     }
 }
 

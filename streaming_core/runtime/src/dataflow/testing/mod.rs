@@ -6,3 +6,4 @@ pub mod pipelines;
 #[cfg(shuttle)]
 pub mod schedules;
 pub mod unordered;
+pub mod windows;

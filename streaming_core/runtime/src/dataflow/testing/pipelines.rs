@@ -99,7 +99,7 @@ fn flush_body(state: &mut State, emit: &mut dyn FnMut(i64, i64)) {
 ///
 /// # Safety
 /// The emitter is that of a kernel's context, its rows are `Row`s.
-unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
+pub(super) unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
     // SAFETY: as the caller says; room is made before it is used.
     unsafe {
         let emitter = &mut *emitter;
@@ -114,7 +114,7 @@ unsafe fn emit(emitter: *mut Emitter, row: Row, origin: u32) {
     }
 }
 
-extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
+pub(super) extern "C" fn kernel<const BODY: usize>(context: *mut BatchContext) -> i64 {
     // SAFETY: the runtime calls kernels with contexts as the ABI says; all rows are `Row`s, all states `State`s.
     unsafe {
         let context = &mut *context;
@@ -222,6 +222,7 @@ impl Pipeline {
                         OperatorKind::Stateless => "stateless",
                         OperatorKind::Partitioned => "partitioned",
                         OperatorKind::Stateful => "stateful",
+                        OperatorKind::Windowed => unreachable!("drawn pipelines have no windows"),
                     },
                     "name": self.name(index), "kernel": KERNELS[op.body] as usize as u64, "stride": STRIDE,
                     "flush": if op.flushes { flush_kernel as extern "C" fn(*mut BatchContext) -> i64 as usize as u64 } else { 0 },
@@ -440,7 +441,7 @@ pub fn check(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor
     let about = format!("{pipeline:?}, {about:?}");
     let real = run(pipeline, blocks, executor);
     if let Some((seq, index)) = expected.failed {
-        let error = RunError::Kernel { operator: pipeline.name(index), seq, exception: b"why".to_vec() };
+        let error = RunError::Kernel { operator: pipeline.name(index), seq, window: None, exception: b"why".to_vec() };
         assert_eq!(real.err(), Some(error), "{about}");
         return;
     }

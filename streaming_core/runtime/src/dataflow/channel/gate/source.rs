@@ -5,7 +5,9 @@ use std::ops::Range;
 use crate::dataflow::channel::gate::key::SortKey;
 use crate::dataflow::channel::gate::lists::Entry;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::windowed::epochs::Epochs;
 use crate::output::digest::Digest;
+use crate::threads::sync::Arc;
 
 /// Rows taken at once, about: small batches are taken together.
 pub(super) const MOST: usize = 1024;
@@ -32,6 +34,8 @@ pub struct Source {
     pub upto: i64,
     /// Nothing comes any more in this block.
     pub done: bool,
+    /// If it is a replica whose epochs say when it puts out nothing: these, and its number.
+    silences: Option<(Arc<Epochs>, usize)>,
     /// When the processing of the earliest event started of which only was said that it has become nothing here.
     pub heard: u64,
 }
@@ -49,8 +53,14 @@ impl Source {
             next: None,
             upto: i64::MIN,
             done: false,
+            silences: None,
             heard: u64::MAX,
         }
+    }
+
+    /// It is replica `number` of a windowed operator.
+    pub fn silent(self, epochs: &Arc<Epochs>, number: usize) -> Self {
+        Self { silences: Some((epochs.clone(), number)), ..self }
     }
 
     /// Looks for jumbo tuples; whether any has ranks.
@@ -80,6 +90,9 @@ impl Source {
             }
             self.at -= n;
             (self.upto, self.done) = (jumbo.upto, jumbo.last);
+            if let Some((epochs, number)) = &self.silences {
+                self.upto = epochs.silent(*number, jumbo.upto);
+            }
             if n == 0 {
                 self.heard = self.heard.min(jumbo.started);
             }

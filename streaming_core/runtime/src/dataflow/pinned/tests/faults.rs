@@ -7,7 +7,7 @@ use crate::dataflow::testing::pipelines::Op;
 /// What a pipeline delivers, several replicas of everything, when `spoil` has been at every task.
 fn spoilt(pipeline: &Pipeline, blocks: &[Events], spoil: impl Fn(&mut Task)) -> Vec<u8> {
     let replicas = |op: &Op| if op.kind == OperatorKind::Stateful { 1 } else { 3 };
-    let mut plan: std::collections::BTreeMap<_, _> =
+    let mut plan: BTreeMap<_, _> =
         pipeline.ops.iter().enumerate().map(|(i, op)| (pipeline.name(i), vec![0; replicas(op)])).collect();
     plan.insert("source".into(), vec![0; 2]);
     let mut executor = pinned(&pipeline.program(), &Options { plan, ..options(1, 7, "scalegate") }).unwrap();

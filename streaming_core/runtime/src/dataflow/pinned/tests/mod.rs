@@ -4,6 +4,9 @@
 mod faults;
 #[cfg(shuttle)]
 mod schedules;
+mod windows;
+
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::dataflow::testing::schedules::{events, explore};
 use crate::threads::idle::Strategy;
-use std::collections::BTreeMap;
 
 /// Where streams part, meet again and are counted, by key and all together.
 fn pipeline(round: u64) -> Pipeline {

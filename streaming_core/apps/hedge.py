@@ -1,0 +1,261 @@
+"""hedge: trades of two companies within half a minute that hedge each other: one is as far above its average price as
+the other below (STRETCH, section 8.6; workloads E.5).
+
+    trades -> valid (stateless) -> as_left (windows by key, of which every row has all; both streams are trades) -> sink
+
+A trade's normalised distance is (price - average) / average; a pair is of two companies, and the right one's distance
+by the left one's lies in -1.05..-0.95, bounds included. All in whole numbers. Keys are scalejoin's.
+"""
+
+from itertools import accumulate
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, Queue, i64, record
+from streaming_core.generator import Draws, by_period, splitmix64, zipf
+from streaming_core.generator.distributions import exponential
+
+app = App(
+    "hedge",
+    reads="STRETCH, section 8.6 and operator 10",
+    params={
+        "keys": Param(32, "keys, among which trades are kept", minimum=1, maximum=100_000),
+        "size": Param(1_001, "ms of a window: trades less apart meet", minimum=1, maximum=10**12),
+        "same_exchange": Param(False, "only trades at one exchange are a pair, as in the authors' code"),
+        "rate": Param(300.0, "trades a second, in the middle", minimum=1.0, maximum=8_000.0),
+        "invalid_ratio": Param(0.0, "share of trades without an average price", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "hedge-paper": Profile("trades up to half a minute apart, 1000 keys", {"size": 30_001, "keys": 1000}),
+        "hedge-exchange": Profile("pairs at one exchange", {"same_exchange": True}),
+    },
+)
+p = app.params
+COMPANIES = ("GOOG", "FB", "AMZN", "MSFT", "AAPL", "WMT", "BABA", "V", "VOD", "MA")
+NASDAQ = ("GOOG", "FB", "AMZN", "MSFT", "AAPL", "VOD")  # the others: NYSE
+NUMBER = len(COMPANIES)
+HIGHEST = 100_000_000  # cents: a product of two prices by 105 is an integer still
+
+
+@record
+class Trade:
+    """`company`: its place in COMPANIES; prices in cents, the average is that of the day before."""
+
+    ts: i64
+    company: i64
+    price: i64
+    average: i64
+
+
+@record
+class Kept:
+    ts: i64
+    number: i64
+    company: i64
+    price: i64
+    average: i64
+
+
+@record
+class Lefts:
+    seen: i64
+    rows: Queue[Kept]
+
+
+@record
+class Rights:
+    rows: Queue[Kept]
+
+
+@record
+class Pair:
+    """`earlier`: the `seq` of the trade that was there before."""
+
+    ts: i64
+    earlier: i64
+    l_company: i64
+    l_price: i64
+    r_company: i64
+    r_price: i64
+
+
+@app.constant
+def exchange_of(params):
+    """Which exchange a company's trades are made at."""
+    return np.array([int(name in NASDAQ) for name in COMPANIES])
+
+
+def valid(row, out):
+    if row.average <= 0 or row.average > HIGHEST or row.price < 0 or row.price > HIGHEST:
+        out.drop()
+        return
+    if row.company < 0 or row.company >= NUMBER:
+        out.drop()
+        return
+    out.emit(ts=row.ts, company=row.company, price=row.price, average=row.average)
+
+
+def fits(one, other):
+    """Whether two companies' trades may be a pair at all."""
+    return one != other and (not p.same_exchange or exchange_of[one] == exchange_of[other])
+
+
+def is_hedge(l_price, l_average, r_price, r_average):
+    # Distances multiplied by both averages; the left one made positive. Without any it hedges nothing.
+    l_distance = (l_price - l_average) * r_average
+    r_distance = (r_price - r_average) * l_average
+    if l_distance < 0:
+        l_distance = -l_distance
+        r_distance = -r_distance
+    return l_distance > 0 and -105 * l_distance <= 100 * r_distance and 100 * r_distance <= -95 * l_distance
+
+
+def as_left(row, window, lefts, rights, out):
+    lefts.seen += 1
+    kept = rights.rows
+    while len(kept) > 0 and kept[0].ts < window.start:
+        kept.popleft()
+    for i in range(len(kept)):
+        if fits(row.company, kept[i].company) and is_hedge(row.price, row.average, kept[i].price, kept[i].average):
+            out.emit(
+                ts=window.end,
+                earlier=kept[i].number,
+                l_company=row.company,
+                l_price=row.price,
+                r_company=kept[i].company,
+                r_price=kept[i].price,
+            )
+    if lefts.seen % p.keys == window.key.index:
+        lefts.rows.append(ts=row.ts, number=row.seq, company=row.company, price=row.price, average=row.average)
+
+
+def as_right(row, window, lefts, rights, out):
+    lefts.seen += 1
+    kept = lefts.rows
+    while len(kept) > 0 and kept[0].ts < window.start:
+        kept.popleft()
+    for i in range(len(kept)):
+        if fits(kept[i].company, row.company) and is_hedge(kept[i].price, kept[i].average, row.price, row.average):
+            out.emit(
+                ts=window.end,
+                earlier=kept[i].number,
+                l_company=kept[i].company,
+                l_price=kept[i].price,
+                r_company=row.company,
+                r_price=row.price,
+            )
+    if lefts.seen % p.keys == window.key.index:
+        rights.rows.append(ts=row.ts, number=row.seq, company=row.company, price=row.price, average=row.average)
+
+
+trades = app.source(Trade).flat_map(valid, Trade)
+app.window(
+    trades,
+    trades,
+    every="keys",
+    advance=1,
+    size="size",
+    kind="single",
+    state=(Lefts, Rights),
+    update=(as_left, as_right),
+    output=Pair,
+).sink()
+
+
+# --- the generator ----------------------------------------------------------------------------------------------------
+
+BEGIN = 1_532_957_400_000  # ms: 30 July 2018, 9:30 in New York
+MINUTE = 60
+MOST = 8_000  # trades a second
+BURST = 5  # seconds of a burst at most
+RATE_DEVIATION, RATE_MEMORY = 0.5, 0.9  # of the logarithm of the rate, from second to second
+DEVIATION, MEMORY = 0.01, 0.95  # of distances from the average price, from trade to trade
+
+
+def _averages():
+    """Cents, of each company: 50 to 2000 dollars."""
+    return 5_000 + (splitmix64(np.arange(NUMBER, dtype=np.uint64)) % np.uint64(195_001)).astype(np.int64)
+
+
+def _normal(draws, first):
+    """About normal, of variance 1: the sum of twelve uniform draws, from `first` on."""
+    return sum(draws.u53(first + d) for d in range(12)) / float(1 << 53) - 6.0
+
+
+def _chain(noise, memory):
+    """An autoregression of variance 1, from that law on."""
+    step = (1.0 - memory * memory) ** 0.5
+    scaled = np.concatenate([noise[:1], noise[1:] * step]).tolist()
+    return np.array(list(accumulate(scaled, lambda before, new: memory * before + new)))
+
+
+def _rates(params, seed, minute):
+    """Trades in each second of a minute: the rate wanders; there are bursts, and seconds without any."""
+    second = np.arange(minute * MINUTE, (minute + 1) * MINUTE)
+    draws = Draws(seed, "hedge.seconds", units=second)
+    wandering = params["rate"] * exponential(RATE_DEVIATION * _chain(_normal(draws, 0), RATE_MEMORY))
+    rates = np.rint(wandering).astype(np.int64)
+    for ago in range(BURST - 1, -1, -1):  # the latest burst counts
+        begun = Draws(seed, "hedge.bursts", units=second - ago)
+        lasts = begun.chance(0, 0.005) & (1 + begun.below(1, BURST) > ago) & (second >= ago)
+        rates = np.where(lasts, 2_000 + begun.below(2, 5_601), rates)
+    return second, np.where(draws.chance(12, 0.02), 0, np.minimum(rates, MOST))
+
+
+def _count(params, seed, minute):
+    return int(_rates(params, seed, minute)[1].sum())
+
+
+def _make(params, seed, minute):
+    """Distances from the average begin anew each minute. Half of their variance is common to all companies, and every
+    other company goes the other way: these are hedges."""
+    second, count = _rates(params, seed, minute)
+    rank = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    second = np.repeat(second, count)
+    unit = second * MOST + rank
+    ts = BEGIN + second * 1000 + Draws(seed, "hedge.trades", units=unit).below(0, 1000)
+    order = np.argsort(ts, kind="stable")
+    draws = Draws(seed, "hedge.trades", units=unit[order])
+    company = zipf(NUMBER, 0.5).pick(draws.u53(1))
+    common, own = _chain(_normal(draws, 2), MEMORY), _normal(draws, 14)
+    for c in range(NUMBER):
+        mine = np.flatnonzero(company == c)
+        own[mine] = _chain(own[mine], MEMORY)
+    distance = DEVIATION * 0.5**0.5 * (np.where(company % 2 == 0, common, -common) + own)
+    average = _averages()[company]
+    price = np.rint(average * (1.0 + distance)).astype(np.int64)
+    invalid = draws.chance(26, params["invalid_ratio"])
+    return {"ts": ts[order], "company": company, "price": price, "average": np.where(invalid, 0, average)}
+
+
+app.generates(by_period(_make, _count))
+
+
+# Pairs, with what the trades said.
+PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.company AS later, f.company AS before,
+    CASE WHEN o.l_company = e.company THEN e.price ELSE f.price END AS l_said,
+    CASE WHEN o.l_company = e.company THEN f.price ELSE e.price END AS r_said,
+    CASE WHEN o.l_company = e.company THEN e.average ELSE f.average END AS l_average,
+    CASE WHEN o.l_company = e.company THEN f.average ELSE e.average END AS r_average
+    FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
+
+app.invariant(
+    "a pair is of two companies, as they were traded",
+    f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR l_company = r_company
+    OR NOT (l_company IN (later, before) AND r_company IN (later, before)) OR l_price <> l_said OR r_price <> r_said""",
+)
+app.invariant(
+    "a pair's trades are as far above their average as below, to five percent",
+    f"""SELECT * FROM {PAIRS} WHERE l_price = l_average OR NOT ((r_price - r_average) * l_average * 100 *
+    CASE WHEN l_price < l_average THEN -1 ELSE 1 END
+    BETWEEN abs(l_price - l_average) * r_average * -105 AND abs(l_price - l_average) * r_average * -95)""",
+)
+app.invariant(
+    "a pair's trades lie in one window, and it leaves a moment after the later one",
+    f"""SELECT * FROM {PAIRS} WHERE earlier >= seq OR ts <> ts_later + 1 OR ts_later - ts_earlier >= :size""",
+)
+app.invariant(
+    "no pair leaves twice the same way round",
+    """SELECT seq, earlier, l_company, count(*) AS times FROM outputs GROUP BY seq, earlier, l_company
+    HAVING count(*) > 1""",
+)

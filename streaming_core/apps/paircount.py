@@ -1,0 +1,152 @@
+"""paircount: how many of the tweets of the last two minutes have each two words near each other, in this order
+(STRETCH, section 8.1; workloads E.1).
+
+    tweets -> count (windows by pair: each tweet has the keys that are its pairs of words) -> sink
+
+wordcount for whoever wants more keys of a row: near is a distance of 3 words (`level` L), 10 (M), or any (H). A pair
+of the same word twice is one too. `multiplicity` is wordcount's.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, i64, record, text
+from streaming_core.generator.tweets import (
+    ENDS,
+    LEFT_OUT_OF_TIME,
+    LONGEST_WINDOW,
+    OUT_OF_ORDER,
+    TWEETS,
+    WORDS_SAID,
+    tweets,
+    word_end,
+    word_from,
+)
+
+# How far apart the words of a pair may be; H: no tweet has as many words.
+DISTANCES = {"L": 3, "M": 10, "H": 1_000_000}
+
+app = App(
+    "paircount",
+    reads="STRETCH, section 8.1, algorithm 13, operators 12 and 14",
+    params={
+        **TWEETS,
+        "level": Param(
+            "L", "how far apart words are paired: 3 (L), 10 (M), any distance (H)", choices=tuple(DISTANCES)
+        ),
+        "advance": Param(60_000, "ms from one window to the next", minimum=1, maximum=LONGEST_WINDOW),
+        "size": Param(120_000, "ms of a window", minimum=1, maximum=LONGEST_WINDOW),
+        "multiplicity": Param("set", "a pair said twice counts once (set) or twice (bag)", choices=("set", "bag")),
+    },
+    profiles={
+        "paircount-l": Profile("words up to 3 apart: about 34 of each tweet", {"level": "L"}),
+        "paircount-m": Profile("words up to 10 apart: about 75 of each tweet", {"level": "M"}),
+        "paircount-h": Profile("all words of a tweet: about 83 of each tweet", {"level": "H"}),
+        "paircount-bag": Profile("every occurrence counts, as in Flink's implementation", {"multiplicity": "bag"}),
+    },
+)
+
+
+@record
+class Tweet:
+    ts: i64
+    user: i64
+    text: text
+
+
+@record
+class Pair:
+    first: text
+    second: text
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Counted:
+    ts: i64
+    first: text
+    second: text
+    n: i64
+
+
+@app.constant
+def distance(params):
+    """How far apart the words of a pair may be: one number."""
+    return np.array([DISTANCES[params["level"]]])
+
+
+def pairs(row, keys):
+    line = row.text
+    first = word_from(line, 0)
+    while first < len(line):
+        first_end = word_end(line, first)
+        following = word_from(line, first_end)
+        second = following
+        far = 1
+        while second < len(line) and far <= distance[0]:
+            second_end = word_end(line, second)
+            keys.add(first=line[first:first_end], second=line[second:second_end])
+            second = word_from(line, second_end)
+            far += 1
+        first = following
+
+
+def count(row, window, state, out):
+    state.n += 1
+
+
+def counted(window, state, out):
+    out.emit(ts=window.end, first=window.key.first, second=window.key.second, n=state.n)
+
+
+app.source(Tweet).window(
+    keys=pairs,
+    key=Pair,
+    advance="advance",
+    size="size",
+    multiplicity="multiplicity",
+    state=Count,
+    update=count,
+    result=counted,
+    output=Counted,
+).sink()
+
+app.generates(tweets)
+
+
+# Of each tweet its pairs of words.
+FAR = " ".join(f"WHEN '{level}' THEN {far}" for level, far in DISTANCES.items())
+PAIRS = f"""flatten(transform(said, (one, i) ->
+    transform(slice(said, i + 2, CASE :level {FAR} END), other -> struct(one, other))))"""
+
+app.invariant(
+    "a window's counts add up to the pairs of its tweets",
+    f"""SELECT coalesce(e.ts, o.ts) AS ts, e.pairs, o.counted FROM
+    (SELECT at * :advance + :size AS ts, sum(pairs) AS pairs FROM
+        (SELECT explode({ENDS}) AS at,
+            size(CASE :multiplicity WHEN 'set' THEN array_distinct({PAIRS}) ELSE {PAIRS} END) AS pairs FROM
+            (SELECT ts, {WORDS_SAID} AS said FROM events))
+        WHERE pairs > 0 GROUP BY at) e
+    FULL OUTER JOIN (SELECT ts, sum(n) AS counted FROM outputs GROUP BY ts) o ON e.ts = o.ts
+    WHERE e.ts IS NULL OR o.ts IS NULL OR e.pairs <> o.counted""",
+)
+app.invariant(
+    "a window ends a size behind a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
+)
+app.invariant(
+    "a pair is counted once in a window, and was there",
+    """SELECT ts, first, second, count(*) AS times, min(n) AS n FROM outputs GROUP BY ts, first, second
+    HAVING count(*) > 1 OR min(n) < 1""",
+)
+app.invariant(
+    "a window's counts leave with the first tweet from its end on, or when there are no more tweets",
+    LEFT_OUT_OF_TIME,
+)
+app.invariant(
+    "of windows that end together the earlier comes first",
+    OUT_OF_ORDER,
+    by_order=True,
+)

@@ -1,0 +1,236 @@
+"""scalejoin: pairs of rows of two streams, within five minutes, that are near each other in two columns (STRETCH,
+section 8.3, operator 10; workloads E.4).
+
+    rows -> left, right (stateless: streams 1 and 2) -> from_left (windows by key, of which every row has all) -> sink
+
+Every row meets all keys, and one of them, in turn, keeps it: a key compares each row with those of the other stream
+that it keeps, all keys together with all of them. What counts is comparisons: a row makes as many as the other stream
+has rows in the window. Rows that are `size` - 1 apart still meet: the paper's five minutes include those just as old.
+By default a window is five seconds, so that an interpreter finds all pairs of 100,000 rows within a minute.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, Queue, boolean, f64, i64, record
+from streaming_core.generator import Draws
+
+app = App(
+    "scalejoin",
+    reads="STRETCH, sections 8.3 to 8.5 and operator 10",
+    params={
+        "keys": Param(32, "keys, among which rows are kept", minimum=1, maximum=100_000),
+        "size": Param(5_001, "ms of a window", minimum=1, maximum=1_000_000_000_000),
+        "band": Param(10, "how far apart the columns of a pair are, at most", minimum=0, maximum=1_000_000),
+        "domain": Param(10_000, "values of a column", minimum=1, maximum=1_000_000_000),
+        "rate": Param(100, "rows a second, of both streams", minimum=1, maximum=1_000_000),
+        "phases": Param(False, "every 100 to 300 seconds another rate, of 500 to 8000 rows a second"),
+    },
+    profiles={
+        "scalejoin-paper": Profile("five minutes, 1000 keys", {"size": 300_001, "keys": 1000}),
+        "scalejoin-phases": Profile("a minute, rates that change abruptly", {"size": 60_001, "phases": True}),
+    },
+)
+p = app.params
+
+
+@record
+class Row:
+    """Of the left stream x and y, of the right one a, b, c and d."""
+
+    ts: i64
+    is_right: boolean
+    x: i64
+    y: f64
+    c: f64
+    d: boolean
+
+
+@record
+class Left:
+    ts: i64
+    x: i64
+    y: f64
+
+
+@record
+class Right:
+    ts: i64
+    a: i64
+    b: f64
+    c: f64
+    d: boolean
+
+
+@record
+class KeptLeft:
+    ts: i64
+    number: i64
+    x: i64
+    y: f64
+
+
+@record
+class KeptRight:
+    ts: i64
+    number: i64
+    a: i64
+    b: f64
+    c: f64
+    d: boolean
+
+
+@record
+class Lefts:
+    seen: i64
+    rows: Queue[KeptLeft]
+
+
+@record
+class Rights:
+    rows: Queue[KeptRight]
+
+
+@record
+class Match:
+    """`earlier`: the `seq` of the row that was there before."""
+
+    ts: i64
+    earlier: i64
+    x: i64
+    y: f64
+    a: i64
+    b: f64
+    c: f64
+    d: boolean
+
+
+def left(row, out):
+    if not row.is_right:
+        out.emit(ts=row.ts, x=row.x, y=row.y)
+
+
+def right(row, out):
+    if row.is_right:
+        out.emit(ts=row.ts, a=row.x, b=row.y, c=row.c, d=row.d)
+
+
+def from_left(row, window, lefts, rights, out):
+    lefts.seen += 1
+    kept = rights.rows
+    while len(kept) > 0 and kept[0].ts < window.start:
+        kept.popleft()
+    for i in range(len(kept)):
+        if abs(row.x - kept[i].a) <= p.band and abs(row.y - kept[i].b) <= p.band:
+            out.emit(
+                ts=window.end,
+                earlier=kept[i].number,
+                x=row.x,
+                y=row.y,
+                a=kept[i].a,
+                b=kept[i].b,
+                c=kept[i].c,
+                d=kept[i].d,
+            )
+    if lefts.seen % p.keys == window.key.index:
+        lefts.rows.append(ts=row.ts, number=row.seq, x=row.x, y=row.y)
+
+
+def from_right(row, window, lefts, rights, out):
+    lefts.seen += 1
+    kept = lefts.rows
+    while len(kept) > 0 and kept[0].ts < window.start:
+        kept.popleft()
+    for i in range(len(kept)):
+        if abs(kept[i].x - row.a) <= p.band and abs(kept[i].y - row.b) <= p.band:
+            out.emit(
+                ts=window.end,
+                earlier=kept[i].number,
+                x=kept[i].x,
+                y=kept[i].y,
+                a=row.a,
+                b=row.b,
+                c=row.c,
+                d=row.d,
+            )
+    if lefts.seen % p.keys == window.key.index:
+        rights.rows.append(ts=row.ts, number=row.seq, a=row.a, b=row.b, c=row.c, d=row.d)
+
+
+rows = app.source(Row)
+app.window(
+    rows.flat_map(left, Left),
+    rows.flat_map(right, Right),
+    every="keys",
+    advance=1,
+    size="size",
+    kind="single",
+    state=(Lefts, Rights),
+    update=(from_left, from_right),
+    output=Match,
+).sink()
+
+
+# --- the generator ----------------------------------------------------------------------------------------------------
+
+
+@app.generates
+def generate(params, seed, start, stop):
+    """Streams take turns; numbers are uniform in 1..domain, and so integers in both columns: comparisons are exact."""
+    event = np.arange(start, stop)
+    draws = Draws(seed, "scalejoin.rows", start, stop)
+    is_right = event % 2 == 1
+    return {
+        "ts": params["size"] + _times(params, seed, event),
+        "is_right": is_right,
+        "x": 1 + draws.below(0, params["domain"]),
+        "y": (1 + draws.below(1, params["domain"])).astype(float),
+        "c": np.where(is_right, draws.u53(2) / float(1 << 53), 0.0),
+        "d": is_right & draws.chance(3, 0.5),
+    }
+
+
+def _times(params, seed, event):
+    """ms, evenly spaced. A phase's events are whole seconds of its rate, so the next one begins with a second."""
+    if not params["phases"]:
+        return event * 1000 // params["rate"]
+    firsts, begins, rates = [0], [0], []
+    while firsts[-1] <= event.max(initial=0):
+        draws = Draws(seed, "scalejoin.phases", len(rates), len(rates) + 1)
+        rates.append(500 + int(draws.below(0, 7_501)[0]))
+        seconds = 100 + int(draws.below(1, 201)[0])
+        firsts.append(firsts[-1] + seconds * rates[-1])
+        begins.append(begins[-1] + seconds)
+    phase = np.searchsorted(firsts, event, side="right") - 1
+    return np.array(begins)[phase] * 1000 + (event - np.array(firsts)[phase]) * 1000 // np.array(rates)[phase]
+
+
+# Pairs, the left row first.
+PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.is_right, f.is_right AS was_right,
+    CASE WHEN e.is_right THEN f.x ELSE e.x END AS of_x, CASE WHEN e.is_right THEN f.y ELSE e.y END AS of_y,
+    CASE WHEN e.is_right THEN e.x ELSE f.x END AS of_a, CASE WHEN e.is_right THEN e.y ELSE f.y END AS of_b,
+    CASE WHEN e.is_right THEN e.c ELSE f.c END AS of_c, CASE WHEN e.is_right THEN e.d ELSE f.d END AS of_d
+    FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
+
+app.invariant(
+    "a pair is a left and a right row near each other, as they came",
+    f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR is_right = was_right
+    OR x <> of_x OR y <> of_y OR a <> of_a OR b <> of_b OR c <> of_c OR d <> of_d
+    OR abs(x - a) > :band OR abs(y - b) > :band""",
+)
+app.invariant(
+    "a pair's rows lie in one window, and it leaves a moment after the later one",
+    f"""SELECT * FROM {PAIRS} WHERE earlier >= seq OR ts <> ts_later + 1 OR ts_later - ts_earlier >= :size""",
+)
+app.invariant(
+    "no pair leaves twice",
+    "SELECT seq, earlier, count(*) AS times FROM outputs GROUP BY seq, earlier HAVING count(*) > 1",
+)
+app.invariant(
+    "there are as many pairs as the number of comparisons lets one expect",
+    """SELECT * FROM (SELECT (SELECT count(*) FROM outputs) AS pairs, sum(compared) * power(
+            least(((2 * :band + 1) * :domain - :band * (:band + 1)) / power(:domain, 2), 1), 2) AS expected FROM
+        (SELECT count(CASE WHEN NOT is_right THEN 1 END) OVER past * CAST(is_right AS INT)
+            + count(CASE WHEN is_right THEN 1 END) OVER past * CAST(NOT is_right AS INT) AS compared
+            FROM events WINDOW past AS (ORDER BY ts RANGE BETWEEN :size - 1 PRECEDING AND CURRENT ROW)))
+    WHERE :domain > :band AND abs(pairs - expected) > 5 * sqrt(expected) + 5""",
+)

@@ -1,0 +1,120 @@
+"""wordcount: how many of the tweets of the last two minutes have each word (STRETCH, section 8.1; workloads E.1).
+
+    tweets -> count (windows by word: each tweet has the keys that are its words) -> sink
+
+Words lie between runs of ASCII whitespace; case and punctuation are theirs. A word that a tweet has twice counts once
+as STRETCH has it (`multiplicity` set), twice as Flink does (bag): results of the two are never compared. A count leaves
+with the end of its window.
+"""
+
+from streaming_core.api import App, Param, Profile, i64, record, text
+from streaming_core.generator.tweets import (
+    ENDS,
+    LEFT_OUT_OF_TIME,
+    LONGEST_WINDOW,
+    OUT_OF_ORDER,
+    TWEETS,
+    WORDS_SAID,
+    tweets,
+    word_end,
+    word_from,
+)
+
+app = App(
+    "wordcount",
+    reads="STRETCH, section 8.1 and operators 11, 12 and 14",
+    params={
+        **TWEETS,
+        "advance": Param(60_000, "ms from one window to the next", minimum=1, maximum=LONGEST_WINDOW),
+        "size": Param(120_000, "ms of a window", minimum=1, maximum=LONGEST_WINDOW),
+        "multiplicity": Param("set", "a word said twice counts once (set) or twice (bag)", choices=("set", "bag")),
+    },
+    profiles={
+        "wordcount-bag": Profile("every occurrence counts, as in Flink's implementation", {"multiplicity": "bag"}),
+    },
+)
+
+
+@record
+class Tweet:
+    ts: i64
+    user: i64
+    text: text
+
+
+@record
+class Word:
+    word: text
+
+
+@record
+class Count:
+    n: i64
+
+
+@record
+class Counted:
+    ts: i64
+    word: text
+    n: i64
+
+
+def words(row, keys):
+    line = row.text
+    at = word_from(line, 0)
+    while at < len(line):
+        end = word_end(line, at)
+        keys.add(word=line[at:end])
+        at = word_from(line, end)
+
+
+def count(row, window, state, out):
+    state.n += 1
+
+
+def counted(window, state, out):
+    out.emit(ts=window.end, word=window.key.word, n=state.n)
+
+
+app.source(Tweet).window(
+    keys=words,
+    key=Word,
+    advance="advance",
+    size="size",
+    multiplicity="multiplicity",
+    state=Count,
+    update=count,
+    result=counted,
+    output=Counted,
+).sink()
+
+app.generates(tweets)
+
+
+app.invariant(
+    "a window's counts add up to the words of its tweets",
+    f"""SELECT coalesce(e.ts, o.ts) AS ts, e.words, o.counted FROM
+    (SELECT at * :advance + :size AS ts, sum(words) AS words FROM
+        (SELECT explode({ENDS}) AS at,
+            size(CASE :multiplicity WHEN 'set' THEN array_distinct(said) ELSE said END) AS words FROM
+            (SELECT ts, {WORDS_SAID} AS said FROM events))
+        WHERE words > 0 GROUP BY at) e
+    FULL OUTER JOIN (SELECT ts, sum(n) AS counted FROM outputs GROUP BY ts) o ON e.ts = o.ts
+    WHERE e.ts IS NULL OR o.ts IS NULL OR e.words <> o.counted""",
+)
+app.invariant(
+    "a window ends a size behind a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
+)
+app.invariant(
+    "a word is counted once in a window, and was there",
+    "SELECT ts, word, count(*) AS times, min(n) AS n FROM outputs GROUP BY ts, word HAVING count(*) > 1 OR min(n) < 1",
+)
+app.invariant(
+    "a window's counts leave with the first tweet from its end on, or when there are no more tweets",
+    LEFT_OUT_OF_TIME,
+)
+app.invariant(
+    "of windows that end together the earlier comes first",
+    OUT_OF_ORDER,
+    by_order=True,
+)

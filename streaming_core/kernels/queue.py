@@ -1,0 +1,179 @@
+"""Queues, compiled: rows of scalars, oldest first, in columns.
+
+The 32-byte head in the row is `{data: pointer, length: u32, capacity: u32, first: u64, ...}`. `data` holds one column
+of `capacity` values behind the other, in the fields' order and widths; row i has place `first + i` in each. Places do
+not wrap around, so a scan over a field is one over adjacent memory: when the last place is taken, the rows move to the
+front of their columns if they fill half of them at most, else to a block of twice the capacity, and the old one stays
+with the arena. So an append moves two rows at the most, seen over all of them, and capacity stays below four times the
+greatest length.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from numba.core import cgutils, types
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, overload, overload_method
+
+from streaming_core.kernels import ir as code
+from streaming_core.kernels.containers import CAPACITY, LENGTH, compiled, part
+from streaming_core.kernels.memory import allocate, copy_bytes, load_half, load_word, store_half, store_word
+from streaming_core.kernels.values import QueuedType, QueueType
+
+FIRST = 16
+_LEAST = 8  # capacity: each column begins at a multiple of 8 bytes
+_head, _arena = part("address"), part("arena")
+
+
+@compiled
+def _reserve(head, arena, widths):
+    """Makes the place behind the last row's free. No operator can tell."""
+    first, length, capacity = load_word(head, FIRST), load_half(head, LENGTH), load_half(head, CAPACITY)
+    if first + length < capacity:
+        return
+    larger = max(_LEAST, 2 * capacity if 2 * length > capacity else capacity)
+    width = 0
+    for one in widths:
+        width += one
+    old = load_word(head, 0)
+    data = allocate(arena, larger * width) if larger != capacity else old
+    offset = 0
+    for one in widths:
+        # In place, rows of the second half come to lie in the first.
+        copy_bytes(data + offset * larger, old + offset * capacity + first * one, length * one)
+        offset += one
+    store_word(head, 0, data)
+    store_half(head, CAPACITY, larger)
+    store_word(head, FIRST, 0)
+
+
+@compiled
+def _pop(head):
+    length = load_half(head, LENGTH)
+    if length == 0:
+        raise IndexError("popleft of an empty queue")
+    store_half(head, LENGTH, length - 1)
+    store_word(head, FIRST, load_word(head, FIRST) + 1 if length > 1 else 0)
+
+
+@compiled
+def _empty(head):
+    store_half(head, LENGTH, 0)
+    store_word(head, FIRST, 0)
+
+
+def _column(queue: QueueType, name: str) -> int:
+    """Bytes of the fields before this one, for every row there is room for."""
+    names = list(queue.fields)
+    return sum(queue.fields[one].width for one in names[: names.index(name)])
+
+
+def _place_of(builder, queue: QueueType, name: str, capacity, place):
+    """Where the value of a field lies, from the columns' begin."""
+    column = builder.mul(capacity, code.i64(_column(queue, name)))
+    return builder.add(column, builder.mul(place, code.i64(queue.fields[name].width)))
+
+
+def _parts(context, builder, queue: QueueType, value):
+    """The columns, the length, the capacity and the first row's place."""
+    address = cgutils.create_struct_proxy(queue)(context, builder, value).address
+
+    def load(offset, kind):
+        return code.load(builder, address, offset, kind, code.ROW)
+
+    length, capacity = (builder.zext(load(offset, code.I32), code.I64) for offset in (LENGTH, CAPACITY))
+    return load(0, code.PTR), length, capacity, load(FIRST, code.I64)
+
+
+@intrinsic(prefer_literal=True)
+def _store(typingctx, queue, names, values):
+    """Writes a row behind the others, where there is room; raises before anything is written."""
+    written = names.literal_value.split()
+
+    def codegen(context, builder, signature, args):
+        columns, length, capacity, first = _parts(context, builder, queue, args[0])
+        converted = []
+        for i, (name, given) in enumerate(zip(written, signature.args[2].types, strict=True)):
+            value, where = builder.extract_value(args[2], i), f"{queue.record.name}.{name}"
+            converted.append(code.convert(context, builder, value, given, queue.fields[name], where))
+        place = builder.add(first, length)
+        for name, value in zip(written, converted, strict=True):
+            code.store(builder, value, columns, _place_of(builder, queue, name, capacity, place), code.ROW)
+        longer = builder.trunc(builder.add(length, code.i64(1)), code.I32)
+        address = cgutils.create_struct_proxy(queue)(context, builder, args[0]).address
+        code.store(builder, longer, address, LENGTH, code.ROW)
+        return context.get_dummy_value()
+
+    return types.none(queue, names, values), codegen
+
+
+def queue_append(queue, names, values):
+    """`queue.append(...)`: the fields in one string, as they are written, and their values."""
+
+
+@overload(queue_append, prefer_literal=True)
+def _append(queue, names, values):
+    if not isinstance(queue, QueueType):
+        return None
+    widths = tuple(scalar.width for scalar in queue.fields.values())
+
+    def append(queue, names, values):
+        _reserve(_head(queue), _arena(queue), widths)
+        _store(queue, names, values)
+
+    return append
+
+
+@overload(len)
+def _len(queue):
+    return (lambda queue: load_half(_head(queue), LENGTH)) if isinstance(queue, QueueType) else None
+
+
+@overload_method(QueueType, "popleft")
+def _popleft(queue):
+    return lambda queue: _pop(_head(queue))
+
+
+@overload_method(QueueType, "clear")
+def _clear(queue):
+    return lambda queue: _empty(_head(queue))
+
+
+@intrinsic
+def _row(typingctx, queue, index):
+    row = QueuedType(queue)
+
+    def codegen(context, builder, signature, args):
+        columns, length, capacity, first = _parts(context, builder, queue, args[0])
+        index = context.cast(builder, args[1], signature.args[1], types.int64)
+        code.checked_index(context, builder, index, length, queue.field)
+        held = cgutils.create_struct_proxy(row)(context, builder)
+        held.columns, held.capacity, held.place = columns, capacity, builder.add(first, index)
+        return held._getvalue()
+
+    return row(queue, index), codegen
+
+
+@overload(operator.getitem)
+def _getitem(queue, index):
+    if not isinstance(queue, QueueType) or not isinstance(index, types.Integer | types.Boolean):
+        return None
+    return lambda queue, index: _row(queue, index)
+
+
+@infer_getattr
+class _QueuedAttributes(AttributeTemplate):
+    key = QueuedType
+
+    def generic_resolve(self, row, name):
+        scalar = row.queue.fields.get(name)
+        return code.numba_type(scalar) if scalar else None
+
+
+@lower_getattr_generic(QueuedType)
+def _load_field(context, builder, kind, value, name):
+    row = cgutils.create_struct_proxy(kind)(context, builder, value)
+    place = _place_of(builder, kind.queue, name, row.capacity, row.place)
+    return code.load_scalar(builder, row.columns, place, kind.queue.fields[name])

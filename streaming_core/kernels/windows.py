@@ -1,0 +1,128 @@
+"""What operators hold of a window, and the kernels of windowed operators: keys of rows, rows that meet windows, windows
+that have expired or slid (runtime/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.datamodel import models
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import register_model
+
+from streaming_core.kernels import abi, shapes
+from streaming_core.kernels import ir as code
+from streaming_core.kernels.emitter import EmitterType, emit
+from streaming_core.kernels.memory import load_word, store_word
+from streaming_core.kernels.values import RowType
+from streaming_core.language.record import Resolved
+from streaming_core.language.window import MOST
+
+_SEQ_BYTES = 8
+
+
+class WindowType(types.Type):
+    """A window of a key: where its entry is, where the window begins and ends."""
+
+    def __init__(self, key: Resolved):
+        self.row = RowType(key, header=True, kept=True)
+        super().__init__(f"Window({key.name}@{id(key):x})")
+
+
+@register_model(WindowType)
+class _Model(models.StructModel):
+    def __init__(self, manager, fe_type):
+        members = [("entry", types.voidptr), ("start", types.int64), ("end", types.int64)]
+        super().__init__(manager, fe_type, members)
+
+
+@infer_getattr
+class _WindowAttributes(AttributeTemplate):
+    key = WindowType
+
+    def generic_resolve(self, window, name):
+        return {"start": types.int64, "end": types.int64, "key": window.row}.get(name)
+
+
+@lower_getattr_generic(WindowType)
+def _load_part(context, builder, kind, value, name):
+    window = cgutils.create_struct_proxy(kind)(context, builder, value)
+    if name != "key":
+        return getattr(window, name)
+    key = cgutils.create_struct_proxy(kind.row)(context, builder)
+    key.address = code.at(builder, window.entry, abi.ENTRY_SIZE - _SEQ_BYTES)
+    key.text, key.arena = window.entry, ir.Constant(code.PTR, None)
+    return key._getvalue()
+
+
+def keys_kernel(keys: Callable, event: Resolved, key: Resolved) -> bytes:
+    """`keys(row, keys)` for every row, whose `ts` is one that has windows: a map to rows of the key."""
+    most = MOST
+
+    @shapes.compiled
+    def checked(row, given):
+        if row.ts < -most or row.ts > most:
+            raise OverflowError("ts has no window: it must lie in -2^61..2^61")
+        keys(row, given)
+
+    return shapes.map_kernel(checked, event, key, None)
+
+
+def field_key(field: str) -> Callable:
+    """The keys function of rows whose only key is a field of theirs."""
+    namespace = {"emit": emit}
+    exec(f"def keys(row, keys):\n    emit(keys, (row.{field},))", namespace)
+    return shapes.compiled(namespace["keys"])
+
+
+@shapes.compiled
+def no_keys(row, keys):
+    """The keys function of rows all of which have the same."""
+
+
+def states_at(key: Resolved, states: list[Resolved]) -> tuple[list[int], int]:
+    """Where in an entry the states of a key are, and the bytes of all of them."""
+    first = at = abi.ENTRY_SIZE + key.event[1] - _SEQ_BYTES
+    places = []
+    for state in states:
+        places.append(at)
+        at += state.state[1]
+    return places, at - first
+
+
+def window_kernel(
+    function: Callable, event: Resolved | None, key: Resolved, states: list[Resolved], output: Resolved | None
+) -> bytes:
+    """`function(row, window, *states, out)` for rows that meet windows; without an event, of windows that have expired;
+    without an output, of windows that have slid."""
+    given, before = ["make_window(entry, start, start + span)"], "0"
+    namespace = {
+        "function": function, "abi": abi, "load_word": load_word, "store_word": store_word,
+        "make_window": shapes.maker(WindowType(key), 3),
+    }  # fmt: skip
+    if event is not None:
+        namespace["make_row"] = shapes.row_maker(event, True)
+        given.insert(0, "make_row(address, text, 0)")
+        before = "load_word(rows, i * 8)"
+    for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):
+        namespace[f"make_state_{number}"] = shapes.row_maker(state, False)
+        given.append(f"make_state_{number}(entry + {place}, 0, load_word(entry, abi.ENTRY_ARENA))")
+    if output is not None:
+        namespace["make_out"] = shapes.maker(EmitterType(output, homes=True), 3)
+        seq = "seq" if event is None else "load_word(address, 0)"
+        given.append(f"make_out(emitter, {seq}, i)")
+    source = f"""
+def each_window(context):
+    rows, n, entries = load_word(context, abi.WINDOW_ROWS), load_word(context, abi.WINDOW_N), load_word(context, abi.WINDOW_ENTRIES)
+    starts, span, text = load_word(context, abi.WINDOW_STARTS), load_word(context, abi.WINDOW_SPAN), load_word(context, abi.WINDOW_TEXT)
+    emitter, seq = load_word(context, abi.WINDOW_EMITTER), load_word(context, abi.WINDOW_SEQ)
+    for i in range(n):
+        store_word(context, abi.WINDOW_ERROR_AT, i)
+        address, entry, start = {before}, load_word(entries, i * 8), load_word(starts, i * 8)
+        function({", ".join(given)})
+    return 0
+"""  # noqa: E501
+    exec(source, namespace)
+    return shapes.kernel(namespace["each_window"], abi.WINDOW_ERROR)

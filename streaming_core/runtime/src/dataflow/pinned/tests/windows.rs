@@ -1,0 +1,152 @@
+//! A windowed operator, pinned, its replicas reconfigured on the way, against a loop that asks every window.
+
+use super::*;
+use crate::dataflow::testing::windows::{Windows, blocks, outputs, scheduled};
+#[cfg(not(shuttle))]
+use crate::dataflow::windowed::replica::Faults;
+use crate::program::options::Scheduled;
+
+fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Options) {
+    let blocks = blocks(rows, block);
+    for detour in [false, true] {
+        let mut executor = pinned(&windows.program(detour), options).unwrap();
+        let found = outputs(&blocks, &mut executor);
+        assert_eq!(found, windows.model(&blocks, detour), "{windows:?} {options:?} {detour}");
+    }
+}
+
+fn on(threads: usize, batch: usize, schedule: Vec<Scheduled>) -> Options {
+    Options { schedule, ..options(threads, batch, "scalegate") }
+}
+
+#[cfg(not(shuttle))]
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn any_windows_and_any_reconfigurations(
+        (advance, more, delay) in (1_i64..6, 0_i64..12, 0_i64..8),
+        (n, step, keys) in (1_usize..300, 0_i64..5, 1_i64..40),
+        (threads, batch, block) in (1_usize..9, 1_usize..40, 1_usize..200),
+        (replicas, sources, shift) in (1_usize..9, 1_usize..3, 0_usize..8),
+        mut drawn in proptest::collection::vec((0_i64..302, proptest::collection::vec(0_usize..8, 1..5)), 0..12),
+    ) {
+        let windows = Windows { advance, size: advance + more, delay };
+        drawn.sort();
+        let schedule = drawn.iter().map(|(event, shares)| {
+            let mut some: Vec<usize> = Vec::new();
+            shares.iter().map(|replica| replica % replicas).for_each(|r| if !some.contains(&r) { some.push(r) });
+            // Events of all kinds: the first one, several at once, the last, some that never come.
+            scheduled(if *event < 30 { 0 } else { (*event).min(n as i64 + 1) }, &some)
+        });
+        let plan = [("window", replicas), ("source", sources)].map(|(name, number)| {
+            (name.to_string(), (0..number).map(|at| (at + shift) % threads).collect())
+        });
+        let options = Options { plan: plan.into(), ..on(threads, batch, schedule.collect()) };
+        check_windows(windows, &windows.events(n, step, keys), block, &options);
+    }
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn a_failure_ends_a_run_that_is_being_reconfigured() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    for at in [0, 1, 40, 99] {
+        let mut rows = windows.events(100, 2, 9);
+        rows[at][2] = 4242;
+        for threads in [1_usize, 2, 3, 8] {
+            let half: Vec<usize> = (0..threads.div_ceil(2)).collect();
+            let schedule = (0..20).map(|i| scheduled(5 * i, if i % 2 == 0 { &half } else { &[0] })).collect();
+            check_windows(windows, &rows, 33, &on(threads, 4, schedule));
+        }
+    }
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn what_was_reconfigured_is_reported() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    let rows = windows.events(100, 2, 9);
+    let schedule = vec![scheduled(0, &[2]), scheduled(50, &[0, 1]), scheduled(50, &[1, 0]), scheduled(101, &[2])];
+    let mut executor = pinned(&windows.program(false), &on(3, 4, schedule)).unwrap();
+    outputs(&blocks(&rows, 30), &mut executor);
+    let report = executor.metrics().reconfigurations;
+    let column = |name: &str| report.as_array().unwrap().iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    assert_eq!(column("event"), [0, 50, 50, 101]);
+    let cells = report[0]["cells"].as_u64().unwrap();
+    let third = column("moved")[0].as_u64().unwrap();
+    assert!((cells * 3 / 5..cells * 3 / 4).contains(&third));
+    assert_eq!(column("moved")[1..], [cells, cells, cells]);
+    let over = column("gone_over").iter().map(|over| over.as_array().unwrap().len()).collect::<Vec<_>>();
+    assert_eq!(over, [3, 3, 2, 0]);
+    assert!(column("posted")[..3].iter().all(|posted| posted.as_u64().unwrap() > 0) && column("posted")[3].is_null());
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn schedules_that_make_no_sense_are_refused() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    let unknown = Scheduled { event: 1, replicas: BTreeMap::from([("door".into(), vec![0])]) };
+    for (schedule, why) in [
+        (vec![unknown], "door is no windowed operator"),
+        (vec![scheduled(5, &[0]), scheduled(4, &[1])], "event 4 comes after event 5"),
+        (vec![scheduled(5, &[2])], "window has replicas 0 to 1, not [2]"),
+        (vec![scheduled(5, &[])], "window has replicas 0 to 1, not []"),
+        (vec![scheduled(5, &[1, 1])], "window has replicas 0 to 1, not [1, 1]"),
+    ] {
+        let Err(RunError::Invalid(said)) = pinned(&windows.program(false), &on(2, 4, schedule)) else {
+            panic!("{why}")
+        };
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+/// Whether a fault in replica 0 shows, while keys go to and fro between two replicas on one thread.
+#[cfg(not(shuttle))]
+fn shows(spoil: impl Fn(&mut Replicated)) -> bool {
+    let windows = Windows { advance: 3, size: 11, delay: 2 };
+    let blocks = blocks(&windows.events(300, 2, 30), 100);
+    let schedule = (1..28).map(|i| scheduled(10 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
+    let options = Options { plan: BTreeMap::from([("window".into(), vec![0, 0])]), ..on(1, 7, schedule) };
+    let mut executor = pinned(&windows.program(false), &options).unwrap();
+    spoil(executor.frame.windows[0].as_mut().unwrap());
+    outputs(&blocks, &mut executor) != windows.model(&blocks, false)
+}
+
+/// That a replica waits for others is loom's to see (`epochs.rs`): without it, two would free the same memory.
+#[cfg(not(shuttle))]
+#[test]
+fn planted_faults_show() {
+    let spoil = |fault: Faults| {
+        // SAFETY: nobody is at work.
+        move |windowed: &mut Replicated| unsafe { windowed.replicas.with_mut(0, |replica| replica.faults = fault) }
+    };
+    assert!(!shows(spoil(Faults::default())));
+    assert!(shows(spoil(Faults { early: 1, ..Faults::default() })));
+    assert!(shows(spoil(Faults { forgets: true, ..Faults::default() })));
+    assert!(shows(|windowed| windowed.operator.bag = true));
+}
+
+/// Whole runs under schedules of threads that shuttle draws.
+#[cfg(shuttle)]
+#[test]
+fn shuttle_reconfigured_windows_equal_the_loop() {
+    use crate::dataflow::testing::schedules::explore;
+    use crate::threads::idle::Strategy;
+    for threads in [2, 3] {
+        for idle in [Strategy::Yield, Strategy::Park] {
+            explore(150, move |round| {
+                let windows = Windows { advance: 2, size: 5, delay: (round % 3) as i64 };
+                let rows = windows.events(30 + round as usize % 5, 2, 4);
+                let all: Vec<usize> = (0..threads).collect();
+                let at = (round % 11) as i64;
+                let schedule = vec![
+                    scheduled(at, &all[1..]),
+                    scheduled(at + 3, &all[..1]),
+                    scheduled(at + 3, &[1, 0]),
+                    scheduled(20, &all),
+                ];
+                check_windows(windows, &rows, 13, &Options { idle, ..on(threads, 2, schedule) });
+            });
+        }
+    }
+}

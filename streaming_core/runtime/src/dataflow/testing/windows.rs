@@ -1,0 +1,227 @@
+//! A windowed operator of native kernels, and what it means: one row at a time, every window asked.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::dataflow::testing::pipelines::{Events, Row, emit, kernel};
+use crate::executor::Executor;
+use crate::program::Program;
+use crate::program::kernel::{BatchContext, EntryHeader, WindowContext};
+use crate::program::options::Scheduled;
+use crate::state::key_group::{group, hash_i64};
+
+const STRIDE: usize = size_of::<Row>();
+/// Where the key and the states are in an entry.
+const KEY: usize = size_of::<EntryHeader>();
+
+/// The windows of an operator over rows (seq, ts, key).
+#[derive(Debug, Clone, Copy)]
+pub struct Windows {
+    pub advance: i64,
+    pub size: i64,
+    pub delay: i64,
+}
+
+/// Of a row none, one or two keys, of these one twice.
+fn keys_of(row: Row) -> Vec<i64> {
+    match row[2] % 7 {
+        0 => vec![],
+        1 | 2 => vec![row[2], row[2] + 1, row[2]],
+        _ => vec![row[2]],
+    }
+}
+
+/// Hangs on the order of rows.
+fn update(state: &mut [i64; 2], row: Row) -> Option<i64> {
+    *state = [state[0].wrapping_mul(31).wrapping_add(row[0]), state[1] + 1];
+    (state[1] % 4 == 0).then_some(state[0])
+}
+
+extern "C" fn keys_kernel(context: *mut BatchContext) -> i64 {
+    // SAFETY: the runtime calls kernels with contexts as the ABI says; a key is a row of its own, of two words.
+    unsafe {
+        let context = &mut *context;
+        for i in 0..context.n as usize {
+            let row = if context.places.is_null() { context.rows.add(i * STRIDE) } else { *context.places.add(i) };
+            let row = row.cast::<Row>().read_unaligned();
+            for key in keys_of(row) {
+                emit(context.emitter, [row[0], key, 0], i as u32);
+            }
+        }
+    }
+    0
+}
+
+extern "C" fn update_kernel(context: *mut WindowContext) -> i64 {
+    // SAFETY: as above.
+    unsafe {
+        let context = &mut *context;
+        for i in 0..context.n as usize {
+            let row = (*context.rows.add(i)).cast::<Row>().read_unaligned();
+            if row[2] == 4242 {
+                context.error_at = i as i64;
+                return 1;
+            }
+            let state = &mut *(*context.entries.add(i)).add(KEY + 16).cast::<[i64; 2]>();
+            if let Some(sum) = update(state, row) {
+                emit(context.emitter, [row[0], *context.starts.add(i) + context.span, sum], i as u32);
+            }
+        }
+    }
+    0
+}
+
+extern "C" fn result_kernel(context: *mut WindowContext) -> i64 {
+    // SAFETY: as above.
+    unsafe {
+        let context = &mut *context;
+        for i in 0..context.n as usize {
+            let entry = *context.entries.add(i);
+            let (key, state) = (entry.add(KEY).cast::<i64>().read(), entry.add(KEY + 16).cast::<[i64; 2]>().read());
+            let end = *context.starts.add(i) + context.span;
+            (0..1 + state[1] % 2).for_each(|n| emit(context.emitter, [context.seq, end + n, state[0] ^ key], i as u32));
+        }
+    }
+    0
+}
+
+impl Windows {
+    /// events -> window -> sink; or, `detour`:
+    ///
+    /// ```text
+    /// events -+-> pass -+-> pass -> window -> sink
+    ///         +---------+
+    /// ```
+    pub fn program(&self, detour: bool) -> Program {
+        let address = |kernel: extern "C" fn(*mut WindowContext) -> i64| kernel as usize as u64;
+        let key = json!({"kind": "i64", "offset": 8});
+        let pass = |inputs: &[i64], name: &str| {
+            let kernel = kernel::<0> as extern "C" fn(*mut BatchContext) -> i64 as usize as u64;
+            json!({"kind": "stateless", "name": name, "inputs": inputs, "kernel": kernel, "stride": STRIDE})
+        };
+        let mut program = json!({
+            "kind": "dataflow", "event": {"stride": STRIDE}, "outputs": [0],
+            "columns": [{"kind": "i64", "offset": 8}, {"kind": "i64", "offset": 16}],
+            "operators": [{
+                "kind": "windowed", "name": "window", "inputs": [-1], "stride": STRIDE, "state_size": 16,
+                "window": {
+                    "single": false, "advance": self.advance, "size": self.size, "delay": self.delay, "bag": false,
+                    "grows": false, "of": [0], "result": address(result_kernel), "slide": 0,
+                    "key": {"stride": STRIDE, "fields": [key]},
+                    "streams": [{
+                        "ts": {"kind": "i64", "offset": 8}, "update": address(update_kernel),
+                        "keys": keys_kernel as extern "C" fn(*mut BatchContext) -> i64 as usize as u64,
+                    }],
+                },
+            }],
+        });
+        if detour {
+            let mut window = program["operators"][0].take();
+            window["inputs"] = json!([1]);
+            program["operators"] = json!([pass(&[-1], "first"), pass(&[0, -1], "second"), window]);
+            program["outputs"] = json!([2]);
+        }
+        // SAFETY: the kernels are functions of this file, for its rows and states.
+        unsafe { Program::parse(&program.to_string()) }.unwrap()
+    }
+
+    /// What it makes of events, up to the first that raises: whose seq that is.
+    pub fn model(&self, blocks: &[Events], detour: bool) -> (Vec<Row>, Option<i64>) {
+        let mut out: Vec<Row> = Vec::new();
+        // By window, key group, and when they were first touched: key and state.
+        let mut open: BTreeMap<(i64, usize, usize), (i64, [i64; 2])> = BTreeMap::new();
+        let mut watermark = i64::MIN;
+        let first_beyond = |ts: i64| (ts - self.size).div_euclid(self.advance) + 1;
+        let mut touched = 0;
+        let expire =
+            |open: &mut BTreeMap<(i64, usize, usize), (i64, [i64; 2])>, before: i64, seq: i64, out: &mut Vec<Row>| {
+                let later = open.split_off(&(before, 0, 0));
+                for ((number, ..), (key, state)) in std::mem::replace(open, later) {
+                    let end = number * self.advance + self.size;
+                    (0..1 + state[1] % 2).for_each(|n| out.push([seq, end + n, state[0] ^ key]));
+                }
+            };
+        let mut end = 0;
+        let pass = |row: Row| [row[0], row[1], row[2].wrapping_mul(3) + 1];
+        let taken = |row: &Row| if detour { vec![pass(pass(*row)), pass(*row)] } else { vec![*row] };
+        for row in &blocks.iter().flat_map(|block| &block.rows).flat_map(taken).collect::<Vec<Row>>() {
+            let before = out.iter().take_while(|one| one[0] < row[0]).count();
+            end = row[0] + 1;
+            if row[1] - self.delay > watermark {
+                watermark = row[1] - self.delay;
+                expire(&mut open, first_beyond(watermark), row[0], &mut out);
+            }
+            for number in first_beyond(row[1]).max(first_beyond(watermark))..=row[1].div_euclid(self.advance) {
+                let mut met = Vec::new();
+                for key in keys_of(*row) {
+                    if met.contains(&key) {
+                        continue;
+                    }
+                    met.push(key);
+                    if row[2] == 4242 {
+                        out.truncate(before);
+                        return (out, Some(row[0]));
+                    }
+                    let group = group(hash_i64(key));
+                    let found = open.range((number, group, 0)..=(number, group, usize::MAX)).find(|one| one.1.0 == key);
+                    let place = found.map_or((number, group, touched), |one| *one.0);
+                    touched += 1;
+                    let state = &mut open.entry(place).or_insert((key, [0; 2])).1;
+                    out.extend(update(state, *row).map(|sum| [row[0], number * self.advance + self.size, sum]));
+                }
+            }
+        }
+        expire(&mut open, i64::MAX, end, &mut out);
+        (out, None)
+    }
+
+    /// Events whose `ts` go on by up to `step`, now and then back, never further than `delay` allows.
+    pub fn events(&self, n: usize, step: i64, keys: i64) -> Vec<Row> {
+        let mut draw = 0x2545_F491_u64;
+        let mut next = |below: i64| {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (draw >> 33) as i64 % below.max(1)
+        };
+        let mut latest = -7;
+        (0..n as i64)
+            .map(|seq| {
+                latest += next(step + 1);
+                [seq, latest - next(self.delay + 1), next(keys)]
+            })
+            .collect()
+    }
+}
+
+/// Blocks of at most `size` events.
+pub fn blocks(rows: &[Row], size: usize) -> Vec<Events> {
+    rows.chunks(size)
+        .map(|rows| {
+            let pairs: Vec<(i64, i64)> = rows.iter().map(|row| (row[1], row[2])).collect();
+            Events::integers(rows[0][0], &pairs)
+        })
+        .collect()
+}
+
+/// What an executor delivers, and the event of its failure.
+pub fn outputs(blocks: &[Events], executor: &mut impl Executor) -> (Vec<Row>, Option<i64>) {
+    let mut failed = None;
+    let end = blocks.last().map_or(0, |events| events.rows.last().expect("a block has events")[0] + 1);
+    for events in blocks {
+        if let Err(error) = executor.process(&events.block()) {
+            failed = Some(error.rank().1);
+            break;
+        }
+    }
+    if failed.is_none() {
+        executor.finish(end).unwrap();
+    }
+    let rows = executor.take_outputs().0;
+    let words = rows.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().unwrap()));
+    (words.collect::<Vec<_>>().chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect(), failed)
+}
+
+/// From an event on, the replicas of the operator that share its keys.
+pub fn scheduled(event: i64, replicas: &[usize]) -> Scheduled {
+    Scheduled { event, replicas: BTreeMap::from([("window".into(), replicas.to_vec())]) }
+}

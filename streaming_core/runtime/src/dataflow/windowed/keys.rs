@@ -1,0 +1,202 @@
+//! The keys of rows (f_MK of STRETCH, section 4.2), found once for all replicas, and what they see of a row: its *meeting*.
+//!
+//! A meeting lies beside the rows, in words: `ts`; the stream and the number of keys; then of each key its hash and its
+//! fields. Where every row has the same keys, none are listed. Of a key that a row gives several times, the first counts,
+//! unless the operator takes bags.
+
+use crate::dataflow::operator::truncate;
+use crate::dataflow::windowed::operator::Windowed;
+use crate::error::RunError;
+use crate::program::kernel::BatchContext;
+use crate::rows::block::SEQ_BYTES;
+use crate::rows::block::Text;
+use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
+use crate::state::windows::entry::{Given, Shape};
+
+/// Room to find keys in.
+#[derive(Debug)]
+pub struct Lister {
+    given: RowBuffer,
+    hashes: Vec<u64>,
+    /// Keys of the row at hand by their hashes, where there are many: what row it was, which key.
+    seen: Vec<(u64, u32)>,
+    row: u64,
+}
+
+/// Up to so many keys of a row are compared with each other.
+const FEW: usize = 12;
+
+/// What replicas see of a row beside its fields.
+#[derive(Debug, Clone, Copy)]
+pub struct Meeting<'a> {
+    pub ts: i64,
+    pub stream: usize,
+    pub keys: usize,
+    words: &'a [u64],
+    each: usize,
+}
+
+impl<'a> Meeting<'a> {
+    /// # Safety
+    /// A meeting that was listed for `windowed` begins at `address`, and stays there while this is used.
+    #[inline(always)]
+    pub unsafe fn at(address: u64, windowed: &Windowed) -> Self {
+        let start = address as usize as *const u64;
+        // SAFETY: as the caller says.
+        let (ts, about) = unsafe { (start.read() as i64, start.add(1).read()) };
+        let (stream, keys, each) = ((about >> 32) as usize, about as u32 as usize, 1 + windowed.shape.key_words());
+        // SAFETY: so many words follow.
+        let words = unsafe { std::slice::from_raw_parts(start.add(2), keys * each) };
+        Self { ts, stream, keys, words, each }
+    }
+
+    /// The hash of a key, and the key.
+    #[inline(always)]
+    pub fn key(&self, index: usize, text: Text) -> (u64, Given) {
+        let words = &self.words[index * self.each..(index + 1) * self.each];
+        (words[0], Given { row: words[1..].as_ptr().cast::<u8>().wrapping_sub(SEQ_BYTES), text })
+    }
+}
+
+impl Lister {
+    pub fn new(windowed: &Windowed) -> Self {
+        Self { given: RowBuffer::new(windowed.key_stride, true), hashes: Vec::new(), seen: Vec::new(), row: 0 }
+    }
+
+    /// Lists the meetings of rows of an input: `words` holds them, `meetings` says where each begins. Of an operator's
+    /// failure, they are there of the rows of earlier events.
+    ///
+    /// # Safety
+    /// The rows are readable and have the layout of the input.
+    pub unsafe fn list(
+        &mut self,
+        windowed: &Windowed,
+        input: usize,
+        rows: Rows,
+        words: &mut Vec<u64>,
+        meetings: &mut Vec<u64>,
+    ) -> Result<(), RunError> {
+        words.clear();
+        meetings.clear();
+        if rows.n == 0 {
+            return Ok(());
+        }
+        let number = windowed.of[input];
+        let stream = &windowed.streams[number];
+        self.given.clear();
+        let mut context = BatchContext {
+            rows: rows.start,
+            n: rows.n as i64,
+            places: rows.places,
+            text: rows.text.pointer(),
+            emitter: self.given.emitter(),
+            ..BatchContext::default()
+        };
+        // SAFETY: as the caller says.
+        let outcome = unsafe { stream.keys.call(&mut context) };
+        let (mut n, mut failure) = (rows.n, None);
+        if let Err(raised) = outcome {
+            let at = usize::try_from(raised.at).unwrap_or(0).min(rows.n - 1);
+            // SAFETY: the rows are there.
+            let seq = unsafe { rows.seq(at) };
+            truncate(&mut self.given, seq);
+            // SAFETY: as above.
+            n = (0..at).find(|&i| unsafe { rows.seq(i) } >= seq).unwrap_or(at);
+            failure = Some(RunError::Kernel {
+                operator: windowed.name.clone(),
+                seq,
+                window: None,
+                exception: raised.exception,
+            });
+        }
+        // SAFETY: as above.
+        unsafe { self.note(windowed, rows.slice(0..n), number, words, meetings) }?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    unsafe fn note(
+        &mut self,
+        windowed: &Windowed,
+        rows: Rows,
+        stream: usize,
+        words: &mut Vec<u64>,
+        meetings: &mut Vec<u64>,
+    ) -> Result<(), RunError> {
+        let shape = &windowed.shape;
+        let text = rows.text;
+        let row_of = |given: &RowBuffer, index: usize| Given { row: given.row(index), text };
+        self.hashes.clear();
+        for index in 0..self.given.len() {
+            let hash = shape.hash(row_of(&self.given, index)).ok_or_else(|| {
+                RunError::Invalid(format!(
+                    "a key of event {} refers to text outside of its block",
+                    self.given.seq(index)
+                ))
+            })?;
+            self.hashes.push(hash);
+        }
+        let key_words = shape.key_words();
+        words.reserve(2 * rows.n + self.given.len() * (1 + key_words));
+        let ts = windowed.streams[stream].ts;
+        let mut next = 0;
+        for i in 0..rows.n {
+            // SAFETY: the row is there, ts an integer in it.
+            let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
+            meetings.push(words.len() as u64);
+            words.push(ts);
+            let about = words.len();
+            words.push(0);
+            let begin = next;
+            while next < self.given.len() && self.given.origins()[next] as usize == i {
+                next += 1;
+            }
+            let mut keys = 0;
+            for index in begin..next {
+                if !windowed.bag && self.is_known(shape, begin..index, next - begin, row_of(&self.given, index), text) {
+                    continue;
+                }
+                words.push(self.hashes[index]);
+                // SAFETY: the fields of a key lie behind its seq.
+                words.extend_from_slice(unsafe {
+                    std::slice::from_raw_parts(self.given.row(index).add(SEQ_BYTES).cast::<u64>(), key_words)
+                });
+                keys += 1;
+            }
+            words[about] = (stream as u64) << 32 | keys;
+        }
+        let start = words.as_ptr() as usize as u64;
+        meetings.iter_mut().for_each(|meeting| *meeting = start + 8 * *meeting);
+        Ok(())
+    }
+
+    /// Whether a key, the next one behind `before`, is among these; the row has `n` in all.
+    #[inline]
+    fn is_known(&mut self, shape: &Shape, before: std::ops::Range<usize>, n: usize, key: Given, text: Text) -> bool {
+        let Self { given, hashes, seen, row, .. } = self;
+        let (index, begin) = (before.end, before.start);
+        let same =
+            |other: usize| hashes[other] == hashes[index] && shape.equal(Given { row: given.row(other), text }, key);
+        if n <= FEW {
+            return before.into_iter().any(same);
+        }
+        if index == begin {
+            *row += 1;
+            let places = (2 * n).next_power_of_two();
+            if seen.len() < places {
+                seen.clear();
+                seen.resize(places, (0, 0));
+            }
+        }
+        let mask = seen.len() - 1;
+        let mut place = hashes[index] as usize & mask;
+        while seen[place].0 == *row {
+            if same(seen[place].1 as usize) {
+                return true;
+            }
+            place = (place + 1) & mask;
+        }
+        seen[place] = (*row, index as u32);
+        false
+    }
+}

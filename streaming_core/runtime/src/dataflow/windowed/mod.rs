@@ -1,0 +1,84 @@
+//! Windowed operators: the stateful operator O+ (STRETCH, section 4.2), as all replicas of one share it.
+//!
+//! *VSN* (section 5): every replica takes every row, in one total order, and handles those of its keys that it owns. What
+//! keys have lies in cells that are there once (`state/windows`); a replica is who owns which of them, and what follows
+//! from the rows alone and is therefore the same for all: the watermark.
+//!
+//! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
+
+pub mod epochs;
+pub mod keys;
+pub mod operator;
+pub mod replica;
+
+use crate::dataflow::windowed::epochs::{Epochs, Reconfiguration};
+use crate::dataflow::windowed::operator::Windowed;
+use crate::dataflow::windowed::replica::Replica;
+use crate::error::RunError;
+use crate::program::{OperatorSpec, Program, WindowSpec};
+use crate::threads::own::Own;
+use crate::threads::sync::Arc;
+
+/// A windowed operator with its replicas.
+#[derive(Debug)]
+pub struct Replicated {
+    pub operator: Windowed,
+    /// Each its task's; whose cells are whose, they say.
+    pub replicas: Own<Replica>,
+}
+
+impl Replicated {
+    /// Operator `operator` of `program`, which has windows, dealt to `replicas` replicas, and by `schedule` from events on to
+    /// some of them.
+    ///
+    /// # Safety
+    /// As for `Chain::bind`.
+    pub unsafe fn bind(
+        program: &Program,
+        operator: &OperatorSpec,
+        spec: &WindowSpec,
+        replicas: usize,
+        schedule: &[(i64, Vec<usize>)],
+    ) -> Result<Self, RunError> {
+        // SAFETY: as the caller says.
+        let operator = unsafe { Windowed::bind(program, operator, spec, Arc::new(Epochs::new(replicas, schedule))) }?;
+        let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
+        Ok(Self { operator, replicas })
+    }
+
+    /// A replica that owns all cells and stands where the others stand, who have stopped: for the end of the stream.
+    ///
+    /// # Safety
+    /// Nobody else is at the replicas or the cells any more.
+    pub unsafe fn all(&self) -> Replica {
+        // SAFETY: as the caller says.
+        unsafe {
+            let watermarks = (0..self.replicas.len()).map(|number| self.replicas.with(number, Replica::watermark));
+            let watermark = watermarks.max().flatten();
+            self.replicas.with(0, |first| Replica::in_place_of(first, &self.operator, watermark))
+        }
+    }
+
+    /// Takes back what `all` gave, when the stream has ended.
+    ///
+    /// # Safety
+    /// As for `all`.
+    pub unsafe fn settle(&self, all: Replica) {
+        // SAFETY: as the caller says.
+        unsafe { self.replicas.with_mut(0, |first| *first = all) };
+    }
+
+    /// What became of its reconfigurations; nobody is at work.
+    pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
+        self.operator.epochs.report(&self.operator.name)
+    }
+
+    /// Rows so far that came after all of their windows had expired.
+    ///
+    /// # Safety
+    /// No replica is at work.
+    pub unsafe fn late(&self) -> u64 {
+        // SAFETY: as the caller says.
+        unsafe { self.replicas.sum(Replica::late) }
+    }
+}

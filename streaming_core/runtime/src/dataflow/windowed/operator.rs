@@ -1,0 +1,128 @@
+//! A windowed operator of a program: what its replicas have in common.
+
+use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::operator::truncate;
+use crate::dataflow::windowed::epochs::Epochs;
+use crate::error::RunError;
+use crate::program::kernel::{BatchContext, Kernel, WindowContext};
+use crate::program::{Key, OperatorSpec, Program, WindowSpec};
+use crate::rows::buffer::RowBuffer;
+use crate::rows::texts::Texts;
+use crate::state::windows::cell::Cell;
+use crate::state::windows::entry::Shape;
+use crate::state::windows::{Bounds, CELLS};
+use crate::threads::own::Own;
+use crate::threads::sync::Arc;
+
+/// One of the streams that an operator takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream {
+    pub ts: Key,
+    pub keys: Kernel<BatchContext>,
+    pub update: Kernel<WindowContext>,
+}
+
+/// A windowed operator of a program: what its replicas have in common.
+#[derive(Debug)]
+pub struct Windowed {
+    pub name: String,
+    pub(super) bounds: Bounds,
+    pub(super) shape: Shape,
+    pub(super) key_stride: usize,
+    pub(super) single: bool,
+    /// A key that a row has twice counts twice.
+    pub bag: bool,
+    pub(super) grows: bool,
+    /// Keys of every row, if they all have the same: hash and fields.
+    pub(super) every: Option<Vec<(u64, i64)>>,
+    /// Per input its stream.
+    pub(super) of: Vec<usize>,
+    pub(super) streams: Vec<Stream>,
+    pub(super) result: Option<Kernel<WindowContext>>,
+    pub(super) slide: Option<Kernel<WindowContext>>,
+    pub epochs: Arc<Epochs>,
+    /// A cell is its owner's.
+    pub(super) cells: Own<Cell>,
+    texts: Option<Arc<Texts>>,
+}
+
+/// What a replica puts out of rows.
+pub struct Out<'a> {
+    pub rows: &'a mut RowBuffer,
+    /// If ranks are asked for, those of the rows that are taken: none at all, each is alone with its event.
+    pub inputs: Option<&'a [Rank]>,
+    /// Per row of `rows`, if ranks are asked for.
+    pub ranks: &'a mut Vec<Rank>,
+}
+
+impl Windowed {
+    /// Binds the kernels of a windowed operator of `program`, whose cells are dealt by `epochs`.
+    ///
+    /// # Safety
+    /// As for `Chain::bind`.
+    pub unsafe fn bind(
+        program: &Program,
+        operator: &OperatorSpec,
+        spec: &WindowSpec,
+        epochs: Arc<Epochs>,
+    ) -> Result<Self, RunError> {
+        let mut streams = Vec::new();
+        for stream in &spec.streams {
+            // SAFETY: as the caller says.
+            let (keys, update) = unsafe { (Kernel::at(stream.keys)?, Kernel::at(stream.update)?) };
+            streams.push(Stream { ts: stream.ts, keys, update });
+        }
+        let shape = Shape::new(&spec.key, operator.state_size);
+        let every = spec.every.map(|n| (0..n).map(|index| (shape.hash_of_index(index), index)).collect());
+        Ok(Self {
+            name: operator.name.clone(),
+            bounds: Bounds::of(spec),
+            shape,
+            key_stride: spec.key.stride,
+            single: spec.single,
+            bag: spec.bag,
+            grows: spec.grows,
+            every,
+            of: spec.of.clone(),
+            streams,
+            // SAFETY: as the caller says.
+            result: unsafe { Kernel::maybe_at(spec.result) }?,
+            // SAFETY: as the caller says.
+            slide: unsafe { Kernel::maybe_at(spec.slide) }?,
+            epochs,
+            cells: Own::new(CELLS, Cell::default),
+            texts: program.texts.clone(),
+        })
+    }
+
+    /// Whether somebody is told when a window expires, or slides.
+    pub(super) fn is_told(&self) -> bool {
+        self.result.is_some() || self.slide.is_some()
+    }
+
+    /// Has kernels that emit into `out` give texts that lie anywhere.
+    pub fn furnish(&self, out: &mut RowBuffer) {
+        if let Some(texts) = &self.texts {
+            out.make_texts(texts);
+        }
+    }
+
+    /// The failure of event `seq` in the window that begins at `start`.
+    #[cold]
+    pub(super) fn raised(
+        &self,
+        seq: i64,
+        start: i64,
+        raised: crate::program::kernel::Raised,
+        out: &mut Out,
+    ) -> RunError {
+        truncate(out.rows, seq);
+        out.ranks.truncate(out.rows.len());
+        RunError::Kernel {
+            operator: self.name.clone(),
+            seq,
+            window: Some((start, start + self.bounds.size)),
+            exception: raised.exception,
+        }
+    }
+}

@@ -1,0 +1,651 @@
+//! A replica of a windowed operator at work: what language/window.py says, for the keys of its own cells.
+//!
+//! Rows that meet windows are noted, and the kernel is called for many of them at once: before a window expires of which
+//! somebody is told, where rows of another stream begin, and at the end of a batch. What has gone meanwhile is given back
+//! after that.
+//!
+//! Order: what is put out for an event has a rank that begins as that of its row, then says whether a window expired (0) or
+//! was met (1); the window, counted from the first that can have been open; of an expiry the key group, of a meeting the
+//! key's number in its row; and a number. So ranks of all replicas together are in the order that the language gives.
+
+use crate::dataflow::channel::gate::path_too_long;
+use crate::dataflow::channel::rank::{Path, Rank};
+use crate::dataflow::windowed::keys::Meeting;
+use crate::dataflow::windowed::operator::{Out, Windowed};
+use crate::error::RunError;
+use crate::program::kernel::{EntryHeader, WindowContext};
+use crate::rows::block::Text;
+use crate::rows::view::Rows;
+use crate::state::key_group::{GROUPS, group};
+use crate::state::windows::by_window::ByWindow;
+use crate::state::windows::cell::{Cell, Gone};
+use crate::state::windows::entry::Given;
+use crate::state::windows::pane::Pane;
+use crate::state::windows::table::Table;
+use crate::state::windows::{CELLS, cell_of};
+
+/// Rows that meet windows at once, about: their entries are still in the cache when the kernel comes to them.
+const MOST: usize = 256;
+
+/// What a replica may be made to do wrong, for what must notice it.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// Goes over so many events early. (Were it late, others would wait for it for ever.)
+    pub early: i64,
+    /// Does not take up what is open in the cells it gains.
+    pub forgets: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replica {
+    #[cfg(test)]
+    pub faults: Faults,
+    number: usize,
+    /// The epoch that it has gone over to.
+    epoch: usize,
+    /// Since when it has been waiting for the next one.
+    waits: Option<u64>,
+    /// Per cell whether it is owned.
+    owns: Box<[bool; CELLS]>,
+    /// Of the keys that every row has, the own ones; and of single windows of which nobody is told their entries, as every row
+    /// touches all of them: null, or one that is there until it is found to have gone.
+    every: Vec<(u32, *mut EntryHeader)>,
+    /// Of the row at hand, the own keys: number, hash, key.
+    own: Vec<(usize, u64, Given)>,
+    watermark: Option<i64>,
+    late: u64,
+    /// Per window that is open its panes in own cells.
+    open: ByWindow<Box<Open>>,
+    /// Of windows that have expired: their room is used again.
+    #[expect(clippy::vec_box, reason = "they are handed over as they are")]
+    spare: Vec<Box<Open>>,
+    met: Met,
+    gone: Gone,
+    /// Room for the entries of a pane.
+    expired: Vec<*mut EntryHeader>,
+}
+
+/// Where the panes of a window are, so that nobody has to ask their cells.
+#[derive(Debug)]
+struct Open {
+    /// By cell; null: there is none.
+    panes: [*mut Pane; CELLS],
+    /// The cells that have one.
+    cells: Vec<u16>,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self { panes: [std::ptr::null_mut(); CELLS], cells: Vec::new() }
+    }
+}
+
+/// Rows that meet windows, all of one stream.
+#[derive(Debug, Default)]
+struct Met {
+    stream: usize,
+    rows: Vec<*const u8>,
+    entries: Vec<*mut EntryHeader>,
+    starts: Vec<i64>,
+    /// Where they stand among what their events put out, if ranks are asked for.
+    causes: Vec<(u32, Path)>,
+}
+
+// SAFETY: addresses are used within the call that wrote them; nothing refers to a thread.
+unsafe impl Send for Replica {}
+
+impl Met {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.entries.clear();
+        self.starts.clear();
+        self.causes.clear();
+    }
+}
+
+impl Replica {
+    /// Number `number` of an operator's, before the first row.
+    pub fn new(operator: &Windowed, number: usize) -> Self {
+        let first = operator.epochs.get(0).expect("there is a first epoch");
+        Self::owning(operator, number, |cell| first.owner(cell) == number)
+    }
+
+    fn owning(operator: &Windowed, number: usize, owns: impl Fn(usize) -> bool) -> Self {
+        let mut replica = Self {
+            #[cfg(test)]
+            faults: Faults::default(),
+            number,
+            epoch: 0,
+            waits: None,
+            every: Vec::new(),
+            own: Vec::new(),
+            owns: Box::new([false; CELLS]),
+            watermark: None,
+            late: 0,
+            open: ByWindow::default(),
+            spare: Vec::new(),
+            met: Met::default(),
+            gone: Gone::default(),
+            expired: Vec::new(),
+        };
+        replica.own(operator, owns);
+        replica
+    }
+
+    /// From now on it owns these cells.
+    fn own(&mut self, operator: &Windowed, owns: impl Fn(usize) -> bool) {
+        for (cell, own) in self.owns.iter_mut().enumerate() {
+            *own = owns(cell);
+        }
+        let own = |(_, (hash, _)): &(usize, &(u64, i64))| self.owns[cell_of(*hash)];
+        self.every = operator
+            .every
+            .iter()
+            .flatten()
+            .enumerate()
+            .filter(own)
+            .map(|(number, _)| (number as u32, std::ptr::null_mut()))
+            .collect();
+    }
+
+    /// Takes up what is open in an own cell.
+    ///
+    /// # Safety
+    /// Nobody else is at the cell any more.
+    unsafe fn take_up(&mut self, operator: &Windowed, cell: usize) {
+        // SAFETY: as the caller says.
+        unsafe {
+            operator.cells.with_mut(cell, |here| {
+                for (number, pane) in here.open() {
+                    let window = &mut self.open.get_or_make(number, Box::default).0;
+                    window.panes[cell] = pane;
+                    window.cells.push(cell as u16);
+                }
+            });
+        }
+    }
+
+    /// Forgets what is open in cells that it owns no more.
+    fn let_go(&mut self) {
+        let Self { owns, open, .. } = self;
+        let mut empty = Vec::new();
+        for (number, window) in open.iter_mut() {
+            window.cells.retain(|&cell| owns[usize::from(cell)]);
+            for (pane, owns) in window.panes.iter_mut().zip(owns.iter()) {
+                if !owns {
+                    *pane = std::ptr::null_mut();
+                }
+            }
+            if window.cells.is_empty() {
+                empty.push(number);
+            }
+        }
+        empty.into_iter().for_each(|number| self.spare.extend(open.take(number)));
+    }
+
+    /// Goes over to the next epoch, all rows of earlier events having been taken; false: not yet, others have to first.
+    ///
+    /// # Safety
+    /// Replicas keep to the epochs.
+    unsafe fn go_over(&mut self, operator: &Windowed, now: u64) -> bool {
+        let epochs = &operator.epochs;
+        let (Some(old), Some(new)) = (epochs.get(self.epoch), epochs.get(self.epoch + 1)) else { return true };
+        let had = self.owns.contains(&true);
+        epochs.leave(self.number, self.epoch + 1, self.watermark.filter(|_| had));
+        if !epochs.may_go_over(self.number, self.epoch + 1) {
+            self.waits.get_or_insert(now);
+            return false;
+        }
+        let number = self.number;
+        self.own(operator, |cell| new.owner(cell) == number);
+        self.let_go();
+        for cell in 0..CELLS {
+            let gained = self.owns[cell] && old.owner(cell) != self.number;
+            #[cfg(test)]
+            let gained = gained && !self.faults.forgets;
+            if gained {
+                // SAFETY: as the caller says; who had it has gone over.
+                unsafe { self.take_up(operator, cell) };
+            }
+        }
+        self.epoch += 1;
+        if self.owns.contains(&true) {
+            // What went by while it had no cells may have raised it.
+            self.watermark = self.watermark.max(epochs.watermark(self.epoch));
+        }
+        epochs.note(self.number, self.epoch, now, self.waits.take());
+        true
+    }
+
+    /// Whether it may go over to the next epoch, for one that could not.
+    pub fn may_go_over(&self, operator: &Windowed) -> bool {
+        operator.epochs.may_go_over(self.number, self.epoch + 1)
+    }
+
+    /// One that owns all cells, and stands where `other` stands, at a watermark that no other is behind.
+    ///
+    /// # Safety
+    /// Nobody else is at the cells any more.
+    pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Self {
+        let all = Self::owning(operator, other.number, |_| true);
+        let mut all = Self { watermark, late: other.late, epoch: usize::MAX - 1, ..all };
+        for cell in 0..CELLS {
+            // SAFETY: as the caller says.
+            unsafe { all.take_up(operator, cell) };
+        }
+        all
+    }
+
+    pub fn watermark(&self) -> Option<i64> {
+        self.watermark
+    }
+
+    /// Rows so far that came after all of their windows had expired, as far as it is the one to count them.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
+    /// Takes rows from number `from` on, behind which there are none of events up to `upto`; `meetings` says of each where its
+    /// meeting is, `now` is the engine's time. None: all were taken; else up to where: what follows, if anything, belongs to
+    /// an epoch that others have to go over to first. After a failure `out` holds what earlier events put out.
+    ///
+    /// # Safety
+    /// The rows are readable, the meetings are theirs, listed for `operator`, whose replicas keep to its epochs.
+    pub unsafe fn process(
+        &mut self,
+        operator: &Windowed,
+        (rows, upto): (Rows, i64),
+        from: usize,
+        meetings: &[u64],
+        now: &dyn Fn() -> u64,
+        out: &mut Out,
+    ) -> Result<Option<usize>, RunError> {
+        let mut next = self.next_epoch(operator);
+        for (index, &meeting) in meetings[..rows.n].iter().enumerate().skip(from) {
+            // SAFETY: as the caller says.
+            unsafe {
+                while rows.seq(index) >= next {
+                    self.meet(operator, rows.text, out)?;
+                    if !self.go_over(operator, now()) {
+                        return Ok(Some(index));
+                    }
+                    next = self.next_epoch(operator);
+                }
+                let meeting = Meeting::at(meeting, operator);
+                self.take(operator, rows, index, meeting, out)?;
+            }
+        }
+        // SAFETY: as the caller says.
+        unsafe {
+            self.meet(operator, rows.text, out)?;
+            while next < i64::MAX && upto.saturating_add(1) >= next {
+                if !self.go_over(operator, now()) {
+                    return Ok(Some(rows.n));
+                }
+                next = self.next_epoch(operator);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first event of the next epoch.
+    fn next_epoch(&self, operator: &Windowed) -> i64 {
+        let next = operator.epochs.get(self.epoch + 1).map_or(i64::MAX, |epoch| epoch.event);
+        #[cfg(test)]
+        let next = next.saturating_sub(self.faults.early);
+        next
+    }
+
+    /// It has failed: nobody waits for it.
+    pub fn give_up(&self, operator: &Windowed) {
+        operator.epochs.leave(self.number, usize::MAX, None);
+    }
+
+    /// The end of the stream, of seq `seq`: everything expires.
+    ///
+    /// # Safety
+    /// As for `process`, of all rows so far.
+    pub unsafe fn finish(&mut self, operator: &Windowed, seq: i64, text: Text, out: &mut Out) -> Result<(), RunError> {
+        // SAFETY: as the caller says.
+        unsafe { self.expire(operator, i64::MAX, (seq, 0), text, out) }
+    }
+
+    #[inline]
+    unsafe fn take(
+        &mut self,
+        operator: &Windowed,
+        rows: Rows,
+        index: usize,
+        meeting: Meeting,
+        out: &mut Out,
+    ) -> Result<(), RunError> {
+        let bounds = operator.bounds;
+        let marked = meeting.ts - bounds.delay;
+        if self.watermark.is_none_or(|watermark| marked > watermark) {
+            let before = bounds.first_beyond(marked);
+            if self.open.first().is_some_and(|number| number < before) {
+                // SAFETY: as the caller says.
+                unsafe { self.expire(operator, before, (rows.seq(index), index), rows.text, out) }?;
+            }
+            self.watermark = Some(marked);
+        }
+        let watermark = self.watermark.unwrap_or(marked);
+        let open = bounds.first_beyond(watermark);
+        let first = bounds.first_beyond(meeting.ts).max(open);
+        let last = bounds.last_of(meeting.ts);
+        if first > last {
+            // Of all replicas the one counts it that owns the first cell.
+            self.late += u64::from(self.owns[0]);
+            return Ok(());
+        }
+        if meeting.stream != self.met.stream || self.met.rows.len() >= MOST {
+            // SAFETY: as the caller says.
+            unsafe { self.meet(operator, rows.text, out) }?;
+            self.met.stream = meeting.stream;
+        }
+        self.own.clear();
+        for j in 0..if operator.every.is_some() { 0 } else { meeting.keys } {
+            let (hash, key) = meeting.key(j, rows.text);
+            if self.owns[cell_of(hash)] {
+                self.own.push((j, hash, key));
+            }
+        }
+        for number in first..=if operator.single { first } else { last } {
+            if !operator.single {
+                // What is looked up lies anywhere: all of it is asked for before any is waited for.
+                for look in [Table::near, Table::nearer] {
+                    if let Some(window) = self.open.get_mut(number) {
+                        for &(_, hash, _) in &self.own {
+                            // SAFETY: null, or a pane of an own cell.
+                            if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
+                                look(&pane.table, hash);
+                            }
+                        }
+                    }
+                }
+            }
+            let path = || Path::default().fixed(1, 1).number((number - open) as u64);
+            let touch = |this: &mut Self, j: usize, hash: u64, key: Given| {
+                // SAFETY: as the caller says; the cell is an own one.
+                let entry = unsafe { this.entry(operator, number, hash, key, meeting.ts) }?;
+                // SAFETY: the row is there.
+                this.met.rows.push(unsafe { rows.row(index) });
+                this.met.entries.push(entry);
+                this.met.starts.push(bounds.start(number));
+                if out.inputs.is_some() {
+                    this.met.causes.push((index as u32, path().number(j as u64)));
+                }
+                Ok::<(), RunError>(())
+            };
+            if let Some(every) = &operator.every {
+                let start = bounds.start(number);
+                let stands = operator.single && !operator.is_told();
+                for own in 0..self.every.len() {
+                    let (j, entry) = self.every[own];
+                    // SAFETY: an entry that was found stays until this replica finds that it has gone.
+                    if stands && !entry.is_null() && unsafe { (*entry).last } >= start {
+                        // SAFETY: as above.
+                        unsafe { (*entry).last = (*entry).last.max(meeting.ts) };
+                        // SAFETY: the row is there.
+                        self.met.rows.push(unsafe { rows.row(index) });
+                        self.met.entries.push(entry);
+                        self.met.starts.push(start);
+                        if out.inputs.is_some() {
+                            self.met.causes.push((index as u32, path().number(u64::from(j))));
+                        }
+                        continue;
+                    }
+                    let (hash, key) = &every[j as usize];
+                    touch(self, j as usize, *hash, Given::index(key))?;
+                    self.every[own].1 = *self.met.entries.last().expect("it was just noted");
+                }
+                continue;
+            }
+            for own in 0..self.own.len() {
+                let (j, hash, key) = self.own[own];
+                touch(self, j, hash, key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pane of a window in an own cell, made if it is not there.
+    #[inline(always)]
+    unsafe fn pane(&mut self, operator: &Windowed, cell: usize, number: i64) -> *mut Pane {
+        let spare = &mut self.spare;
+        let (window, _) = self.open.get_or_make(number, || spare.pop().unwrap_or_default());
+        if window.panes[cell].is_null() {
+            // SAFETY: the cell is this replica's, as the caller says.
+            window.panes[cell] = unsafe { operator.cells.with_mut(cell, |here| here.pane(number)) };
+            window.cells.push(cell as u16);
+        }
+        window.panes[cell]
+    }
+
+    /// The entry of a key in a window.
+    #[inline]
+    unsafe fn entry(
+        &mut self,
+        operator: &Windowed,
+        number: i64,
+        hash: u64,
+        key: Given,
+        ts: i64,
+    ) -> Result<*mut EntryHeader, RunError> {
+        let (shape, grows, cell) = (&operator.shape, operator.grows, cell_of(hash));
+        if !operator.single {
+            // SAFETY: as the caller says.
+            return Ok(unsafe { (*self.pane(operator, cell, number)).find(shape, grows, number, hash, key) });
+        }
+        let (start, is_told) = (operator.bounds.start(number), operator.is_told());
+        let gone = &mut self.gone;
+        let mut is_new = false;
+        let find = |here: &mut Cell| {
+            let mut entry = here.single(shape, hash, key);
+            let mut is_listed = !entry.is_null();
+            // SAFETY: entries that are found are there, and listed if nobody is told.
+            unsafe {
+                if !is_told && is_listed && (*entry).last < start {
+                    // Nobody was told that it has gone.
+                    here.untouch(entry);
+                    here.remove(entry, gone);
+                    (entry, is_listed) = (std::ptr::null_mut(), false);
+                }
+                if entry.is_null() {
+                    is_new = true;
+                    entry = here.new_single(shape, grows, number, hash, key)?;
+                    (*entry).last = ts;
+                }
+                (*entry).last = (*entry).last.max(ts);
+                if !is_told {
+                    here.touch(entry, is_listed, start, gone);
+                }
+            }
+            Some(entry)
+        };
+        // SAFETY: the cell is this replica's, as the caller says.
+        let found = unsafe { operator.cells.with_mut(cell, find) };
+        let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
+        if is_new && is_told {
+            // SAFETY: as above; it is in no list yet.
+            unsafe { (*self.pane(operator, cell, number)).stand(entry, number) };
+        }
+        Ok(entry)
+    }
+
+    /// Has the rows meet their windows that were noted.
+    unsafe fn meet(&mut self, operator: &Windowed, text: Text, out: &mut Out) -> Result<(), RunError> {
+        let met = &mut self.met;
+        let mut outcome = Ok(());
+        if !met.rows.is_empty() {
+            let before = out.rows.len();
+            let mut context = WindowContext {
+                rows: met.rows.as_ptr(),
+                n: met.rows.len() as i64,
+                entries: met.entries.as_ptr().cast(),
+                starts: met.starts.as_ptr(),
+                span: operator.bounds.size,
+                text: text.pointer(),
+                emitter: out.rows.emitter(),
+                ..WindowContext::default()
+            };
+            // SAFETY: as the callers say; entries are of own cells.
+            let called = unsafe { operator.streams[met.stream].update.call(&mut context) };
+            if let Some(inputs) = out.inputs {
+                let cause = |origin: u32| met.causes[origin as usize];
+                rank_more(out, inputs, before, cause)?;
+            }
+            outcome = called.map_err(|raised| {
+                let at = usize::try_from(raised.at).unwrap_or(0).min(met.rows.len() - 1);
+                // SAFETY: rows begin with their seq.
+                let seq = unsafe { met.rows[at].cast::<i64>().read_unaligned() };
+                operator.raised(seq, met.starts[at], raised, out)
+            });
+        }
+        met.clear();
+        self.gone.clear();
+        outcome
+    }
+
+    /// Windows before number `before` expire, at the event `at`: its seq, and which row of the batch it is.
+    #[cold]
+    #[inline(never)]
+    unsafe fn expire(
+        &mut self,
+        operator: &Windowed,
+        before: i64,
+        at: (i64, usize),
+        text: Text,
+        out: &mut Out,
+    ) -> Result<(), RunError> {
+        if operator.is_told() {
+            // SAFETY: as the callers say.
+            unsafe { self.meet(operator, text, out) }?;
+        }
+        let open = self.watermark.map_or(0, |watermark| operator.bounds.first_beyond(watermark));
+        while let Some(number) = self.open.first()
+            && number < before
+        {
+            let Some(mut window) = self.open.take(number) else { break };
+            window.cells.sort_unstable();
+            for cell in window.cells.drain(..) {
+                let cell = usize::from(cell);
+                window.panes[cell] = std::ptr::null_mut();
+                // SAFETY: an own cell, as the callers say.
+                let pane = unsafe { operator.cells.with_mut(cell, |cell| cell.take(number)) };
+                let Some(pane) = pane else { continue };
+                if operator.is_told() {
+                    let path = Path::default().fixed(0, 1).number((number - open) as u64);
+                    // SAFETY: as above.
+                    unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
+                }
+                self.gone.add(pane);
+            }
+            self.spare.push(window);
+        }
+        if operator.is_told() {
+            self.gone.clear();
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what is expired, where, at which event, into what")]
+    unsafe fn expire_pane(
+        &mut self,
+        operator: &Windowed,
+        cell: usize,
+        number: i64,
+        pane: &Pane,
+        ((seq, index), path): ((i64, usize), Path),
+        text: Text,
+        out: &mut Out,
+    ) -> Result<(), RunError> {
+        let mut expired = std::mem::take(&mut self.expired);
+        expired.clear();
+        for list in &pane.lists {
+            // SAFETY: a pane's entries are there.
+            expired.extend(unsafe { list.entries() });
+        }
+        let start = operator.bounds.start(number);
+        let mut context = WindowContext {
+            n: expired.len() as i64,
+            entries: expired.as_ptr().cast(),
+            span: operator.bounds.size,
+            text: text.pointer(),
+            emitter: out.rows.emitter(),
+            seq,
+            ..WindowContext::default()
+        };
+        self.met.starts.clear();
+        self.met.starts.resize(expired.len(), start);
+        context.starts = self.met.starts.as_ptr();
+        let mut outcome = Ok(());
+        if let Some(result) = operator.result {
+            let before = out.rows.len();
+            // SAFETY: the entries are of an own cell.
+            let called = unsafe { result.call(&mut context) };
+            if let Some(inputs) = out.inputs {
+                // SAFETY: as above.
+                let hash = |origin: u32| unsafe { (*expired[origin as usize]).hash };
+                let cause =
+                    |origin: u32| (index as u32, path.fixed(group(hash(origin)) as u64, GROUPS.trailing_zeros()));
+                rank_more(out, inputs, before, cause)?;
+            }
+            outcome = called.map_err(|raised| operator.raised(seq, start, raised, out));
+        }
+        if operator.single && outcome.is_ok() {
+            let next = operator.bounds.start(number + 1);
+            let gone = &mut self.gone;
+            // SAFETY: the cell is an own one; its entries stood in the pane that is no list any more.
+            unsafe {
+                operator.cells.with_mut(cell, |cell| {
+                    expired.retain(|&entry| {
+                        let stays = (*entry).last >= next;
+                        if !stays {
+                            cell.remove(entry, gone);
+                        }
+                        stays
+                    });
+                });
+                for &entry in &expired {
+                    (*self.pane(operator, cell, number + 1)).stand(entry, number + 1);
+                }
+            }
+            if let Some(slide) = operator.slide
+                && !expired.is_empty()
+            {
+                self.met.starts.fill(next);
+                context.n = expired.len() as i64;
+                // SAFETY: as above.
+                outcome = unsafe { slide.call(&mut context) }.map_err(|raised| operator.raised(seq, next, raised, out));
+            }
+        }
+        self.met.starts.clear();
+        self.expired = expired;
+        outcome
+    }
+}
+
+/// Ranks of rows that were put out from `before` on: `cause` says which row of the batch, and the path from it. Those of one
+/// path are numbered.
+fn rank_more(
+    out: &mut Out,
+    inputs: &[Rank],
+    before: usize,
+    cause: impl Fn(u32) -> (u32, Path),
+) -> Result<(), RunError> {
+    let mut last: Option<(u32, Rank)> = None;
+    let mut number = 0;
+    for (&origin, position) in out.rows.origins()[before..].iter().zip(before..) {
+        let (index, path) = cause(origin);
+        let input = inputs.get(index as usize).copied().unwrap_or(Rank::ONLY);
+        let too_long = || path_too_long(out.rows.seq(position));
+        let rank = input.along(path).ok_or_else(too_long)?;
+        number = if last == Some((index, rank)) { number + 1 } else { 0 };
+        last = Some((index, rank));
+        out.ranks.push(rank.along(Path::default().number(number)).ok_or_else(too_long)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Texts that are made while a block is processed: copies of what lies in a window's state, where rows can name them.
+//!
+//! A row names a text by its place in its block's text. What a window emits of its key was read in an earlier block: a
+//! copy of it is put behind the block's text, in memory that is laid out for all that 32 bits can name, of which what is
+//! used becomes memory. When the next block begins, what was made for the one before is forgotten: all of its rows have
+//! been delivered.
+
+use crate::rows::block::Text;
+use crate::threads::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
+
+/// What a writer takes at a time.
+const ROOM: usize = 64 << 10;
+
+/// The memory, and how much of it is used. Whoever makes this keeps the memory.
+#[derive(Debug)]
+pub struct Texts {
+    start: *mut u8,
+    bytes: usize,
+    /// Where the next room begins; written by whoever takes one, and between blocks by whoever begins one.
+    next: AtomicUsize,
+    /// Counts blocks: room of an earlier one is nobody's. Written between blocks.
+    block: AtomicU64,
+}
+
+// SAFETY: rooms are apart from each other, and each is its writer's; what was written is handed on with the rows that name
+// it.
+unsafe impl Send for Texts {}
+// SAFETY: as above.
+unsafe impl Sync for Texts {}
+
+impl Texts {
+    /// # Safety
+    /// `bytes` bytes at `start` are readable and writable as long as this is used, and nobody else writes them while an
+    /// engine is at work; `TEXT_PADDING` bytes behind them are readable.
+    pub unsafe fn new(start: *mut u8, bytes: usize) -> Self {
+        Self { start, bytes, next: AtomicUsize::new(0), block: AtomicU64::new(0) }
+    }
+
+    /// A block begins whose text is `text`, which is at the start of this memory: all that its rows can name.
+    ///
+    /// Nobody else is at it.
+    pub fn begin(&self, text: Text) -> Option<Text> {
+        if text.bytes() > 0 && text.pointer() != self.start.cast_const() {
+            return None;
+        }
+        // ORDERING: Relaxed; threads learn of a block by what is stronger.
+        self.next.store(text.bytes(), Ordering::Relaxed);
+        self.block.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the maker of this says.
+        Some(unsafe { Text::new(self.start, self.bytes) })
+    }
+}
+
+/// A writer's part of it.
+#[derive(Debug, Clone)]
+pub struct Room {
+    texts: Arc<Texts>,
+    at: usize,
+    end: usize,
+    block: u64,
+}
+
+impl Room {
+    pub fn new(texts: Arc<Texts>) -> Self {
+        Self { texts, at: 0, end: 0, block: 0 }
+    }
+
+    /// Where a copy of these bytes lies; None: there is no room left.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Option<usize> {
+        // ORDERING: Relaxed; see `begin`.
+        if self.end - self.at < bytes.len() || self.block != self.texts.block.load(Ordering::Relaxed) {
+            self.take(bytes.len())?;
+        }
+        // SAFETY: this writer's own room, which is inside of the memory and long enough.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.texts.start.add(self.at), bytes.len()) };
+        self.at += bytes.len();
+        Some(self.at - bytes.len())
+    }
+
+    #[cold]
+    fn take(&mut self, least: usize) -> Option<()> {
+        let bytes = least.max(ROOM);
+        // ORDERING: Relaxed; who gets which part is all that it says.
+        let at = self.texts.next.fetch_add(bytes, Ordering::Relaxed);
+        let end = at.checked_add(bytes).filter(|&end| end <= self.texts.bytes)?;
+        // ORDERING: as in `put`.
+        (self.at, self.end, self.block) = (at, end, self.texts.block.load(Ordering::Relaxed));
+        Some(())
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_lie_behind_the_block_s_and_are_forgotten_with_it() {
+        let mut memory = vec![0_u8; 3 * ROOM];
+        // SAFETY: the memory outlives it.
+        let texts = Arc::new(unsafe { Texts::new(memory.as_mut_ptr(), 3 * ROOM) });
+        let mut rooms = [Room::new(texts.clone()), Room::new(texts.clone())];
+        for block in 0..3 {
+            // SAFETY: as above.
+            let text = unsafe { Text::new(memory.as_ptr(), 100) };
+            let whole = texts.begin(text).unwrap();
+            assert_eq!(whole.bytes(), 3 * ROOM);
+            for (number, room) in rooms.iter_mut().enumerate() {
+                let places = [room.put(&[number as u8; 7]).unwrap(), room.put(&[block; 5]).unwrap()];
+                assert_eq!(places, [100 + number * ROOM, 107 + number * ROOM]);
+                // SAFETY: both were just written.
+                let read = unsafe { whole.field([places[0] as u32, 7].as_ptr().cast()) };
+                assert_eq!(read, Some(&[number as u8; 7][..]));
+            }
+        }
+        assert_eq!(rooms[0].put(&vec![0; ROOM]), None);
+        // SAFETY: as above.
+        assert!(texts.begin(unsafe { Text::new(memory.as_ptr().wrapping_add(1), 8) }).is_none());
+    }
+}

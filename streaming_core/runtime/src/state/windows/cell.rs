@@ -1,0 +1,173 @@
+//! Cells: see `state/windows/mod.rs`. One thread at a time is at a cell, its owner; who that is, is the executor's to say.
+
+use std::collections::HashMap;
+
+use crate::memory::arena::Arena;
+use crate::program::kernel::EntryHeader;
+use crate::state::windows::by_window::ByWindow;
+use crate::state::windows::entry::{BEHIND, Given, Shape};
+use crate::state::windows::pane::{Extent, List, Pane};
+use crate::state::windows::table::Table;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Cell {
+    panes: ByWindow<Box<Pane>>,
+    /// Of the pane that went last.
+    extent: Extent,
+    /// Windows of the kind `single`: all entries by key.
+    singles: Table,
+    /// Of which nobody is told when they expire: longest untouched first.
+    touched: List,
+    /// Where containers of single windows grow.
+    arenas: HashMap<*mut EntryHeader, Arena>,
+}
+
+// SAFETY: a cell owns its entries; nothing in it refers to a thread.
+unsafe impl Send for Cell {}
+
+/// Entries that have gone, and whose memory is still used.
+#[derive(Debug, Default)]
+pub struct Gone {
+    #[expect(clippy::vec_box, reason = "they are handed over as they are")]
+    panes: Vec<Box<Pane>>,
+    entries: Vec<(*mut EntryHeader, Option<Arena>)>,
+}
+
+// SAFETY: what has gone is nobody else's.
+unsafe impl Send for Gone {}
+
+impl Gone {
+    /// Gives the memory back.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.panes.clear();
+        for (entry, arena) in self.entries.drain(..) {
+            drop(arena);
+            // SAFETY: as `free_single` says; it is in no table any more.
+            unsafe { free_single(entry) };
+        }
+    }
+
+    pub fn add(&mut self, pane: Box<Pane>) {
+        self.panes.push(pane);
+    }
+}
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// # Safety
+/// The entry is one of a single window, made in `Cell::single`, which nobody uses any more.
+unsafe fn free_single(entry: *mut EntryHeader) {
+    // SAFETY: from `calloc`.
+    unsafe { libc::free(entry.cast()) };
+}
+
+impl Cell {
+    /// The windows in which there is something, and their panes.
+    pub fn open(&mut self) -> impl Iterator<Item = (i64, *mut Pane)> {
+        self.panes.iter_mut().map(|(number, pane)| (number, &raw mut **pane))
+    }
+
+    /// The pane of a window, made if it is not there. It stays where it is until it is taken out.
+    pub fn pane(&mut self, number: i64) -> *mut Pane {
+        let extent = self.extent;
+        let (pane, _) = self.panes.get_or_make(number, || Box::new(Pane::like(extent)));
+        &raw mut **pane
+    }
+
+    /// Takes out the pane of a window; its entries, if windows are single, stay.
+    pub fn take(&mut self, number: i64) -> Option<Box<Pane>> {
+        let pane = self.panes.take(number);
+        if let Some(pane) = &pane {
+            self.extent = pane.extent();
+        }
+        pane
+    }
+
+    /// The entry of a key of single windows; null if there is none.
+    #[inline]
+    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
+        // SAFETY: entries in the table are of this shape.
+        self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
+    }
+
+    /// Makes the entry of a key of single windows, which has none; None: there is no memory.
+    pub fn new_single(
+        &mut self,
+        shape: &Shape,
+        grows: bool,
+        number: i64,
+        hash: u64,
+        key: Given,
+    ) -> Option<*mut EntryHeader> {
+        // SAFETY: zeroed memory, or null.
+        let memory = unsafe { libc::calloc(1, shape.bytes(key) + BEHIND) }.cast::<u8>();
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: so many bytes, zeroed, nobody else's.
+        let entry = unsafe { shape.make(memory, hash, number, key) };
+        if grows {
+            let arena = self.arenas.entry(entry).or_default();
+            // SAFETY: just made.
+            unsafe { (*entry).arena = arena.header() };
+        }
+        self.singles.add(entry, hash);
+        Some(entry)
+    }
+
+    /// An entry becomes the one that was touched last; those whose keys have had no row since `start` go, except for itself.
+    ///
+    /// # Safety
+    /// The entry is this cell's, in the list of touched ones if `is_listed`, else in none.
+    pub unsafe fn touch(&mut self, entry: *mut EntryHeader, is_listed: bool, start: i64, gone: &mut Gone) {
+        // SAFETY: as the caller says.
+        unsafe {
+            if is_listed {
+                self.touched.take_out(entry);
+            }
+            self.touched.append(entry);
+            loop {
+                let oldest = self.touched.head();
+                if oldest == entry || (*oldest).last >= start {
+                    return;
+                }
+                self.touched.take_out(oldest);
+                self.remove(oldest, gone);
+            }
+        }
+    }
+
+    /// Takes an entry of single windows out of the list of touched ones.
+    ///
+    /// # Safety
+    /// It is there.
+    pub unsafe fn untouch(&mut self, entry: *mut EntryHeader) {
+        // SAFETY: as the caller says.
+        unsafe { self.touched.take_out(entry) };
+    }
+
+    /// An entry of single windows goes.
+    ///
+    /// # Safety
+    /// It is this cell's, in no list.
+    pub unsafe fn remove(&mut self, entry: *mut EntryHeader, gone: &mut Gone) {
+        self.singles.remove(entry);
+        let arena = self.arenas.remove(&entry);
+        gone.entries.push((entry, arena));
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        for entry in self.singles.entries() {
+            // SAFETY: as `free_single` says.
+            unsafe { free_single(entry) };
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Entries: what a key has in a window, as kernels see it.
+//!
+//! The header, the fields of the key, its states, the bytes of the key's texts: in an entry, texts are named by their
+//! place in it.
+
+use crate::program::KeySpec;
+use crate::program::kernel::EntryHeader;
+use crate::rows::block::{SEQ_BYTES, Text};
+use crate::rows::column::ColumnKind;
+use crate::rows::mix::{finish, step};
+use crate::state::key_group::{SEED, hash_bytes};
+
+/// Bytes that can be read behind an entry, which may end with a text: those are searched sixteen bytes at a time.
+pub const BEHIND: usize = 16;
+
+/// What entries of an operator look like.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    key: KeySpec,
+    states: usize,
+    has_texts: bool,
+}
+
+/// A key as it was given: its fields where its row would have them, its texts those of the block.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// Where the row would begin: its seq, which is not there, cannot be read.
+    pub row: *const u8,
+    pub text: Text,
+}
+
+impl Given {
+    /// A key that is an index.
+    pub fn index(index: &i64) -> Self {
+        Self { row: std::ptr::from_ref(index).cast::<u8>().wrapping_sub(SEQ_BYTES), text: Text::empty() }
+    }
+
+    #[inline(always)]
+    fn text(&self, offset: usize) -> &[u8] {
+        // SAFETY: a text field of the key; `hash` has refused those that lie outside.
+        unsafe { self.text.field(self.row.add(offset)) }.unwrap_or(&[])
+    }
+}
+
+/// Where a key's row would begin in an entry.
+const KEY_ROW: usize = size_of::<EntryHeader>() - SEQ_BYTES;
+
+impl Shape {
+    /// `states`: bytes of all states of a key.
+    pub fn new(key: &KeySpec, states: usize) -> Self {
+        let has_texts = key.fields.iter().any(|field| field.kind == ColumnKind::Text);
+        Self { key: key.clone(), states, has_texts }
+    }
+
+    /// Words of a key's fields.
+    pub fn key_words(&self) -> usize {
+        (self.key.stride - SEQ_BYTES) / 8
+    }
+
+    fn head(&self) -> usize {
+        KEY_ROW + self.key.stride + self.states
+    }
+
+    /// The hash of a key, as `key_group` defines it for one field; of several, of their words or their hashes. None: a text
+    /// lies outside of its block.
+    #[inline]
+    pub fn hash(&self, key: Given) -> Option<u64> {
+        // SAFETY: a text field of the key.
+        let text = |offset: usize| unsafe { key.text.field(key.row.add(offset)) }.map(hash_bytes);
+        if let [field] = self.key.fields[..]
+            && field.kind == ColumnKind::Text
+        {
+            return text(field.offset);
+        }
+        let mut h = SEED;
+        for field in &self.key.fields {
+            h = match field.kind {
+                ColumnKind::Text => step(h, text(field.offset)?),
+                // SAFETY: a field of the key.
+                kind => step(h, unsafe { kind.load(key.row.add(field.offset)) }),
+            };
+        }
+        Some(finish(h))
+    }
+
+    /// The hash of a key that is an index.
+    pub fn hash_of_index(&self, index: i64) -> u64 {
+        self.hash(Given::index(&index)).expect("an index is no text")
+    }
+
+    /// Whether two keys are the same.
+    #[inline]
+    pub fn equal(&self, one: Given, other: Given) -> bool {
+        self.key.fields.iter().all(|field| match field.kind {
+            ColumnKind::Text => one.text(field.offset) == other.text(field.offset),
+            kind => {
+                // SAFETY: a field of both keys.
+                unsafe { kind.load(one.row.add(field.offset)) == kind.load(other.row.add(field.offset)) }
+            }
+        })
+    }
+
+    /// The key of an entry.
+    ///
+    /// # Safety
+    /// The entry is of this shape.
+    #[inline(always)]
+    pub unsafe fn key_of(&self, entry: *const EntryHeader) -> Given {
+        let start = entry.cast::<u8>();
+        // SAFETY: an entry's texts lie inside of it, at less than 2^32.
+        Given { row: start.wrapping_add(KEY_ROW), text: unsafe { Text::new(start, u32::MAX as usize) } }
+    }
+
+    /// Bytes of the entry of a key, without those behind it.
+    #[inline]
+    pub fn bytes(&self, key: Given) -> usize {
+        let texts = || self.texts().map(|offset| key.text(offset).len()).sum::<usize>();
+        (self.head() + if self.has_texts { texts() } else { 0 }).next_multiple_of(8)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = usize> {
+        self.key.fields.iter().filter(|field| field.kind == ColumnKind::Text).map(|field| field.offset)
+    }
+
+    /// Makes an entry for a key.
+    ///
+    /// # Safety
+    /// `memory` has as many bytes as `bytes` says, all zero, which nobody else uses.
+    pub unsafe fn make(&self, memory: *mut u8, hash: u64, number: i64, key: Given) -> *mut EntryHeader {
+        let entry = memory.cast::<EntryHeader>();
+        // SAFETY: as the caller says; the parts of an entry are apart from each other.
+        unsafe {
+            (*entry).hash = hash;
+            (*entry).number = number;
+            let from = key.row.add(SEQ_BYTES);
+            std::ptr::copy_nonoverlapping(from, memory.add(KEY_ROW + SEQ_BYTES), self.key.stride - SEQ_BYTES);
+            let mut at = self.head();
+            for offset in self.texts() {
+                let text = key.text(offset);
+                std::ptr::copy_nonoverlapping(text.as_ptr(), memory.add(at), text.len());
+                memory.add(KEY_ROW + offset).cast::<u32>().write_unaligned(at as u32);
+                at += text.len();
+            }
+        }
+        entry
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::program::Key;
+    use crate::state::key_group::hash_i64;
+
+    fn shape(kinds: &[ColumnKind]) -> Shape {
+        let fields: Vec<Key> =
+            kinds.iter().enumerate().map(|(at, &kind)| Key { kind, offset: SEQ_BYTES + 8 * at }).collect();
+        Shape::new(&KeySpec { stride: SEQ_BYTES + 8 * kinds.len(), fields }, 16)
+    }
+
+    #[test]
+    fn one_field_is_hashed_as_keys_are() {
+        let bytes = b"abcdefgh and more                                                       ";
+        // SAFETY: the array outlives the text.
+        let text = unsafe { Text::new(bytes.as_ptr(), 17) };
+        let row = [0_u64, 42];
+        assert_eq!(shape(&[ColumnKind::I64]).hash(Given { row: row.as_ptr().cast(), text }), Some(hash_i64(42)));
+        let row = [0_u64, 17 << 32];
+        assert_eq!(
+            shape(&[ColumnKind::Text]).hash(Given { row: row.as_ptr().cast(), text }),
+            Some(hash_bytes(&bytes[..17]))
+        );
+        let row = [0_u64, 18 << 32];
+        assert_eq!(shape(&[ColumnKind::Text]).hash(Given { row: row.as_ptr().cast(), text }), None);
+    }
+
+    #[test]
+    fn an_entry_keeps_its_key() {
+        let bytes = b"one and two                                                                   ";
+        // SAFETY: the array outlives the text.
+        let text = unsafe { Text::new(bytes.as_ptr(), 11) };
+        let shape = shape(&[ColumnKind::Text, ColumnKind::I64, ColumnKind::Text]);
+        let row = [0_u64, 3 << 32, 7, 3 << 32 | 8];
+        let key = Given { row: row.as_ptr().cast(), text };
+        let mut memory = vec![0_u64; shape.bytes(key) / 8];
+        // SAFETY: so many bytes are there.
+        let kept = unsafe {
+            let entry = shape.make(memory.as_mut_ptr().cast(), 1, 2, key);
+            shape.key_of(entry)
+        };
+        assert!(shape.equal(kept, key));
+        assert_eq!((kept.text(8), kept.text(24)), (&b"one"[..], &b"two"[..]));
+        assert_eq!(shape.hash(kept), shape.hash(key));
+    }
+}

@@ -1,0 +1,76 @@
+//! State of windowed operators (STRETCH, section 4): cells of key groups, in them panes of entries.
+//!
+//! A *cell* is what has an owner: the keys of a few neighbouring key groups with all that they have in all windows. Whoever
+//! owns it finds and makes entries in it; nothing in it is shared, and nothing moves when it gets another owner. Of windows
+//! of the kind `multi`, what a cell holds of one window is a *pane*, which goes as a whole; of the kind `single`, every
+//! entry goes by itself, and panes only say which entries stand in a window.
+
+pub mod by_window;
+pub mod cell;
+pub mod entry;
+pub mod pane;
+pub mod table;
+
+use crate::program::WindowSpec;
+use crate::state::key_group::{GROUPS, group};
+
+/// Cells of an operator.
+pub const CELLS: usize = 256;
+/// Key groups of a cell.
+pub const GROUPS_OF_CELL: usize = GROUPS / CELLS;
+
+/// The cell of a key.
+#[inline(always)]
+pub fn cell_of(hash: u64) -> usize {
+    group(hash) / GROUPS_OF_CELL
+}
+
+/// The windows of an operator: number l is [l * advance, l * advance + size).
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    pub advance: i64,
+    pub size: i64,
+    pub delay: i64,
+}
+
+impl Bounds {
+    pub fn of(spec: &WindowSpec) -> Self {
+        Self { advance: spec.advance, size: spec.size, delay: spec.delay }
+    }
+
+    /// Where a window begins: a row at it falls in.
+    #[inline(always)]
+    pub fn start(&self, number: i64) -> i64 {
+        number * self.advance
+    }
+
+    /// The last window that begins at `ts` or before.
+    #[inline(always)]
+    pub fn last_of(&self, ts: i64) -> i64 {
+        ts.div_euclid(self.advance)
+    }
+
+    /// The earliest window that ends behind `ts`: that a row falls in, or that a watermark leaves open.
+    #[inline(always)]
+    pub fn first_beyond(&self, ts: i64) -> i64 {
+        (ts - self.size).div_euclid(self.advance) + 1
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_falls_into_the_windows_that_begin_before_it_and_end_behind_it() {
+        for (advance, size) in [(1, 1), (2, 5), (5, 5), (3, 7)] {
+            let bounds = Bounds { advance, size, delay: 0 };
+            for ts in -20..20 {
+                let of_row: Vec<i64> = (bounds.first_beyond(ts)..=bounds.last_of(ts)).collect();
+                let defined: Vec<i64> =
+                    (-40..40).filter(|l| (bounds.start(*l)..bounds.start(*l) + size).contains(&ts)).collect();
+                assert_eq!(of_row, defined, "{advance} {size} {ts}");
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+"""Queues that grow, slide and are emptied, in one state and in one per key: interpreter, compiled loop and runtime
+agree; and what a queue takes is bounded by the most rows it has held."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming_core.api import App, Queue, Ring, boolean, f64, i16, i64, record, u8
+from streaming_core.errors import RunFailed
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.oracle.loop import Loop, layout
+from streaming_core.oracle.oracle import compare
+from streaming_core.run.way import RunSpec
+from tests.differential.case import Case, strategies
+from tests.differential.kernel import Kernel
+from tests.differential.streams import examine
+
+WAYS = [fields for executor in ("pooled", "pinned") for fields in strategies(executor)]
+CUTS = [(1, 256, 1000), (2, 1, 64), (3, 7, 333)]  # threads, rows of a batch, of a block
+
+
+@record
+class Event:
+    key: i64
+    push: i64
+    pop: i64
+    at: i64
+    x: f64
+    empties: boolean
+
+
+@record
+class Item:
+    """Columns of every width, so that each begins elsewhere."""
+
+    few: u8
+    x: f64
+    odd: boolean
+    n: i16
+    number: i64
+
+
+@record
+class State:
+    pushed: i64
+    turns: i64
+    rows: Queue[Item]
+    last: Ring[i64, 3]
+    popped: Queue[Item]
+
+
+@record
+class Seen:
+    key: i64
+    count: i64
+    sum: i64
+    odd: i64
+    x: f64
+    at: i64
+
+
+def turn(state):
+    state.turns += 1
+    return state.turns
+
+
+def turned(state):
+    state.turns += 1
+    return state
+
+
+def push(queue, number, x):
+    """Written in another order than declared; the queue goes from hand to hand."""
+    queue.append(number=number, n=number % 30000 - 15000, x=x - number, odd=number % 2, few=number % 256)
+    return len(queue) - 1
+
+
+def work(row, state, out):
+    waiting = turned(state).rows
+    if row.empties:
+        waiting.clear()
+    for _ in range(min(row.pop, len(waiting))):
+        # Evaluated as written, which is not as declared.
+        state.popped.append(
+            number=waiting[0].number, n=turn(state) % 100, x=waiting[0].x, few=turn(state) % 100, odd=waiting[0].odd
+        )
+        waiting.popleft()
+    for _ in range(row.push):
+        push(waiting, state.pushed, row.x)
+        state.pushed += 1
+    # Where a row lies is found before what it lies in: pushing may move the columns.
+    newest = waiting[push(waiting, state.pushed, row.x)].number
+    state.pushed += 1
+    total = 0
+    odd = 0
+    x = 0.0
+    for i in range(len(waiting)):
+        total += waiting[i].few + 3 * waiting[i].n
+        x += waiting[i].x
+        if waiting[i].odd:
+            odd += waiting[i].number - newest
+    state.last.append(total)
+    # What a queue is found by is evaluated once, and first.
+    turned(state).popped.append(
+        number=state.turns, n=turned(state).rows[0].n, x=1.0, few=len(turned(state).popped) % 100, odd=False
+    )
+    while len(state.popped) > 20:
+        turned(state).popped.popleft()
+    out.emit(key=row.key, count=len(waiting), sum=total, odd=odd, x=x, at=waiting[row.at % len(waiting)].number)
+
+
+def end(state, out):
+    while len(state.rows) > 0:
+        out.emit(
+            key=len(state.popped), count=len(state.rows), sum=state.rows[0].n, odd=state.rows[0].few,
+            x=state.rows[0].x, at=state.rows[0].number,
+        )  # fmt: skip
+        state.rows.popleft()
+
+
+def application(name):
+    app = App(name)
+    source = app.source(Event)
+    stream = source.key_by("key") if name == "keyed" else source
+    stream.process(work, State, Seen, flush=end).sink()
+    app.generates(lambda *arguments: {})
+    return app.check()
+
+
+@pytest.fixture(scope="module", params=["alone", "keyed"])
+def made(request):
+    app = application(request.param)
+    return app, compile_app(app, {})
+
+
+def events(phases):
+    """A phase: whose queue, rows pushed and popped by each event, how many events, whether the first one empties."""
+    rows = [
+        (key, pushed, popped, at, None if at % 7 == 0 else at / 3, empties and turn == 0)
+        for key, pushed, popped, turns, empties in phases
+        for turn in range(turns)
+        for at in [turn * 5 + pushed]
+    ]
+    key, pushed, popped, at, x, empties = zip(*rows, strict=True)
+    endless = [float("inf") if one is None else one for one in x]
+    columns = {"key": key, "push": pushed, "pop": popped, "at": at, "x": endless, "empties": empties}
+    return pa.table({"seq": pa.array(range(len(rows)), pa.int64()), **columns})
+
+
+phase = st.tuples(
+    st.sampled_from((0, 1)),
+    st.sampled_from((0, 0, 1, 2, 9, 40)),
+    st.sampled_from((0, 1, 2, 3, 10, 60)),
+    st.sampled_from((1, 2, 9, 40)),
+    st.sampled_from((False, False, False, True)),
+)
+
+
+def test_long_sequences_of_appends_and_removals_agree(made):
+    app, program = made
+    longest = []
+    loop = Loop(app, {})
+
+    @given(phases=st.lists(phase, min_size=1, max_size=12), way=st.sampled_from(WAYS), cut=st.sampled_from(CUTS))
+    @examine(60)
+    def agree(phases, way, cut):
+        table = events(phases)
+        threads, batch, block = cut
+        case = Case(app, {}, table, program)
+        loop.reset()
+        outputs = pa.concat_tables([loop.process(table), loop.finish(table.num_rows)])
+        compare(app.name, case.outputs, outputs, "outputs")
+        compare(app.name, case.state["work"], loop.state()["work"], "state")
+        case.check(RunSpec(app=app.name, threads=threads, batch=batch, **way), block)
+        longest.append(max(case.outputs["count"].to_pylist()))
+
+    agree()
+    assert max(longest) > 1000  # columns grew seven times
+    assert min(longest) < 9
+
+
+def test_what_a_queue_takes_is_bounded_by_the_most_rows_it_has_held():
+    """One row comes with each event; from the 100th on, one goes."""
+    app = application("alone")
+    filling, steady = events([(0, 0, 0, 100, False)]), events([(0, 0, 1, 5000, False)])
+    row = sum(scalar.width for scalar in State.fields["rows"].fields.values())
+    most = 2 * 4 * (101 + 22) * row  # of both queues; columns that they have left are included
+    kernel, loop = Kernel(app, {}), Loop(app, {})
+    taken = []
+    for table in (filling, steady, steady, steady):
+        kernel.process(table)
+        loop.process(table)
+        taken.append((sum(map(len, kernel.blocks)), int(loop._work.context[layout.ARENA // 8])))
+    assert taken[0][0] < taken[1][0] <= most  # what is removed goes to the other queue
+    assert taken[1] == taken[2] == taken[3]
+
+
+@pytest.mark.parametrize("kind", [Interpreter, Loop, Kernel])
+def test_to_remove_from_an_empty_queue_is_an_error_of_the_event(kind):
+    app = App("eager")
+    app.source(Event).process(eager, State, Seen).sink()
+    app.generates(lambda *arguments: {})
+    machine = kind(app.check(), {})
+    machine.process(events([(0, 0, 2, 1, False)]))
+    with pytest.raises(RunFailed, match=r"event 1: IndexError: .*popleft of an empty queue"):
+        machine.process(events([(0, 0, 2, 2, False)]).slice(1))
+
+
+def eager(row, state, out):
+    for i in range(2):
+        push(state.rows, i, row.x)
+    for _ in range(row.pop + row.seq):
+        state.rows.popleft()
+
+
+@record
+class Quote:
+    ts: i64
+    side: i64
+    value: i64
+
+
+@record
+class Waiting:
+    ts: i64
+    value: i64
+
+
+@record
+class Side:
+    rows: Queue[Waiting]
+
+
+@record
+class Match:
+    ts: i64
+    key: i64
+    left: i64
+    right: i64
+
+
+def of_left(row, out):
+    if row.side == 0:
+        out.emit(ts=row.ts, side=0, value=row.value)
+
+
+def of_right(row, out):
+    if row.side == 1:
+        out.emit(ts=row.ts, side=1, value=row.value)
+
+
+def meet(row, window, own, others, out):
+    while len(others) > 0 and others[0].ts < window.start:
+        others.popleft()
+    for i in range(len(others)):
+        if abs(others[i].value - row.value) <= 1 and others[i].value % 2 == window.key.index:
+            left = row.value if row.side == 0 else others[i].value
+            out.emit(ts=row.ts, key=window.key.index, left=left, right=row.value + others[i].value - left)
+    if row.value % 2 == window.key.index:
+        own.append(ts=row.ts, value=row.value)
+
+
+def from_left(row, window, lefts, rights, out):
+    meet(row, window, lefts.rows, rights.rows, out)
+
+
+def from_right(row, window, lefts, rights, out):
+    meet(row, window, rights.rows, lefts.rows, out)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_window_joins_two_streams_through_queues(seed):
+    """ScaleJoin: the head of the other queue goes while it is too old, the rest is compared, the row is kept."""
+    rng, size = np.random.default_rng(seed), 20
+    columns = {"seq": np.arange(400), "ts": np.cumsum(rng.choice([0, 1, 2, 30], 400, p=[0.3, 0.4, 0.28, 0.02]))}
+    table = pa.table({**columns, "side": rng.integers(0, 2, 400), "value": rng.integers(0, 12, 400)})
+    app = App("joined")
+    source = app.source(Quote)
+    app.window(
+        source.flat_map(of_left, Quote), source.flat_map(of_right, Quote), every=2, advance=1, size=size, kind="single",
+        state=(Side, Side), update=(from_left, from_right), output=Match,
+    ).sink()  # fmt: skip
+    app.generates(lambda *arguments: {})
+    interpreter, loop = Interpreter(app.check(), {}), Loop(app, {})
+    made = interpreter.process(table)
+    compare(app.name, made, loop.process(table), "outputs")
+    rows, wanted = table.to_pylist(), []
+    for row in rows:
+        for other in rows[: row["seq"]]:
+            is_near = abs(row["value"] - other["value"]) <= 1 and other["ts"] > row["ts"] - size
+            if row["side"] != other["side"] and is_near:
+                left, right = (row, other) if row["side"] == 0 else (other, row)
+                wanted.append((row["seq"], other["value"] % 2, left["value"], right["value"]))
+    assert len(wanted) > 100
+    found = zip(*(made[name].to_pylist() for name in ("seq", "key", "left", "right")), strict=True)
+    assert sorted(found) == sorted(wanted)

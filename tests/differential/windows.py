@@ -1,0 +1,56 @@
+"""Windowed applications executed, held against what an oracle makes of the same events."""
+
+import itertools
+import random
+import tempfile
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+from streaming_core.data.agreement import outputs_digest
+from streaming_core.data.digest import format_digest
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle.oracle import compare
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
+from tests.differential.case import Events
+
+# Threads, batch size, block size.
+WAYS = [(1, 256, 1000), (2, 7, 31), (3, 1, 40), (8, 16, 1000)]
+
+
+def drawn_schedule(app, threads, events, seed):
+    """Reconfigurations at events of all kinds: the first, the last, one behind it, several at once, of any replicas."""
+    rng = random.Random(seed)
+    names = [operator.name for operator in app.operators if operator.kind == "windowed"]
+    at = sorted(rng.choice([0, events - 1, events, rng.randrange(events + 1)]) for _ in range(rng.randrange(12)))
+    schedule = []
+    for event in at:
+        some = rng.sample(names, rng.randint(1, len(names)))
+        replicas = {name: rng.sample(range(threads), rng.randint(1, threads)) for name in some}
+        schedule.append({"event": max(event, 0), "replicas": replicas})
+    return schedule
+
+
+def check_executed(app, params, table, made, late, end=None, ways=WAYS):
+    """Runs all of `ways` over one table of events; their outputs, and how many rows were late, are the oracle's."""
+    program = compile_app(app, params)
+    events = Events([table])
+    events.end = table.num_rows if end is None else end
+    wanted = made and format_digest(*outputs_digest(app, "total", made))  # of a run that fails there is none
+    for number, (threads, batch, block) in enumerate(itertools.chain(ways, ways)):
+        # Once with nothing but what the plan says, once with reconfigurations.
+        seed = 1000 * table.num_rows + number
+        schedule = drawn_schedule(app, threads, table.num_rows, seed) if number >= len(ways) else []
+        spec = RunSpec(app=app.name, executor="pinned", threads=threads, batch=batch, sink="parquet", schedule=schedule)
+        sample, state, _ = engine.one_pass(spec, program, engine.Blocks(events, program, block))
+        if sample.digest != wanted:  # once more, to say where they differ
+            with tempfile.TemporaryDirectory() as folder:
+                blocks = engine.Blocks(events, program, block)
+                engine.one_pass(spec, program, blocks, sink="parquet", folder=Path(folder))
+                found = ds.dataset(Path(folder) / "outputs").to_table()
+            compare(app.name, made, found.cast(made.schema), f"outputs of {threads} threads, batches of {batch}")
+        assert sample.digest == wanted, (threads, batch, block, schedule)
+        assert sample.in_order
+        assert state == {}
+        assert sample.dropped_late == late

@@ -1,0 +1,79 @@
+"""scalejoin against all pairs of rows, and by hand."""
+
+import numpy as np
+import pytest
+
+from streaming_core.apps import registry
+from tests.unit.apps.windows import run
+
+COLUMNS = ("seq", "ts", "earlier", "x", "y", "a", "b", "c", "d")
+
+
+def pairs_of(events, params):
+    """Every row with every earlier one of the other stream: those that a lower key keeps first, then the older ones."""
+    keys, found = params["keys"], []
+    for e in events:
+        before = [
+            f for f in events[: e["seq"]] if f["is_right"] != e["is_right"] and e["ts"] - f["ts"] < params["size"]
+        ]
+        for f in sorted(before, key=lambda f: ((f["seq"] + 1) % keys, f["seq"])):
+            left, right = (f, e) if e["is_right"] else (e, f)
+            if abs(left["x"] - right["x"]) <= params["band"] and abs(left["y"] - right["y"]) <= params["band"]:
+                of_right = right["x"], right["y"], right["c"], right["d"]
+                found.append((e["seq"], e["ts"] + 1, f["seq"], left["x"], left["y"], *of_right))
+    return found
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"keys": 5, "size": 2_001, "domain": 100},
+        {"keys": 1, "size": 500, "domain": 60, "rate": 333},
+        {"keys": 40, "size": 100_000, "domain": 200, "band": 3, "rate": 100_000},  # many at one moment
+        {"keys": 3, "size": 300, "domain": 5, "band": 0, "phases": True},
+    ],
+)
+def test_scalejoin_finds_every_pair(params):
+    events, result = run("scalejoin", params, events=400)
+    wanted = pairs_of(events, result.params)
+    assert result.columns(*COLUMNS) == wanted
+    assert len(wanted) > 50
+
+
+def row(ts, is_right, x, y):
+    return {"ts": ts, "is_right": is_right, "x": x, "y": float(y), "c": x / 4 if is_right else 0.0, "d": is_right}
+
+
+def test_scalejoin_by_hand():
+    rows = [
+        row(1_000, False, 50, 50),
+        row(1_000, True, 60, 40),  # both bands end here
+        row(1_000, True, 61, 40),
+        row(1_000, True, 60, 39),
+        row(301_000, True, 40, 60),  # exactly five minutes later
+        row(301_001, True, 50, 50),  # too late for the left row
+        row(301_001, False, 50, 50),
+        row(2_000_000, False, 50, 50),  # nobody is left
+    ]
+    _, result = run("scalejoin", {"keys": 4, "size": 300_001}, rows)
+    assert sorted(result.columns("seq", "ts", "earlier", "a", "c")) == [
+        (1, 1_001, 0, 60, 15.0), (4, 301_001, 0, 40, 10.0), (6, 301_002, 4, 40, 10.0), (6, 301_002, 5, 50, 12.5),
+    ]  # fmt: skip
+
+
+def test_rows_come_at_the_rate_that_is_asked_for():
+    app = registry.load("scalejoin")
+    made = app.generator(app.bind({"rate": 3}), 1, 0, 7)
+    assert made["ts"].tolist() == [app.bind()["size"] + t for t in (0, 333, 666, 1000, 1333, 1666, 2000)]
+    params = app.bind({"phases": True})
+    ts = app.generator(params, 1, 0, 3_000_000)["ts"] - params["size"]
+    per_second = np.bincount(ts // 1000)[:-1]
+    starts = np.flatnonzero(np.diff(per_second, prepend=0))
+    assert len(starts) > 3
+    assert ((np.diff(starts) >= 100) & (np.diff(starts) <= 300)).all()
+    assert per_second.min() >= 500
+    assert per_second.max() <= 8_000
+    assert (
+        app.generator(params, 1, 2_000_000, 2_000_100)["ts"].tolist()
+        == (ts[2_000_000:2_000_100] + params["size"]).tolist()
+    )

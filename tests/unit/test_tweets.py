@@ -1,0 +1,101 @@
+"""Tweets keep to their laws, in whatever slices they are asked for."""
+
+import re
+
+import numpy as np
+import pytest
+
+from streaming_core.generator.tweets import BEGIN, TWEETS, _make, _poisson, tweets
+
+N = 60_000
+
+
+def defaults(**params):
+    return {name: p.default for name, p in TWEETS.items()} | params
+
+
+@pytest.mark.parametrize("rate", [0.02, 3.0, 25.0, 4_000.0])
+def test_any_slice_is_the_same_whatever_else_was_asked_for(rate):
+    params = defaults(rate=rate, vocabulary=500)
+    whole = tweets(params, 5, 0, 30_000 if rate == 25 else 3_000)
+    for start, stop in ((2_000, 2_999), (0, 1), (16_300, 16_500), (777, 777)):
+        part = tweets(params | {"users": 1_000_000}, 5, start, stop) if stop <= len(whole["ts"]) else {}
+        again = defaults(rate=rate, vocabulary=500, hashtag_skew=1.10000)
+        for name in part:
+            assert part[name].tolist() == whole[name][start:stop].tolist(), name
+            assert tweets(again, 5, start, stop)[name].tolist() == part[name].tolist()
+    assert (np.diff(whole["ts"]) >= 0).all()
+    other = tweets(params, 6, 0, 100)
+    assert other["text"].to_pylist() != whole["text"][:100].to_pylist()
+
+
+def test_how_many_are_made_at_once_changes_nothing(monkeypatch):
+    def first(period):
+        monkeypatch.setattr("streaming_core.generator.tweets.PERIOD", period)
+        parts = [_make(defaults(vocabulary=500, rate=40.0), 3, at) for at in range(2_000 // period)]
+        return {name: [v for part in parts for v in part[name].tolist()] for name in parts[0]}
+
+    assert first(2_000) == first(200) == first(40)
+    assert len(first(40)["ts"]) > 1_500
+
+
+@pytest.mark.parametrize("rate", [0.5, 25.0, 3_000.0])
+def test_tweets_arrive_as_a_poisson_process(rate):
+    ts = tweets(defaults(rate=rate, vocabulary=100), 2, 0, N)["ts"] - BEGIN
+    assert 0 <= ts[0] < 100_000 / rate
+    seconds = ts // 1000
+    count = np.bincount(seconds)[:-1]  # the last second is cut off
+    assert abs(count.mean() / rate - 1) < 0.02
+    if len(count) > 100:
+        assert abs(count.var() / rate - 1) < 0.1
+    assert abs((ts % 1000).mean() - 499.5) < 5
+
+
+@pytest.mark.parametrize("mean", [0.3, 12.0, 500.0, 20_000.0])
+def test_numbers_of_arrivals_have_poisson_s_law(mean):
+    fewest, law = _poisson(mean)
+    weights = np.diff(law.thresholds, prepend=0) / 2**53
+    k = fewest + np.arange(len(weights))
+    assert abs((k * weights).sum() - mean) < 1e-9 * mean
+    assert abs(((k - mean) ** 2 * weights).sum() - mean) < 1e-6 * mean
+
+
+def test_words_and_hashtags():
+    columns = tweets(defaults(), 1, 0, N)
+    texts = columns["text"].to_pylist()
+    assert all(len(text) <= 280 and not re.search(rb"  |^ | $|[^a-z0-9# ]", text) for text in texts)
+    assert max(map(len, texts)) > 250
+    split = [text.split() for text in texts]
+    words = [[word for word in tweet if not word.startswith(b"#")] for tweet in split]
+    tags = [tweet[len(said) :] for tweet, said in zip(split, words, strict=True)]
+    assert all(tag.startswith(b"#t") for tweet in tags for tag in tweet)  # behind the words
+    counts = np.array([len(said) for said in words])
+    assert 1 <= counts.min() <= 2
+    assert abs(counts.mean() - 13) < 0.05
+    assert abs(counts.var() - 12) < 0.3
+    tagged = np.array([len(tweet) for tweet in tags])
+    assert abs((tagged > 0).mean() - 0.25) < 0.01
+    assert abs(tagged[tagged > 0].mean() - 1 / 0.6) < 0.03
+    said = np.array([int(re.match(rb"w(\d+)", word)[1]) for tweet in words for word in tweet])
+    law = 1 / np.arange(1, 200_001)
+    law /= law.sum()
+    found = np.bincount(said, minlength=200_000) / len(said)
+    assert len(found) == 200_000
+    assert abs(found[:50] / law[:50] - 1).max() < 0.08
+    assert abs(found[:10_000].sum() - law[:10_000].sum()) < 0.003
+    tag = np.array([int(name[2:]) for tweet in tags for name in tweet])
+    assert tag.max() < 20_000
+    law = np.arange(1, 20_001) ** -1.1
+    assert abs((tag == 0).mean() - law[0] / law.sum()) < 0.01
+    users = columns["user"]
+    assert users.min() >= 0
+    assert 990_000 < users.max() < 1_000_000
+
+
+def test_tweets_that_would_be_too_long_end_with_a_whole_token(monkeypatch):
+    params = defaults(hashtag_ratio=1.0, skew=0.0, rate=100.0)
+    whole = _make(params, 4, 0)["text"].to_pylist()
+    assert all(b" #t" in text for text in whole)
+    monkeypatch.setattr("streaming_core.generator.tweets.CHARACTERS", 60)
+    for text, kept in zip(whole, _make(params, 4, 0)["text"].to_pylist(), strict=True):
+        assert kept == (text if len(text) <= 60 else text[: text.rindex(b" ", 0, 61)])
