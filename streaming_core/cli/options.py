@@ -27,17 +27,20 @@ NOTES = {
     "executor": "Default: the first that runs the application.",
     "plan": 'A file, JSON: {"operator": [thread of each replica], ...}.',
     "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which.',
+    "thresholds": "Three numbers: 90,70,45.",
     "sink": "Default: parquet.",
 }
 # Fields that are given as a file of JSON, and what is in it.
 FILES = {"plan": dict, "schedule": list}
+# Fields that are given as numbers with commas between them.
+NUMBERS = ("thresholds",)
 
 
 def _option(name: str) -> Any:
     """A field of a RunSpec as an option; without a value, the specification decides."""
     field = FIELDS[name]
     words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or values_of(field)
-    kind: Any = str if words else Path if name in FILES else field.annotation
+    kind: Any = str if words or name in NUMBERS else Path if name in FILES else field.annotation
     assert field.description is not None
     text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
     return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
@@ -102,6 +105,7 @@ def specification(
             raise BadInput("a run specification is complete: give options in the file, not beside it")
         return RunSpec.parse(_read(Path(what)))
     given = given | {name: _in_file(name, given[name]) for name in FILES if name in given}
+    given |= {name: _numbers(name, given[name]) for name in NUMBERS if name in given}
     return _spec(what, given, parameters(what, profile, settings), source)
 
 
@@ -114,6 +118,13 @@ def _in_file(name: str, path: Path) -> Any:
     if not isinstance(found, FILES[name]):
         raise BadInput(f"{path} holds no {name}: {NOTES[name].removeprefix('A file, JSON: ').removesuffix('.')}")
     return found
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise BadInput(f"{name} {text!r} are no numbers with commas between them") from None
 
 
 def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:

@@ -37,8 +37,9 @@ from streaming_core.run.way import (
 )
 
 # Field of a request -> the option that it is about. Plans and schedules are no matter of a matrix: each is of one
-# application; what reconfigurations a cell goes through is worked out (matrix.py).
-ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name not in ("plan", "schedule")}
+# application; what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
+OF_ONE = frozenset({"plan", "schedule", "thresholds"})
+ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name not in OF_ONE}
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -130,7 +131,7 @@ class RegressionSpec(_Ways):
         for executor in EXECUTORS.values():
             tried = self._tried(executor)
             for name, only in executor.conditions.items():
-                if tried[name] == (False, True) and not only.has.intersection(tried[only.where]):
+                if tried.get(name) == (False, True) and not only.has.intersection(tried[only.where]):
                     raise ValueError(only.refusal)
         return self
 

@@ -19,8 +19,8 @@ from streaming_core.storage import canonical_json
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, samples dropped_late, reconfigurations and
-# slowest_reconfiguration_us.
+# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller and thresholds, samples
+# dropped_late, reconfigurations and slowest_reconfiguration_us.
 SCHEMA_VERSION = 5
 VIOLATION_CAP = 20
 
@@ -166,5 +166,5 @@ def spec_of(row: dict) -> RunSpec:
     """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
     said = {name: row[name] for name in FIELDS if row.get(name) is not None}
     return RunSpec.parse(
-        said | {name: json.loads(said[name]) for name in ("params", "plan", "schedule") if name in said}
+        said | {name: json.loads(said[name]) for name in ("params", "plan", "schedule", "thresholds") if name in said}
     )

@@ -22,9 +22,10 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +46,9 @@ from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
+if TYPE_CHECKING:
+    from streaming_core import _runtime
+
 BLOCK = 1 << 17  # events per block, rounded up to whole punctuation intervals
 KEPT_BLOCKS = 4  # blocks kept decoded between passes; longer workloads are read again
 WORK = ".run"  # below the folder of a run without checkpoints, while it is at work
@@ -52,6 +56,7 @@ PUBLISHED = ("outputs", "state")
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
+Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
 
 
 class Blocks:
@@ -318,12 +323,14 @@ def one_pass(
     export: bool = True,
     durable: checkpoint.Checkpoints | None = None,
     meter: Meter | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Sample, dict[str, pa.Table], dict]:
     """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
 
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
-    nothing of energy, nor does it of a pass that was gone on with. Raises RunFailed when an operator fails.
+    nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
+    it may ask for reconfigurations. Raises RunFailed when an operator fails.
     """
     from streaming_core import _runtime
 
@@ -351,22 +358,23 @@ def one_pass(
         stream: Iterable = ((*block, None) for block in blocks)
         if durable is not None:
             stream = blocks.read_on(read, durable.interval)
-        for rows, text, read in stream:
-            interruption.check()
-            if nameable is None:
-                named = text
-            else:
-                nameable[: len(text)] = text
-                text = nameable[: len(text)]
-            with spent.counting():
-                engine.process(rows.view(np.uint8), len(rows), text)
-            done += len(rows)
-            if writer is not None:
-                _take(engine, program, named, writer)
-            if durable is not None and done % durable.interval == 0 and done < blocks.events:
-                _save(engine, durable, writer, read, spent.cpu)
-            if progress is not None:
-                progress(kind, done, blocks.events)
+        with beside(engine) if beside else nullcontext():
+            for rows, text, read in stream:
+                interruption.check()
+                if nameable is None:
+                    named = text
+                else:
+                    nameable[: len(text)] = text
+                    text = nameable[: len(text)]
+                with spent.counting():
+                    engine.process(rows.view(np.uint8), len(rows), text)
+                done += len(rows)
+                if writer is not None:
+                    _take(engine, program, named, writer)
+                if durable is not None and done % durable.interval == 0 and done < blocks.events:
+                    _save(engine, durable, writer, read, spent.cpu)
+                if progress is not None:
+                    progress(kind, done, blocks.events)
         with spent.counting():
             engine.finish(blocks.end)
         if writer is not None:
@@ -406,6 +414,7 @@ def one_pass(
         dropped_late=metrics["late"],
         rejected=metrics["rejected"],
         reconfigurations=metrics["reconfigurations"] or [],
+        loads=metrics["loads"] or {},
         chosen=metrics["chosen"],
     )
     return sample, state, {name: metrics[name] for name in ("binding", "memory")}

@@ -33,18 +33,35 @@ class Reconfiguration(BaseModel):
     operator: str
     event: int
     replicas: list[int]
+    by: str = Field("schedule", description="Who asked: schedule, request, or the controller.")
+    cause: str | None = Field(None, description="What a controller saw.")
+    asked: int | None = Field(None, description="When, in nanoseconds of engine time; None: beforehand.")
     moved: int = Field(description="Cells, of `cells`, that got another owner; what is in them stays where it is.")
     cells: int
     posted: int | None = Field(description="When its event was dealt, in nanoseconds of engine time; None: never.")
     gone_over: list[GoneOver]
 
     # The ignored: as below.
-    @computed_field(description="From its event being dealt to the last replica concerned.")  # type: ignore[prop-decorator]
+    @computed_field(description="From when it was asked for, or dealt, to the last replica.")  # type: ignore[prop-decorator]
     @property
     def microseconds(self) -> float | None:
         if self.posted is None or not self.gone_over:
             return None
-        return max(one.at for one in self.gone_over) / 1e3 - self.posted / 1e3
+        since = self.posted if self.asked is None else self.asked
+        return max(one.at for one in self.gone_over) / 1e3 - since / 1e3
+
+
+class Load(BaseModel):
+    """What a controller saw of a windowed operator in a period; times in nanoseconds of engine time."""
+
+    at: int = Field(description="When the period ended.")
+    period: int
+    replicas: int = Field(description="Those that owned keys, of `most`.")
+    most: int
+    worked: int = Field(description="Processor time of replicas at work, all together.")
+    arrived: int = Field(description="Events that came in the period.")
+    dealt: int = Field(description="Events that were dealt to the replicas.")
+    pending: int = Field(description="Events that had come and were not dealt yet.")
 
 
 class Sample(BaseModel):
@@ -73,6 +90,9 @@ class Sample(BaseModel):
     dropped_late: int = 0
     rejected: int = 0
     reconfigurations: list[Reconfiguration] = Field(default_factory=list, description="Of windowed operators.")
+    loads: dict[str, list[Load]] = Field(
+        default_factory=dict, description="Per windowed operator what its controller saw, period by period."
+    )
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 
     # The ignored: mypy knows of nothing above @property; pydantic says to write it so.

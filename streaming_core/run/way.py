@@ -37,6 +37,8 @@ ParamValue = bool | int | float | str
 CHAINED = frozenset({"tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
+# Controllers that ask for reconfigurations by the load they see.
+CONTROLLING = frozenset({"threshold", "model"})
 # Channels that keep no order: compared by what the application says agrees then.
 UNORDERED = frozenset({"spsc"})
 
@@ -119,6 +121,8 @@ class RunSpec(BaseModel):
         channel: str | None = None
         plan: dict[str, list[int]] = {}
         schedule: list[Scheduled] = []
+        controller: str | None = None
+        thresholds: list[int] = []
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -335,6 +339,18 @@ class Pinned(RunSpec):
         default_factory=list,
         description="Reconfigurations of windowed operators: from an event on, which replicas share the keys.",
     )
+    controller: Literal["none", "threshold", "model"] = Field(
+        "none",
+        description="Who asks for reconfigurations of windowed operators while they run, by the load: threshold by how "
+        "much of the time replicas work, model by the work that waits and is to come.",
+    )
+    thresholds: Annotated[
+        list[int], Only("controller", CONTROLLING, "thresholds are a controller's, and there is none")
+    ] = Field(
+        default_factory=list,
+        description="Percent of what the replicas can do: upper, above which there are more of them; target, below "
+        "which they stay then; lower, below which there are fewer. None: those of STRETCH.",
+    )
 
     @model_validator(mode="after")
     def _replicas_have_threads(self) -> Pinned:
@@ -344,6 +360,11 @@ class Pinned(RunSpec):
         for one, other in itertools.pairwise(self.schedule):
             if one.event > other.event:
                 raise ValueError(f"schedule: event {other.event} comes after event {one.event}")
+        if self.thresholds:
+            upper, target, lower = self.thresholds if len(self.thresholds) == 3 else (0, 0, 0)
+            if not 100 >= upper > target > lower >= 1:
+                said = ",".join(map(str, self.thresholds))
+                raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {said}")
         return self
 
     def _delivered(self) -> str:
@@ -359,6 +380,8 @@ class Pinned(RunSpec):
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
                 raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
+        if self.controller in CONTROLLING and app.kind != "windowed":
+            raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:
             for name, share in at.replicas.items():
                 if kinds.get(name) != "windowed":

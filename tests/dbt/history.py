@@ -26,7 +26,10 @@ CAME_WITH = {
     2: {"cells": ("stealing", "checkpoint", "channel", "plan")},
     3: {"samples": ("energy_joules",)},
     4: {"cells": ("verdict", "reason")},
-    5: {"cells": ("schedule",), "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us")},
+    5: {
+        "cells": ("schedule", "controller", "thresholds"),
+        "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us"),
+    },
 }
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 

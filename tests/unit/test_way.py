@@ -101,7 +101,8 @@ def test_cells_keep_their_names_over_the_nights(cell):
 def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec(**WRITTEN[cell])
-    later = {"schedule": []}  # options that came later
+    # Options that came later.
+    later = {"schedule": [], "controller": "none" if spec.executor == "pinned" else None, "thresholds": []}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
 
@@ -134,6 +135,15 @@ def test_a_spec_is_of_the_class_that_its_executor_names():
         ({}, "executor: Field required"),
         ({"executor": "pooled", "telepathy": 1}, "telepathy: Extra inputs are not permitted"),
         ({"executor": "pinned", "threads": 2, "plan": {"a": [2]}}, "plan: a needs a replica, each on one of the "),
+        (
+            {"executor": "pinned", "controller": "daemon"},
+            "unknown controller 'daemon' of executor pinned; known: none, ",
+        ),
+        ({"executor": "pinned", "thresholds": [90, 70, 45]}, "thresholds are a controller's, and there is none"),
+        *(
+            ({"executor": "pinned", "controller": "model", "thresholds": given}, "thresholds: upper > target > lower, ")
+            for given in ([70, 90, 45], [90, 70], [101, 70, 45], [90, 70, 0], [90, 70, 70])
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(given, said):
@@ -171,6 +181,7 @@ def test_every_application_names_the_executors_that_take_it():
 def test_a_cell_is_known_again_from_its_raw_row():
     later = {"schedule": [{"event": 5, "replicas": {"count": [1, 0], "sum": 2}}, {"event": 9, "replicas": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
+    windows |= {"controller": "model", "thresholds": [80, 70, 60]}
     for fields in (*WRITTEN.values(), windows):
         spec = RunSpec(**fields | {"params": {}, "sink": "digest", "repetitions": 0})
         row = {"app": spec.app, "params": "{}", **way_columns(spec)}
@@ -194,8 +205,10 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "channel",
         "plan",
         "schedule",
+        "controller",
+        "thresholds",
     }
-    assert set(ASKED.values()) == OPTIONS.keys() - {"plan", "schedule"}
+    assert set(ASKED.values()) == OPTIONS.keys() - {"plan", "schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= ASKED.keys()
     assert set(WAY) <= set(CELLS.names)
     told = RunSpec(app="wc", executor="pooled").for_runtime

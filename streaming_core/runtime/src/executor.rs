@@ -19,6 +19,16 @@ pub enum Keys {
     Texts(Vec<Vec<u8>>),
 }
 
+/// An operator whose replicas come and go, for other threads than the one that processes.
+pub trait Reconfigurable: Send + Sync {
+    /// From the next event on that has not been dealt yet, these replicas share the operator's keys; a request that was not
+    /// heard yet is forgotten.
+    ///
+    /// # Errors
+    /// `Invalid`: there are no such replicas.
+    fn request(&self, replicas: &[usize]) -> Result<(), RunError>;
+}
+
 /// Processes one run: blocks in order, then `finish` once. After an error nothing but `metrics` may be called.
 pub trait Executor: Send {
     /// Processes a block and returns when all its outputs are delivered.
@@ -49,6 +59,11 @@ pub trait Executor: Send {
     /// Goes on from a checkpoint of the same program; before the first block, in place of `load_table`.
     fn resume(&mut self, _standing: Standing, _images: &[&[u8]]) -> Result<(), RunError> {
         Err(RunError::Invalid("this executor takes no checkpoints".into()))
+    }
+
+    /// The operator of that name, if its replicas can come and go.
+    fn reconfigurable(&self, _operator: &str) -> Option<Box<dyn Reconfigurable>> {
+        None
     }
 
     /// The states of operator number `operator` of the program.

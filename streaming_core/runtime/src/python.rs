@@ -8,9 +8,11 @@ use pyo3::types::{PyBytes, PyList};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::dataflow::windowed::controller;
 use crate::engine::make;
 use crate::error::RunError;
-use crate::executor::{Executor, Keys};
+
+use crate::executor::{Executor, Keys, Reconfigurable};
 use crate::interruption;
 use crate::output::digest::{Digest, Hasher};
 use crate::output::metrics::Standing;
@@ -213,6 +215,14 @@ impl Engine {
         guarded(|| executor.resume(standing, &images))
     }
 
+    /// What has other replicas of the windowed operator of that name take part, while the engine is at work.
+    fn control(&mut self, operator: &str) -> PyResult<Control> {
+        let found = self.running()?.reconfigurable(operator);
+        found
+            .map(Control)
+            .ok_or_else(|| PyValueError::new_err(format!("{operator} is no windowed operator of this run")))
+    }
+
     /// `(keys, states)` of operator number `operator`, ascending by key: keys are a list of bytes (text), the bytes of
     /// i64s, or None for a stateful operator.
     fn states<'py>(&mut self, py: Python<'py>, operator: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
@@ -241,6 +251,39 @@ impl Engine {
     fn stop(&mut self, py: Python<'_>) {
         let executor = self.executor.take();
         py.detach(|| drop(executor));
+    }
+}
+
+/// A windowed operator of an engine, for any thread.
+#[pyclass(module = "streaming_core._runtime", frozen)]
+struct Control(Box<dyn Reconfigurable>);
+
+#[pymethods]
+impl Control {
+    /// From the next event on that has not been dealt yet, these replicas share the operator's keys; a request that was not
+    /// heard yet is forgotten.
+    fn request(&self, replicas: Vec<usize>) -> PyResult<()> {
+        guarded(|| self.0.request(&replicas))
+    }
+}
+
+/// A controller by itself: what it would ask for.
+#[pyclass(module = "streaming_core._runtime")]
+struct Controller(controller::Controller);
+
+#[pymethods]
+impl Controller {
+    /// `thresholds`: upper, target and lower in percent; none: those of the paper.
+    #[new]
+    #[pyo3(signature = (name, thresholds = Vec::new()))]
+    fn new(name: &str, thresholds: Vec<u32>) -> PyResult<Self> {
+        Ok(Self(guarded(|| controller::Controller::new(name, &thresholds))?))
+    }
+
+    /// How many replicas there should be, if others than there are, by what was seen in a period: JSON as in `loads`.
+    fn decide(&mut self, seen: &str) -> PyResult<Option<usize>> {
+        let seen = serde_json::from_str(seen).map_err(|error| PyValueError::new_err(format!("load: {error}")))?;
+        Ok(self.0.decide(&seen).1)
     }
 }
 
@@ -310,6 +353,8 @@ fn digest(hasher: &Hasher, block: &Block) -> Result<Digest, RunError> {
 #[pymodule]
 fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Engine>()?;
+    module.add_class::<Control>()?;
+    module.add_class::<Controller>()?;
     module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;
     module.add("Interrupted", module.py().get_type::<Interrupted>())?;
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;

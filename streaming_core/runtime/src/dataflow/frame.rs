@@ -5,8 +5,9 @@ use crate::dataflow::flush::flush;
 use crate::dataflow::lane::{Lanes, keyed_states};
 use crate::dataflow::operator::Chain;
 use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::control::Offered;
 use crate::error::RunError;
-use crate::executor::{Executor, States};
+use crate::executor::{Executor, Reconfigurable, States};
 use crate::interruption;
 use crate::output::clock::{Arrivals, Clock, Running};
 use crate::output::counters::Counters;
@@ -20,6 +21,8 @@ use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
 use crate::threads::sync::{Arc, Mutex, Ordering, UnsafeCell, lock};
 use crate::threads::team::{Signals, Team};
+
+use std::collections::BTreeMap;
 
 /// What all threads share, whoever executes.
 #[derive(Debug)]
@@ -159,6 +162,15 @@ impl Job<'_> {
         Rows::new(block.row(0), block.n, block.stride, block.text)
     }
 
+    /// How many events have come and how many are dealt, when those before `next` of the block are; in a closed loop none
+    /// comes before it is dealt.
+    pub fn offered(&self, next: usize, now: u64) -> Offered {
+        let dealt = self.before + next as u64;
+        let arrivals = &self.frame.arrivals;
+        let arrived = if arrivals.is_open_loop() { arrivals.until(now).max(dealt) } else { dealt };
+        Offered { arrived, dealt }
+    }
+
     /// When event `index` of the block arrives, if the loop is open.
     pub fn arrival(&self, index: usize) -> Option<u64> {
         let arrivals = &self.frame.arrivals;
@@ -193,12 +205,7 @@ impl<W: Work> Dataflow<W> {
         let mut windows = Vec::new();
         for (index, operator) in program.operators.iter().enumerate() {
             // SAFETY: as above.
-            let bind = |spec| unsafe {
-                let schedule: Vec<(i64, Vec<usize>)> = (options.schedule.iter())
-                    .filter_map(|at| Some((at.event, at.replicas.get(&operator.name)?.clone())))
-                    .collect();
-                Replicated::bind(program, operator, spec, lanes(index), &schedule)
-            };
+            let bind = |spec| unsafe { Replicated::bind(program, operator, spec, lanes(index), options) };
             windows.push(operator.window.as_ref().map(bind).transpose()?);
         }
         let frame = Frame {
@@ -218,8 +225,16 @@ impl<W: Work> Dataflow<W> {
     }
 
     fn reconfigurations(&self) -> serde_json::Value {
-        let all = self.frame.windows.iter().flatten().flat_map(Replicated::reconfigurations);
+        let all = self.frame.windows.iter().flatten().flat_map(|windowed| windowed.control.reconfigurations());
         serde_json::to_value(all.collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    /// Per windowed operator what its controller saw, if it has one.
+    fn loads(&self) -> serde_json::Value {
+        let windows = self.frame.windows.iter().flatten();
+        let loads = windows.map(|windowed| (windowed.operator.name.clone(), windowed.control.loads()));
+        let seen = loads.filter(|(_, loads)| !loads.is_empty()).collect::<BTreeMap<_, _>>();
+        serde_json::to_value(seen).unwrap_or_default()
     }
 
     fn section(&mut self, block: &Block) -> Result<(), RunError> {
@@ -291,11 +306,17 @@ impl<W: Work> Executor for Dataflow<W> {
                 counters,
                 seconds: self.clock.seconds(),
                 reconfigurations: self.reconfigurations(),
+                loads: self.loads(),
                 late: self.frame.windows.iter().flatten().map(|windowed| windowed.late()).sum(),
                 binding: self.team.binding(),
                 ..delivered.metrics()
             })
         }
+    }
+
+    fn reconfigurable(&self, operator: &str) -> Option<Box<dyn Reconfigurable>> {
+        let windowed = self.frame.windows.iter().flatten().find(|windowed| windowed.operator.name == operator);
+        windowed.map(|windowed| Box::new(windowed.control.clone()) as Box<dyn Reconfigurable>)
     }
 
     fn states(&mut self, operator: usize) -> Result<States, RunError> {

@@ -67,6 +67,11 @@ impl Arrivals {
         (index as f64 * self.nanoseconds) as u64
     }
 
+    /// How many events have arrived by `now`.
+    pub fn until(&self, now: u64) -> u64 {
+        (now as f64 / self.nanoseconds) as u64 + 1
+    }
+
     /// Waits until event number `index` has arrived, or `stop` says to leave.
     pub fn wait(&self, index: u64, clock: &Running, mut stop: impl FnMut() -> bool) {
         if !self.is_open_loop() {
@@ -116,6 +121,7 @@ mod tests {
     fn arrivals_are_spaced_by_the_rate() {
         let arrivals = Arrivals::new(1e6);
         assert_eq!((arrivals.at(0), arrivals.at(1_000)), (0, 1_000_000));
+        assert_eq!([0, 999, 1_000, 1_500].map(|now| arrivals.until(now)), [1, 1, 2, 2]);
         assert!(!Arrivals::new(0.0).is_open_loop());
     }
 }

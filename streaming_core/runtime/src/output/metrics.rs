@@ -34,6 +34,8 @@ pub struct Metrics {
     pub late: u64,
     /// Reconfigurations of windowed operators (`dataflow/windowed/epochs.rs`).
     pub reconfigurations: Value,
+    /// Per windowed operator with a controller, what that saw (`dataflow/windowed/controller`).
+    pub loads: Value,
     pub seconds: f64,
     pub digest: Digest,
     pub in_order: bool,
@@ -74,6 +76,7 @@ impl Metrics {
             "rejected": self.counters.rejected,
             "late": self.late,
             "reconfigurations": self.reconfigurations,
+            "loads": self.loads,
             "binding": self.binding,
             "memory": self.memory,
             "chosen": self.chosen,

@@ -33,6 +33,9 @@ pub struct Options {
     pub plan: BTreeMap<String, Vec<usize>>,
     /// Of pinned windowed operators: from an event on, which replicas share the keys; in the order of events.
     pub schedule: Vec<Scheduled>,
+    /// Of pinned windowed operators: who else asks for reconfigurations, and its thresholds in percent.
+    pub controller: Option<String>,
+    pub thresholds: Vec<u32>,
     pub threads: usize,
     pub punctuation: usize,
     pub batch: usize,
@@ -57,6 +60,8 @@ impl Default for Options {
             order: None,
             plan: BTreeMap::new(),
             schedule: Vec::new(),
+            controller: None,
+            thresholds: Vec::new(),
             threads: 1,
             punctuation: 500,
             batch: 256,

@@ -216,7 +216,8 @@ impl TeamState {
 }
 
 /// CPU time of the calling thread in nanoseconds.
-fn thread_cpu_nanoseconds() -> u64 {
+/// Processor time of the calling thread.
+pub fn thread_cpu_nanoseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };

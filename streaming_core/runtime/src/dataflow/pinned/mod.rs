@@ -27,6 +27,7 @@ use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::frame::{Dataflow, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::control::check_share;
 use crate::dataflow::windowed::keys::Lister;
 use crate::error::RunError;
 use crate::executor::Executor;
@@ -106,10 +107,8 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
             let Some(index) = program.operators.iter().position(|o| o.name == *name && o.window.is_some()) else {
                 return invalid(format!("{name} is no windowed operator"));
             };
-            let all = plan.operators[index].len();
-            let mut known = vec![false; all];
-            if replicas.is_empty() || !replicas.iter().all(|&r| r < all && !std::mem::replace(&mut known[r], true)) {
-                return invalid(format!("event {}: {name} has replicas 0 to {}, not {replicas:?}", at.event, all - 1));
+            if let Err(why) = check_share(name, replicas, plan.operators[index].len()) {
+                return invalid(format!("event {}: {why}", at.event));
             }
         }
     }
@@ -138,13 +137,15 @@ fn wire(
     // Per origin its edges; per taker, for each stream it takes, which edge that is.
     let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); operators.len() + 1];
     let mut taken_edges: Vec<Vec<usize>> = Vec::new();
-    for &(inputs, replicas, key) in &takers {
+    for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let mut numbers = Vec::new();
         for &origin in inputs {
             let edges = &mut edges[origin_number(origin)];
             let first = edges.last().map_or(0, |edge| edge.first + edge.readers);
             let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
-            let route = key.map_or(Route::Turn, |key| Route::Key(key, keyed));
+            // Whoever finds keys finds any row's; those of absent replicas are spared.
+            let windowed = windows.get(taker).and_then(Option::as_ref).map(|windowed| windowed.operator.epochs.clone());
+            let route = key.map_or(Route::Turn(windowed), |key| Route::Key(key, keyed));
             numbers.push(edges.len());
             edges.push(Edge { first, readers: replicas, route });
         }
@@ -228,8 +229,8 @@ fn wire(
                     };
                     let asks = ranked[number];
                     let gate = Gate::new((0..plan.of(origin).len()).map(source).collect(), ordered, asks, false);
-                    let role =
-                        Role::Keys { operator: taker, input, lister: Lister::new(&windowed.operator), said: i64::MIN };
+                    let lister = Lister::new(&windowed.operator);
+                    let role = Role::Keys { operator: taker, input, replica, lister, said: i64::MIN };
                     tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));
                     outlets.push(Outlet::new(SLOTS, replicas, || Jumbo::new(stride, replicas, 1)).with_absence());
                 }
@@ -245,9 +246,9 @@ fn wire(
             for (stream, (&origin, &edge)) in straight.iter().zip(&taken_edges[taker]).enumerate() {
                 let number = origin_number(origin);
                 let edge = &edges[number][edge];
-                let hashes = match edge.route {
-                    Route::Key(_, place) => Some(place),
-                    Route::Turn => None,
+                let hashes = match &edge.route {
+                    &Route::Key(_, place) => Some(place),
+                    Route::Turn(_) => None,
                 };
                 for producer in 0..plan.of(origin).len() {
                     let outlet = first_outlet[number] + producer;

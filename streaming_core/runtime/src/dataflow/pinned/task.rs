@@ -6,6 +6,7 @@ use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Scratch, lane_of};
 use crate::dataflow::windowed::Replicated;
+use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::keys::Lister;
 use crate::dataflow::windowed::operator::Out;
@@ -17,7 +18,8 @@ use crate::output::delivered::Delivered;
 use crate::output::sink::Preparer;
 use crate::program::Key;
 use crate::rows::view::Rows;
-use crate::threads::sync::{AtomicI64, Ordering};
+use crate::threads::sync::{Arc, AtomicI64, Ordering};
+use crate::threads::team::thread_cpu_nanoseconds;
 
 /// What the tasks of all threads share.
 #[derive(Debug)]
@@ -37,10 +39,10 @@ pub(super) struct Edge {
 }
 
 /// Which replica gets a row.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) enum Route {
-    /// Batch after batch the next one: shuffle grouping.
-    Turn,
+    /// Batch after batch the next one: shuffle grouping. In front of a windowed operator, of those that own cells.
+    Turn(Option<Arc<Epochs>>),
     /// The owner of the key's group; where in a jumbo tuple the hashes are kept.
     Key(Key, usize),
 }
@@ -62,6 +64,8 @@ pub(super) enum Role {
     Keys {
         operator: usize,
         input: usize,
+        /// Which of those it shares a thread with.
+        replica: usize,
         lister: Lister,
         /// Up to which event it has said everything.
         said: i64,
@@ -140,6 +144,27 @@ impl Task {
     /// # Errors
     /// Kernels' failures are noted in the frame; anything else ends the run.
     pub fn step(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
+        let Some((control, replica)) = self.watched(job) else { return self.go_on(network, job, clock) };
+        let before = thread_cpu_nanoseconds();
+        let worked = self.go_on(network, job, clock)?;
+        if worked {
+            control.add_work(replica, thread_cpu_nanoseconds() - before);
+        }
+        Ok(worked)
+    }
+
+    /// Whose controller wants to know how long it works, as which replica.
+    fn watched<'a>(&self, job: &Job<'a>) -> Option<(&'a Control, usize)> {
+        let (operator, replica) = match self.role {
+            Role::Keys { operator, replica, .. } => (operator, replica),
+            Role::Operator { operator, lane } => (operator, lane),
+            _ => return None,
+        };
+        let windowed = job.frame.windows[operator].as_ref()?;
+        windowed.control.watches.then_some((&*windowed.control, replica))
+    }
+
+    fn go_on(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
         self.blocked = match self.outlet {
             Some(outlet) if !self.ended => !network.outlets[outlet].has_room(),
             _ => false,
@@ -204,7 +229,8 @@ impl Task {
         }
         let (start, n) = if failed { (block.n, 0) } else { (self.next, end - self.next) };
         for windowed in job.frame.windows.iter().flatten().filter(|_| n > 0) {
-            windowed.operator.epochs.post(block.seq(end - 1), job.clock.now());
+            let now = job.clock.now();
+            windowed.control.deal((block.seq(start), block.seq(end - 1)), now, job.offered(end, now));
         }
         let rows = Rows::new(block.row(start), n, block.stride, block.text);
         let mut fill = |jumbo: &mut Jumbo| {
@@ -235,7 +261,7 @@ impl Task {
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
-            if let Role::Keys { operator, input, lister, said } = role {
+            if let Role::Keys { operator, input, lister, said, .. } = role {
                 let windowed = job.frame.windows[*operator].as_ref().expect("who has keys has windows");
                 // SAFETY: the rows were taken just now; they are what the operator takes.
                 let outcome = unsafe { list(windowed, *input, lister, taken, job, jumbo) };
@@ -446,9 +472,12 @@ fn rank(inputs: &[Rank], rows: Rows, origins: &[u32], outputs: &mut Vec<Rank>) -
 /// Says whose each of the jumbo tuple's rows are; `serial` counts those of this outlet.
 fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &mut Jumbo) -> Result<(), RunError> {
     for edge in edges {
-        match edge.route {
-            Route::Turn => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
-            Route::Key(key, place) => {
+        match &edge.route {
+            Route::Turn(None) => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
+            Route::Turn(Some(epochs)) => {
+                jumbo.shares[edge.first + epochs.in_turn(jumbo.upto, serial)].whole = true;
+            }
+            &Route::Key(key, place) => {
                 // SAFETY: the rows have the layout that the key belongs to.
                 unsafe { scratch.hash(jumbo.rows, key) }?;
                 let hashes = &mut jumbo.hashes[place];

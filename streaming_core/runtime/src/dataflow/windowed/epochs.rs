@@ -1,20 +1,24 @@
 //! Epochs (STRETCH, section 6): from an event on, who owns which cells, while rows flow.
 //!
-//! An epoch begins at an event that is known before any replica comes to it. Every replica goes over to it by itself, when
-//! it has taken all rows of earlier events: it *leaves* the epoch before, then goes over. Nobody waits for all: a replica that
-//! gains cells waits until those who lose them have left, and for nobody else; no state moves. So every cell has one owner at
-//! any time (theorem 3): its old one until that has left, its new one after it has seen that. Epochs of one event are gone
-//! through one after the other, for those in between own cells too, if no rows.
+//! An epoch begins at an event that nobody has dealt yet when it is appended (`control.rs`), so whoever comes to that event
+//! knows of it. Every replica goes over to it by itself, when it has taken all rows of earlier events: it *leaves* the epoch
+//! before, then goes over. Nobody waits for all: a replica that gains cells waits until those who lose them have left, and
+//! for nobody else; no state moves. So every cell has one owner at any time (theorem 3): its old one until that has left,
+//! its new one after it has seen that. Epochs of one event are gone through one after the other, for those in between own
+//! cells too, if no rows.
 //!
 //! A replica that owns nothing is absent: it gets no rows, what does not concern it at all is passed over by those who put
-//! rows out (`concerns`, `takes`), and of it itself it is known that it puts out nothing, without its saying so (`silent`).
-//! Both follow from the epochs and from how far events have come, so that nobody has to be told. What it has missed and
+//! rows out (`concerns`, `takes`), and of it itself it is known that it puts out nothing, without its saying so (`silent`),
+//! as far as events have been dealt: what comes behind them may be an epoch's that nobody knows yet. What it has missed and
 //! must know is the watermark, which those who leave an epoch write down.
 //!
-//! Who writes what: `left` its replica; `watermark` whoever leaves, all the same; `gone_over` its replica, once; `posted` the
-//! source that deals the epoch's event.
-//! ORDERING: `left` is stored with Release after a replica's last touch of the cells it loses, and the watermark, and loaded with Acquire
-//! before the first touch of the cells gained: what was done to a cell comes before what its next owner does.
+//! Who writes what: `epochs` and `dealt` who holds the control's lock; `left` its replica; `watermark` whoever leaves, all
+//! the same; `gone_over` its replica, once.
+//! ORDERING: an epoch is appended, and `dealt` stored with Release, before its event is put out: who takes a row or a word
+//! about that event, which is handed on with Release and Acquire, sees the epoch; and who reads `dealt` with Acquire sees all
+//! that begin up to there. `left` is stored with Release after a replica's last touch of the cells it loses, and the
+//! watermark, and loaded with Acquire before the first touch of the cells gained: what was done to a cell comes before what
+//! its next owner does.
 //!
 //! No circle of waiting: a replica waits only for such that have rows of earlier events than its own to take, of which one
 //! has the earliest; that one waits for nobody, and has all it needs: what the one waiting has taken has been published for
@@ -36,48 +40,68 @@ pub struct Epoch {
     from: Box<[Vec<usize>]>,
     concerned: Vec<usize>,
     moved: usize,
+    asked: Asked,
     /// The watermark before its first row, once a replica with cells has left the epoch before; `i64::MIN`: there was no row.
     watermark: AtomicI64,
-    /// When its event was dealt, in engine time; 0: not yet.
-    posted: AtomicU64,
     /// Per replica when it went over, and for how long it had waited; 0: not yet, or not at all.
     gone_over: Box<[(AtomicU64, AtomicU64)]>,
+}
+
+/// Who asked for an epoch, and when.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct Asked {
+    /// `schedule`, `request`, or the controller's name.
+    pub by: &'static str,
+    /// What a controller saw.
+    pub cause: Option<String>,
+    /// In nanoseconds of engine time.
+    pub asked: Option<u64>,
+    /// When its event was dealt, in nanoseconds of engine time; None: it was not reached.
+    pub posted: Option<u64>,
 }
 
 /// All epochs of an operator.
 #[derive(Debug)]
 pub struct Epochs {
     /// In the order of their events; the first one begins before all events.
-    epochs: Vec<Epoch>,
+    epochs: boxcar::Vec<Epoch>,
+    /// Events up to this one are dealt, or are about to be: no epoch is appended any more that begins with one of them.
+    dealt: AtomicI64,
     /// Per replica how many epochs it has left: it touches nothing any more that it owned in these alone.
     left: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Epoch {
     /// The epoch behind `before`, if there is one, of an operator with `of` replicas.
-    fn new(event: i64, replicas: &[usize], of: usize, before: Option<&Self>) -> Self {
+    fn new(event: i64, replicas: &[usize], of: usize, before: Option<&Self>, asked: Asked) -> Self {
         let mut owners = Box::new([0; CELLS]);
+        let mut from = vec![Vec::new(); of];
+        let (mut concerned, mut moved) = (Vec::new(), 0);
         for (cell, owner) in owners.iter_mut().enumerate() {
-            *owner = replicas[cell * replicas.len() / CELLS] as u16;
+            let new = replicas[cell * replicas.len() / CELLS];
+            *owner = new as u16;
+            let Some(old) = before.map(|before| before.owner(cell)).filter(|&old| old != new) else { continue };
+            moved += 1;
+            let note = |list: &mut Vec<usize>, one| {
+                if !list.contains(&one) {
+                    list.push(one);
+                }
+            };
+            note(&mut from[new], old);
+            note(&mut concerned, old);
+            note(&mut concerned, new);
         }
-        let moves = || {
-            let pairs = before.into_iter().flat_map(|before| before.owners.iter().zip(owners.iter()));
-            pairs.filter(|(old, new)| old != new).map(|(&old, &new)| (usize::from(old), usize::from(new)))
-        };
-        let from = |replica| (0..of).filter(|&other| moves().any(|one| one == (other, replica))).collect::<Vec<_>>();
-        let concerned = (0..of).filter(|&replica| moves().any(|(old, new)| [old, new].contains(&replica))).collect();
-        let (from, moved) = ((0..of).map(from).collect(), moves().count());
-        let gone_over = (0..of).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect();
+        concerned.sort_unstable();
         Self {
             event,
-            from,
-            concerned,
-            moved,
             owners,
             replicas: replicas.to_vec(),
+            from: from.into(),
+            concerned,
+            moved,
+            asked,
             watermark: AtomicI64::new(i64::MIN),
-            posted: AtomicU64::new(0),
-            gone_over,
+            gone_over: (0..of).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect(),
         }
     }
 
@@ -92,16 +116,16 @@ impl Epoch {
 }
 
 /// What became of a reconfiguration.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Reconfiguration {
     pub operator: String,
     pub event: i64,
     pub replicas: Vec<usize>,
+    #[serde(flatten)]
+    pub asked: Asked,
     /// Cells that changed their owner, of all.
     pub moved: usize,
     pub cells: usize,
-    /// When its event was dealt, in nanoseconds of engine time; None: it was not reached.
-    pub posted: Option<u64>,
     /// Replicas that lost or gained cells.
     pub gone_over: Vec<GoneOver>,
 }
@@ -117,15 +141,42 @@ pub struct GoneOver {
 }
 
 impl Epochs {
-    /// Before all events `replicas` replicas share the cells, and from each event of `schedule` on those that it names.
-    pub fn new(replicas: usize, schedule: &[(i64, Vec<usize>)]) -> Self {
+    /// Before all events `replicas` replicas share the cells.
+    pub fn new(replicas: usize) -> Self {
         let all: Vec<usize> = (0..replicas).collect();
-        let mut epochs = vec![Epoch::new(i64::MIN, &all, replicas, None)];
-        for (event, share) in schedule {
-            let next = Epoch::new(*event, share, replicas, epochs.last());
-            epochs.push(next);
+        Self {
+            epochs: [Epoch::new(i64::MIN, &all, replicas, None, Asked::default())].into_iter().collect(),
+            dealt: AtomicI64::new(i64::MIN),
+            left: (0..replicas).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
         }
-        Self { epochs, left: (0..replicas).map(|_| CachePadded::new(AtomicU64::new(0))).collect() }
+    }
+
+    /// How many replicas there are, with or without cells.
+    pub fn replicas(&self) -> usize {
+        self.left.len()
+    }
+
+    /// From `event` on, of which and behind which nothing has been dealt, these replicas share the cells; by one at a time.
+    pub fn append(&self, event: i64, replicas: &[usize], asked: Asked) {
+        debug_assert!(event > self.dealt() && event >= self.last().event);
+        self.epochs.push(Epoch::new(event, replicas, self.left.len(), Some(self.last()), asked));
+    }
+
+    /// Events up to `upto` are dealt from now on; by one at a time.
+    pub fn deal(&self, upto: i64) {
+        // ORDERING: Release; see the module.
+        self.dealt.store(upto, Ordering::Release);
+    }
+
+    /// Up to which event they are.
+    pub fn dealt(&self) -> i64 {
+        // ORDERING: Acquire; see the module.
+        self.dealt.load(Ordering::Acquire)
+    }
+
+    /// The last epoch that is known.
+    pub fn last(&self) -> &Epoch {
+        &self.epochs[self.epochs.count() - 1]
     }
 
     pub fn get(&self, index: usize) -> Option<&Epoch> {
@@ -150,28 +201,39 @@ impl Epochs {
         Some(self.epochs[index].watermark.load(Ordering::Relaxed)).filter(|&watermark| watermark > i64::MIN)
     }
 
-    /// Whether what is put out of events behind `after` up to `upto` concerns a replica: it owns cells in an epoch that has
-    /// one of them, or begins behind them.
-    pub fn concerns(&self, replica: usize, after: i64, upto: i64) -> bool {
-        if self.epochs.len() == 1 {
-            return true;
-        }
-        let begin = self.of(after.saturating_add(1));
-        let reached = self.epochs[begin + 1..].iter().take_while(|epoch| epoch.event <= upto.saturating_add(1));
-        std::iter::once(&self.epochs[begin]).chain(reached).any(|epoch| epoch.has(replica))
-    }
-
     /// The epoch that an event belongs to.
     #[inline]
     fn of(&self, event: i64) -> usize {
-        self.epochs.partition_point(|epoch| epoch.event <= event) - 1
+        let (mut from, mut to) = (0, self.epochs.count());
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.epochs[middle].event <= event {
+                true => from = middle + 1,
+                false => to = middle,
+            }
+        }
+        from - 1
+    }
+
+    /// Those from number `index` on.
+    fn since(&self, index: usize) -> impl Iterator<Item = &Epoch> {
+        (index..self.epochs.count()).map(|index| &self.epochs[index])
+    }
+
+    /// Whether what is put out of events behind `after` up to `upto` concerns a replica: it owns cells in an epoch that has
+    /// one of them, or in one that is known to begin behind them, or did up to `after`. Of these, who has lost them with the
+    /// next event may not have known that when it heard of `after`, and others wait for its leaving.
+    pub fn concerns(&self, replica: usize, after: i64, upto: i64) -> bool {
+        let begin = self.of(after);
+        let reached = self.since(begin + 1).take_while(|epoch| epoch.event <= upto.saturating_add(1));
+        std::iter::once(&self.epochs[begin]).chain(reached).any(|epoch| epoch.has(replica))
     }
 
     /// Whether a replica owns cells in the epochs of the events behind `after` up to `upto`; None: in some of them.
     pub fn takes(&self, replica: usize, after: i64, upto: i64) -> Option<bool> {
         let (begin, end) = (self.of(after.saturating_add(1)), self.of(upto));
         let has = self.epochs[begin].has(replica);
-        self.epochs[begin..=end.max(begin)].iter().all(|epoch| epoch.has(replica) == has).then_some(has)
+        (begin..=end.max(begin)).all(|index| self.epochs[index].has(replica) == has).then_some(has)
     }
 
     /// Whether a replica owns cells in the epoch of an event.
@@ -179,13 +241,21 @@ impl Epochs {
         self.epochs[self.of(event)].has(replica)
     }
 
+    /// Of those that own cells when `event` comes, the one whose turn it is.
+    pub fn in_turn(&self, event: i64, turn: u64) -> usize {
+        let present = &self.epochs[self.of(event)].replicas;
+        present[turn as usize % present.len()]
+    }
+
     /// Up to which event a replica puts out nothing, when it has put out all of events up to `upto`.
     pub fn silent(&self, replica: usize, upto: i64) -> i64 {
+        let dealt = self.dealt();
         let at = self.of(upto.saturating_add(1));
         if self.epochs[at].has(replica) {
             return upto;
         }
-        self.epochs[at + 1..].iter().find(|epoch| epoch.has(replica)).map_or(i64::MAX, |epoch| epoch.event - 1)
+        let next = self.since(at + 1).find(|epoch| epoch.has(replica)).map_or(i64::MAX, |epoch| epoch.event - 1);
+        next.min(dealt).max(upto)
     }
 
     /// Whether a replica may go over to epoch `index`: those who lose cells to it have left the one before.
@@ -204,19 +274,6 @@ impl Epochs {
         waited.store(since.map_or(0, |since| now.saturating_sub(since)), Ordering::Relaxed);
     }
 
-    /// Events up to `event` are dealt at `now`.
-    #[inline]
-    pub fn post(&self, event: i64, now: u64) {
-        let dealt = self.epochs.partition_point(|epoch| epoch.event <= event);
-        for epoch in self.epochs[1..dealt.max(1)].iter().rev() {
-            // ORDERING: Relaxed; read when nobody is at work. Of several sources any says when.
-            if epoch.posted.load(Ordering::Relaxed) != 0 {
-                break;
-            }
-            epoch.posted.store(now.max(1), Ordering::Relaxed);
-        }
-    }
-
     /// What became of the reconfigurations; nobody is at work.
     pub fn report(&self, operator: &str) -> Vec<Reconfiguration> {
         // ORDERING: Relaxed; nobody is at work.
@@ -225,9 +282,9 @@ impl Epochs {
             operator: operator.to_owned(),
             event: epoch.event,
             replicas: epoch.replicas.clone(),
+            asked: epoch.asked.clone(),
             moved: epoch.moved,
             cells: CELLS,
-            posted: read(&epoch.posted),
             gone_over: (epoch.concerned.iter())
                 .filter_map(|&replica| {
                     let (at, waited) = &epoch.gone_over[replica];
@@ -235,7 +292,7 @@ impl Epochs {
                 })
                 .collect(),
         };
-        self.epochs[1..].iter().map(report).collect()
+        self.since(1).map(report).collect()
     }
 }
 
@@ -245,7 +302,8 @@ mod models {
     use crate::threads::sync::{Arc, UnsafeCell, thread};
 
     /// Two replicas, cells that go to and fro: each is touched by its owner of the event, alone, and in the order of events.
-    /// Without the waiting loom finds two at a cell.
+    /// Epochs are appended while they are at work, each before its event is dealt. Without the waiting loom finds two at a
+    /// cell.
     #[test]
     fn loom_a_cell_has_one_owner() {
         loom::model(|| {
@@ -255,11 +313,13 @@ mod models {
             }
             // SAFETY: what is tested: the cell is its owner's.
             unsafe impl Sync for Shared {}
-            let epochs = Epochs::new(2, &[(1, vec![1]), (2, vec![0]), (2, vec![1, 0])]);
-            let shared = Arc::new(Shared { epochs, cell: UnsafeCell::new(0) });
+            let shared = Arc::new(Shared { epochs: Epochs::new(2), cell: UnsafeCell::new(0) });
             let work = |replica: usize, shared: &Shared| {
                 let mut epoch = 0;
                 for event in 0..3 {
+                    while shared.epochs.dealt() < event {
+                        thread::yield_now();
+                    }
                     while let Some(next) = shared.epochs.get(epoch + 1)
                         && next.event <= event
                     {
@@ -281,9 +341,34 @@ mod models {
             };
             let other = shared.clone();
             let thread = thread::spawn(move || work(1, &other));
+            for (event, shares) in [(0, &[][..]), (1, &[&[1][..]]), (2, &[&[0][..], &[1, 0]])] {
+                for share in shares {
+                    shared.epochs.append(event, share, Asked::default());
+                }
+                shared.epochs.deal(event);
+            }
             work(0, &shared);
             thread.join().unwrap();
             shared.cell.with(|cell| assert_eq!(unsafe { *cell }, 3));
+        });
+    }
+
+    /// What a reader takes for silence never is one that an epoch breaks which nobody knew of then.
+    #[test]
+    fn loom_who_is_said_to_be_silent_is() {
+        loom::model(|| {
+            let epochs = Arc::new(Epochs::new(2));
+            epochs.append(1, &[0], Asked::default());
+            epochs.deal(1);
+            let shared = epochs.clone();
+            let reader = thread::spawn(move || [1, 2].map(|_| shared.silent(1, 0)));
+            epochs.deal(2);
+            epochs.append(3, &[1], Asked::default());
+            epochs.deal(4);
+            for silent in reader.join().unwrap() {
+                assert!((1..=2).contains(&silent) && (1..=silent).all(|event| !epochs.takes_event(1, event)));
+            }
+            assert_eq!(epochs.silent(1, 0), 2);
         });
     }
 }
@@ -295,7 +380,9 @@ mod tests {
     #[test]
     fn who_gains_waits_for_who_loses_and_for_nobody_else() {
         // 0 and 1 share; then 0 has all; then 1 and 2 have all.
-        let epochs = Epochs::new(3, &[(10, vec![0]), (20, vec![1, 2])]);
+        let epochs = Epochs::new(3);
+        epochs.append(10, &[0], Asked { by: "request", posted: Some(500), ..Asked::default() });
+        epochs.append(20, &[1, 2], Asked::default());
         epochs.leave(2, 1, None);
         assert!(!epochs.may_go_over(0, 1) && epochs.may_go_over(2, 1));
         epochs.leave(1, 1, Some(77));
@@ -305,22 +392,33 @@ mod tests {
         assert!(!epochs.may_go_over(1, 2) && !epochs.may_go_over(2, 2) && epochs.may_go_over(0, 2));
         epochs.leave(0, 2, None);
         assert!(epochs.may_go_over(1, 2) && epochs.may_go_over(2, 2));
-        // Who has cells is concerned, and who gets some with the next event.
-        assert!(epochs.concerns(1, i64::MIN, 3) && epochs.concerns(1, 3, 9) && !epochs.concerns(1, 9, 18));
-        assert!(epochs.concerns(1, 9, 19) && epochs.concerns(0, 9, 19) && !epochs.concerns(0, 19, i64::MAX));
+        // Who has cells is concerned, and who had some just now, and who gets some with the next event.
+        assert!(epochs.concerns(1, i64::MIN, 3) && epochs.concerns(1, 3, 9) && epochs.concerns(1, 9, 18));
+        assert!(!epochs.concerns(1, 10, 18));
+        assert!(epochs.concerns(1, 9, 19) && epochs.concerns(0, 9, 19) && !epochs.concerns(0, 20, i64::MAX));
         assert_eq!(
             [epochs.takes(1, 3, 9), epochs.takes(1, 3, 10), epochs.takes(1, 10, 19)],
             [Some(true), None, Some(false)]
         );
         assert!(epochs.takes_event(1, 9) && !epochs.takes_event(1, 10) && epochs.takes_event(1, 20));
-        // Of who has none nothing comes until he gets some.
-        assert_eq!([8, 9, 15, 19, 30].map(|upto| epochs.silent(1, upto)), [8, 19, 19, 19, 30]);
-        assert_eq!([18, 19].map(|upto| epochs.silent(0, upto)), [18, i64::MAX]);
-        epochs.post(12, 500);
+        assert_eq!([9, 10, 19, 20].map(|event| epochs.in_turn(event, 4)), [1, 0, 0, 1]);
         epochs.note(0, 1, 700, Some(600));
         let [first, second] = &epochs.report("count")[..] else { panic!("two") };
-        assert_eq!((first.event, first.posted, &first.replicas), (10, Some(500), &vec![0]));
+        assert_eq!((first.event, first.asked.by, &first.replicas), (10, "request", &vec![0]));
         assert_eq!(first.gone_over, [GoneOver { replica: 0, at: 700, waited: 100 }]);
-        assert_eq!((second.posted, second.moved), (None, CELLS));
+        assert_eq!((second.asked.posted, second.moved), (None, CELLS));
+    }
+
+    #[test]
+    fn who_has_no_cells_is_silent_until_he_gets_some_as_far_as_events_are_dealt() {
+        let epochs = Epochs::new(3);
+        epochs.append(10, &[0], Asked::default());
+        epochs.append(20, &[1, 2], Asked::default());
+        epochs.deal(100);
+        assert_eq!([8, 9, 15, 19, 30].map(|upto| epochs.silent(1, upto)), [8, 19, 19, 19, 30]);
+        assert_eq!([18, 19, 100, 101].map(|upto| epochs.silent(0, upto)), [18, 100, 100, 101]);
+        epochs.append(101, &[0], Asked::default());
+        epochs.deal(200);
+        assert_eq!([19, 100].map(|upto| epochs.silent(0, upto)), [100, 100]);
     }
 }

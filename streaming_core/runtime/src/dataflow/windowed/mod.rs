@@ -6,15 +6,20 @@
 //!
 //! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
 
+pub mod control;
+pub mod controller;
 pub mod epochs;
 pub mod keys;
 pub mod operator;
 pub mod replica;
 
-use crate::dataflow::windowed::epochs::{Epochs, Reconfiguration};
+use crate::dataflow::windowed::control::Control;
+use crate::dataflow::windowed::controller::Controller;
+use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
+use crate::program::options::Options;
 use crate::program::{OperatorSpec, Program, WindowSpec};
 use crate::threads::own::Own;
 use crate::threads::sync::Arc;
@@ -23,13 +28,14 @@ use crate::threads::sync::Arc;
 #[derive(Debug)]
 pub struct Replicated {
     pub operator: Windowed,
+    pub control: Arc<Control>,
     /// Each its task's; whose cells are whose, they say.
     pub replicas: Own<Replica>,
 }
 
 impl Replicated {
-    /// Operator `operator` of `program`, which has windows, dealt to `replicas` replicas, and by `schedule` from events on to
-    /// some of them.
+    /// Operator `operator` of `program`, which has windows, dealt to `replicas` replicas, and by what `options` say from events
+    /// on to some of them.
     ///
     /// # Safety
     /// As for `Chain::bind`.
@@ -38,12 +44,18 @@ impl Replicated {
         operator: &OperatorSpec,
         spec: &WindowSpec,
         replicas: usize,
-        schedule: &[(i64, Vec<usize>)],
+        options: &Options,
     ) -> Result<Self, RunError> {
+        let schedule =
+            (options.schedule.iter()).filter_map(|at| Some((at.event, at.replicas.get(&operator.name)?.clone())));
+        let controller = options.controller.as_deref().filter(|&name| name != "none");
+        let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?;
+        let epochs = Arc::new(Epochs::new(replicas));
+        let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller);
         // SAFETY: as the caller says.
-        let operator = unsafe { Windowed::bind(program, operator, spec, Arc::new(Epochs::new(replicas, schedule))) }?;
+        let operator = unsafe { Windowed::bind(program, operator, spec, epochs) }?;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
-        Ok(Self { operator, replicas })
+        Ok(Self { operator, control: Arc::new(control), replicas })
     }
 
     /// A replica that owns all cells and stands where the others stand, who have stopped: for the end of the stream.
@@ -66,11 +78,6 @@ impl Replicated {
     pub unsafe fn settle(&self, all: Replica) {
         // SAFETY: as the caller says.
         unsafe { self.replicas.with_mut(0, |first| *first = all) };
-    }
-
-    /// What became of its reconfigurations; nobody is at work.
-    pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
-        self.operator.epochs.report(&self.operator.name)
     }
 
     /// Rows so far that came after all of their windows had expired.

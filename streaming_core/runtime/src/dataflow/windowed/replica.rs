@@ -282,7 +282,9 @@ impl Replica {
             self.meet(operator, rows.text, out)?;
             while next < i64::MAX && upto.saturating_add(1) >= next {
                 if !self.go_over(operator, now()) {
-                    return Ok(Some(rows.n));
+                    // Who was done with a block before an epoch behind it was known goes over with the next block: nobody
+                    // waits for him in this one. Rows of that epoch, or what follows them, come to all it concerns.
+                    return Ok((next <= upto).then_some(rows.n));
                 }
                 next = self.next_epoch(operator);
             }

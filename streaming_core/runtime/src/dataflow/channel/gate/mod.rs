@@ -182,6 +182,7 @@ impl Gate {
             for source in &mut self.sources {
                 has_ranks |= source.look(outlets);
             }
+            self.sources.iter_mut().for_each(Source::learn);
             let Self { sources, manner, events, orders, .. } = self;
             if has_ranks && std::mem::take(&mut manner.prepared) {
                 sources.iter_mut().for_each(|source| source.left_over(outlets, &mut taken.left_over));

@@ -74,6 +74,14 @@ impl Source {
         (0..self.waiting).any(|index| !unsafe { outlet.ahead(self.reader, index) }.ranks.is_empty())
     }
 
+    /// Takes in up to where it is silent, if it is, as far as events have been dealt. Asked after all of a gate's sources
+    /// were looked at: of what was found there, it is known then that nothing comes from here.
+    pub fn learn(&mut self) {
+        if let Some((epochs, number)) = &self.silences {
+            self.upto = epochs.silent(*number, self.upto);
+        }
+    }
+
     /// The earliest jumbo tuple with rows left for this reader.
     ///
     /// # Safety
@@ -90,9 +98,7 @@ impl Source {
             }
             self.at -= n;
             (self.upto, self.done) = (jumbo.upto, jumbo.last);
-            if let Some((epochs, number)) = &self.silences {
-                self.upto = epochs.silent(*number, jumbo.upto);
-            }
+            self.learn();
             if n == 0 {
                 self.heard = self.heard.min(jumbo.started);
             }

@@ -15,6 +15,27 @@ fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Op
     }
 }
 
+/// While another thread asks for these shares, again and again, as long as the run lasts.
+#[cfg(not(shuttle))]
+fn check_asked(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Options, shares: &[Vec<usize>]) {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let blocks = blocks(rows, block);
+    let mut executor = pinned(&windows.program(true), options).unwrap();
+    let (asked, over) = (executor.reconfigurable("window").unwrap(), AtomicBool::new(false));
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for share in shares.iter().cycle().take_while(|_| !over.load(Ordering::Relaxed)) {
+                asked.request(share).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let found = outputs(&blocks, &mut executor);
+        over.store(true, Ordering::Relaxed);
+        found
+    });
+    assert_eq!(found, windows.model(&blocks, true), "{windows:?} {options:?} {shares:?}");
+}
+
 fn on(threads: usize, batch: usize, schedule: Vec<Scheduled>) -> Options {
     Options { schedule, ..options(threads, batch, "scalegate") }
 }
@@ -41,8 +62,13 @@ proptest! {
         let plan = [("window", replicas), ("source", sources)].map(|(name, number)| {
             (name.to_string(), (0..number).map(|at| (at + shift) % threads).collect())
         });
-        let options = Options { plan: plan.into(), ..on(threads, batch, schedule.collect()) };
-        check_windows(windows, &windows.events(n, step, keys), block, &options);
+        let schedule: Vec<_> = schedule.collect();
+        let shares: Vec<_> = schedule.iter().map(|at: &Scheduled| at.replicas["window"].clone()).collect();
+        let options = Options { plan: plan.into(), ..on(threads, batch, schedule) };
+        let rows = windows.events(n, step, keys);
+        check_windows(windows, &rows, block, &options);
+        let controller = Some(["threshold", "model"][n % 2].into());
+        check_asked(windows, &rows, block, &Options { controller, ..options }, &shares);
     }
 }
 
@@ -75,7 +101,7 @@ fn what_was_reconfigured_is_reported() {
     let cells = report[0]["cells"].as_u64().unwrap();
     let third = column("moved")[0].as_u64().unwrap();
     assert!((cells * 3 / 5..cells * 3 / 4).contains(&third));
-    assert_eq!(column("moved")[1..], [cells, cells, cells]);
+    assert_eq!(column("moved")[1..], [cells, cells, 0]);
     let over = column("gone_over").iter().map(|over| over.as_array().unwrap().len()).collect::<Vec<_>>();
     assert_eq!(over, [3, 3, 2, 0]);
     assert!(column("posted")[..3].iter().all(|posted| posted.as_u64().unwrap() > 0) && column("posted")[3].is_null());
@@ -132,6 +158,7 @@ fn planted_faults_show() {
 fn shuttle_reconfigured_windows_equal_the_loop() {
     use crate::dataflow::testing::schedules::explore;
     use crate::threads::idle::Strategy;
+    use crate::threads::sync::thread;
     for threads in [2, 3] {
         for idle in [Strategy::Yield, Strategy::Park] {
             explore(150, move |round| {
@@ -145,7 +172,22 @@ fn shuttle_reconfigured_windows_equal_the_loop() {
                     scheduled(at + 3, &[1, 0]),
                     scheduled(20, &all),
                 ];
-                check_windows(windows, &rows, 13, &Options { idle, ..on(threads, 2, schedule) });
+                let options = Options { idle, ..on(threads, 2, schedule) };
+                check_windows(windows, &rows, 13, &options);
+                // And with requests from outside.
+                let blocks = blocks(&rows, 13);
+                let mut executor = pinned(&windows.program(false), &options).unwrap();
+                let asked = executor.reconfigurable("window").unwrap();
+                let shares = [all[..1].to_vec(), all[1..].to_vec(), vec![1, 0]];
+                let asking = thread::spawn(move || {
+                    for share in shares.iter().cycle().take(7) {
+                        asked.request(share).unwrap();
+                        thread::yield_now();
+                    }
+                });
+                let found = outputs(&blocks, &mut executor);
+                asking.join().unwrap();
+                assert_eq!(found, windows.model(&blocks, false), "{windows:?} {options:?}");
             });
         }
     }

@@ -1,0 +1,240 @@
+//! Who asks for other replicas of a windowed operator, and what becomes of it: an epoch (STRETCH, section 7).
+//!
+//! A schedule names events beforehand; a request says which replicas from now on; a controller is asked once a period. All
+//! are heard when the source deals, as it alone knows which event nobody has seen yet: the epoch begins with that one. Of
+//! requests that come between two times the last one counts, so that there are no more epochs than batches.
+//! Nobody else hears of a reconfiguration otherwise than by coming to an event of its epoch.
+//!
+//! Who writes what: everything behind `asking` who holds the lock, which is held over an epoch's being appended and the bound
+//! of what is dealt being raised, so that several sources do that one after the other; `worked` each replica's own thread.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::dataflow::windowed::controller::{Controller, Load};
+use crate::dataflow::windowed::epochs::{Asked, Epochs, Reconfiguration};
+use crate::error::RunError;
+use crate::executor::Reconfigurable;
+use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, lock};
+
+/// A controller is asked so often, in nanoseconds of engine time, if events come.
+const PERIOD: u64 = if cfg!(test) { 1_000 } else { 100_000_000 };
+
+/// What has come, and been dealt, since the run began.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Offered {
+    pub arrived: u64,
+    pub dealt: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Control {
+    operator: String,
+    pub epochs: Arc<Epochs>,
+    asking: Mutex<Asking>,
+    /// Whether there is a controller, who wants to know how long replicas work.
+    pub watches: bool,
+    /// Per replica the processor time in which it has worked, in nanoseconds.
+    worked: Box<[CachePadded<AtomicU64>]>,
+}
+
+#[derive(Debug)]
+struct Asking {
+    schedule: VecDeque<(i64, Vec<usize>)>,
+    request: Option<(Instant, Vec<usize>)>,
+    controller: Option<Controller>,
+    /// When it was asked last, what had come then, and how long replicas had worked.
+    seen: (u64, Offered, u64),
+    loads: Vec<Load>,
+}
+
+impl Control {
+    /// Of an operator whose replicas share its cells by `epochs`, and by `schedule` from events on; in the order of events.
+    pub fn new(
+        operator: &str,
+        epochs: Arc<Epochs>,
+        schedule: Vec<(i64, Vec<usize>)>,
+        controller: Option<Controller>,
+    ) -> Self {
+        let watches = controller.is_some();
+        let asking = Asking {
+            schedule: schedule.into(),
+            request: None,
+            controller,
+            seen: (0, Offered::default(), 0),
+            loads: Vec::new(),
+        };
+        let worked = (0..epochs.replicas()).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
+        Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked }
+    }
+
+    /// A replica has worked for `nanoseconds` more.
+    #[inline]
+    pub fn add_work(&self, replica: usize, nanoseconds: u64) {
+        let worked = &self.worked[replica];
+        // ORDERING: Relaxed; a figure, which one thread writes.
+        worked.store(worked.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Events from `first` up to `upto`, or some of them that others have not dealt, are dealt at `now`.
+    pub fn deal(&self, (first, upto): (i64, i64), now: u64, offered: Offered) {
+        let mut asking = lock(&self.asking);
+        let asking = &mut *asking;
+        let dealt = self.epochs.dealt();
+        let next = if dealt > i64::MIN { dealt + 1 } else { first };
+        if let Some((at, replicas)) = asking.request.take() {
+            let asked = now.saturating_sub(at.elapsed().as_nanos() as u64);
+            let asked = Asked { by: "request", asked: Some(asked), posted: Some(now), cause: None };
+            self.epochs.append(next, &replicas, asked);
+        }
+        self.ask_controller(asking, next, now, offered);
+        while asking.schedule.front().is_some_and(|&(event, _)| event <= upto) {
+            let Some((event, replicas)) = asking.schedule.pop_front() else { break };
+            let asked = Asked { by: "schedule", posted: Some(now), ..Asked::default() };
+            self.epochs.append(event.max(next), &replicas, asked);
+        }
+        self.epochs.deal(upto.max(dealt));
+    }
+
+    /// Asks the controller, if there is one and its time has come.
+    fn ask_controller(&self, asking: &mut Asking, next: i64, now: u64, offered: Offered) {
+        let Asking { controller: Some(controller), seen, loads, .. } = asking else { return };
+        let (at, before, worked_before) = *seen;
+        if now < at + PERIOD {
+            return;
+        }
+        // ORDERING: Relaxed; a figure.
+        let worked = self.worked.iter().map(|worked| worked.load(Ordering::Relaxed)).sum::<u64>();
+        let load = Load {
+            at: now,
+            period: now - at,
+            replicas: self.epochs.last().replicas.len(),
+            most: self.epochs.replicas(),
+            worked: worked - worked_before,
+            arrived: offered.arrived.saturating_sub(before.arrived),
+            dealt: offered.dealt.saturating_sub(before.dealt),
+            pending: offered.arrived.saturating_sub(offered.dealt),
+        };
+        *seen = (now, offered, worked);
+        loads.push(load);
+        let (share, wanted) = controller.decide(&load);
+        if let Some(wanted) = wanted {
+            let asked = Asked {
+                by: controller.name,
+                cause: Some(controller.cause(share)),
+                asked: Some(now),
+                posted: Some(now),
+            };
+            self.epochs.append(next, &(0..wanted).collect::<Vec<_>>(), asked);
+        }
+    }
+
+    /// What became of the reconfigurations, those of the schedule that were not reached last; nobody is at work.
+    pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
+        let mut all = self.epochs.report(&self.operator);
+        let unreached = |(event, replicas): &(i64, Vec<usize>)| Reconfiguration {
+            operator: self.operator.clone(),
+            event: *event,
+            replicas: replicas.clone(),
+            asked: Asked { by: "schedule", ..Asked::default() },
+            moved: 0,
+            cells: crate::state::windows::CELLS,
+            gone_over: Vec::new(),
+        };
+        all.extend(lock(&self.asking).schedule.iter().map(unreached));
+        all
+    }
+
+    /// What a controller saw, period by period.
+    pub fn loads(&self) -> Vec<Load> {
+        lock(&self.asking).loads.clone()
+    }
+}
+
+impl Reconfigurable for Arc<Control> {
+    fn request(&self, replicas: &[usize]) -> Result<(), RunError> {
+        check_share(&self.operator, replicas, self.epochs.replicas()).map_err(RunError::Invalid)?;
+        lock(&self.asking).request = Some((Instant::now(), replicas.to_vec()));
+        Ok(())
+    }
+}
+
+/// Refuses what is no share of an operator's replicas: some of them, each once.
+pub fn check_share(operator: &str, share: &[usize], replicas: usize) -> Result<(), String> {
+    let mut known = vec![false; replicas];
+    if share.is_empty() || !share.iter().all(|&r| r < replicas && !std::mem::replace(&mut known[r], true)) {
+        return Err(format!("{operator} has replicas 0 to {}, not {share:?}", replicas - 1));
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn control(schedule: &[(i64, Vec<usize>)], controller: Option<Controller>) -> Control {
+        Control::new("count", Arc::new(Epochs::new(4)), schedule.to_vec(), controller)
+    }
+
+    fn events(control: &Control) -> Vec<(&'static str, i64, Vec<usize>)> {
+        let found = control.reconfigurations().into_iter();
+        found.map(|one| (one.asked.by, one.event, one.replicas)).collect()
+    }
+
+    #[test]
+    fn what_is_asked_for_begins_with_the_first_event_that_is_not_dealt() {
+        let control = Arc::new(control(&[(3, vec![1]), (20, vec![2]), (20, vec![3]), (40, vec![0])], None));
+        let deal = |first, upto| control.deal((first, upto), 7, Offered::default());
+        control.request(&[0, 2]).unwrap();
+        deal(0, 9);
+        // Another source deals the same events.
+        deal(0, 9);
+        control.request(&[1, 2]).unwrap();
+        // The last one counts.
+        control.request(&[3]).unwrap();
+        deal(10, 29);
+        let found = events(&control);
+        let of = |by, event, replicas: &[usize]| (by, event, replicas.to_vec());
+        assert_eq!(found[..3], [of("request", 0, &[0, 2]), of("schedule", 3, &[1]), of("request", 10, &[3])]);
+        assert_eq!(found[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
+        let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.asked.posted.is_some()).collect();
+        assert_eq!(reached, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn requests_that_name_no_replicas_are_refused() {
+        for share in [&[][..], &[4], &[1, 1]] {
+            let Err(RunError::Invalid(said)) = Arc::new(control(&[], None)).request(share) else { panic!("{share:?}") };
+            assert!(said.starts_with("count has replicas 0 to 3, not "), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_controller_is_asked_once_a_period_and_sees_what_replicas_have_worked() {
+        let control = control(&[], Some(Controller::new("threshold", &[]).unwrap()));
+        let offered = |arrived, dealt| Offered { arrived, dealt };
+        control.deal((0, 9), PERIOD - 1, offered(10, 10));
+        assert!(control.loads().is_empty());
+        [100, 300, 200, 400].iter().enumerate().for_each(|(replica, &worked)| control.add_work(replica, worked));
+        control.deal((10, 19), PERIOD, offered(30, 20));
+        control.deal((20, 29), PERIOD + 1, offered(30, 30));
+        control.add_work(0, 2 * PERIOD);
+        control.deal((30, 39), 2 * PERIOD, offered(60, 40));
+        let seen = |at, replicas, worked, (arrived, dealt, pending)| Load {
+            at,
+            period: PERIOD,
+            replicas,
+            most: 4,
+            worked,
+            arrived,
+            dealt,
+            pending,
+        };
+        let second = seen(2 * PERIOD, 2, 2 * PERIOD, (30, 20, 20));
+        assert_eq!(control.loads(), [seen(PERIOD, 4, 1_000, (30, 20, 10)), second]);
+        assert_eq!(events(&control), [("threshold", 10, vec![0, 1]), ("threshold", 30, vec![0, 1, 2])]);
+        let cause = |at: usize| control.reconfigurations()[at].asked.cause.clone().unwrap();
+        assert_eq!([cause(0), cause(1)], ["load 25 % below 45 %", "load 100 % above 90 %"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Controllers: how many replicas an operator should have, by the load that is measured, never by results (STRETCH,
+//! sections 8.4 and 8.5). Its gauge says how loaded the replicas are, its thresholds what follows from that.
+
+mod model;
+mod threshold;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::RunError;
+use crate::program::registry::find;
+
+/// What was seen of an operator in a period.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// When it ended, and how long it was, in nanoseconds of engine time.
+    pub at: u64,
+    pub period: u64,
+    /// Replicas that own cells, and how many there are.
+    pub replicas: usize,
+    pub most: usize,
+    /// Processor time of replicas at work in the period, all together, in nanoseconds.
+    pub worked: u64,
+    /// Events that came in the period, and that were dealt to the replicas.
+    pub arrived: u64,
+    pub dealt: u64,
+    /// Events that had come and were not dealt yet.
+    pub pending: u64,
+}
+
+/// How loaded replicas are: 1 is all that those that own cells can do.
+trait Gauge: std::fmt::Debug + Send + Sync {
+    fn load(&mut self, seen: &Load) -> f64;
+}
+
+/// Shares of what replicas can do, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Above it there are more replicas.
+    pub upper: u32,
+    /// Below it stays the load for which replicas are added or taken away.
+    pub target: u32,
+    /// Below it there are fewer.
+    pub lower: u32,
+}
+
+impl Thresholds {
+    /// # Errors
+    /// `Invalid`: they are not three, or out of order.
+    pub fn new(given: &[u32]) -> Result<Self, RunError> {
+        match *given {
+            [upper, target, lower] if 0 < lower && lower < target && target < upper && upper <= 100 => {
+                Ok(Self { upper, target, lower })
+            }
+            _ => Err(RunError::Invalid(format!(
+                "thresholds are upper > target > lower in percent, of 100 at most and above 0, not {given:?}"
+            ))),
+        }
+    }
+
+    /// How many replicas there should be of `most`, if not the `n` there are, which are loaded like that: the fewest that
+    /// keep the load below the target.
+    pub fn wanted(self, load: f64, n: usize, most: usize) -> Option<usize> {
+        let percent = 100.0 * load;
+        if percent <= f64::from(self.upper) && percent >= f64::from(self.lower) {
+            return None;
+        }
+        // What is exactly at the target is not below it.
+        let fewest = ((percent * n as f64 / f64::from(self.target)).floor() as usize + 1).clamp(1, most);
+        let more = percent > f64::from(self.upper);
+        (if more { fewest > n } else { fewest < n }).then_some(fewest)
+    }
+}
+
+/// A controller: a gauge and its thresholds.
+#[derive(Debug)]
+pub struct Controller {
+    pub name: &'static str,
+    gauge: Box<dyn Gauge>,
+    thresholds: Thresholds,
+}
+
+type Make = fn() -> Box<dyn Gauge>;
+
+/// The registry of controllers, with the paper's thresholds: upper, target, lower. Of the second one it says no target.
+const CONTROLLERS: &[(&str, (&str, Make, [u32; 3]))] = &[
+    ("threshold", ("threshold", || Box::new(threshold::Threshold), [90, 70, 45])),
+    ("model", ("model", || Box::<model::Model>::default(), [80, 75, 70])),
+];
+
+impl Controller {
+    /// The controller of that name; no thresholds: the paper's.
+    ///
+    /// # Errors
+    /// `Invalid`: there is none, or the thresholds make no sense.
+    pub fn new(name: &str, thresholds: &[u32]) -> Result<Self, RunError> {
+        let (name, make, usual) = find("controller", "", Some(name), CONTROLLERS)?;
+        let thresholds = Thresholds::new(if thresholds.is_empty() { &usual } else { thresholds })?;
+        Ok(Self { name, gauge: make(), thresholds })
+    }
+
+    /// How loaded the replicas are, and how many there should be, if not as many as there are.
+    pub fn decide(&mut self, seen: &Load) -> (f64, Option<usize>) {
+        let load = self.gauge.load(seen);
+        (load, self.thresholds.wanted(load, seen.replicas, seen.most))
+    }
+
+    /// In words, why there should be other replicas.
+    pub fn cause(&self, load: f64) -> String {
+        let Thresholds { upper, lower, .. } = self.thresholds;
+        let percent = 100.0 * load;
+        if percent > f64::from(upper) {
+            format!("load {percent:.0} % above {upper} %")
+        } else {
+            format!("load {percent:.0} % below {lower} %")
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

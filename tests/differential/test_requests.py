@@ -1,0 +1,94 @@
+"""Replicas that come and go while a run is at work, as other threads and controllers ask: the oracle's result."""
+
+import itertools
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle import oracle
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
+
+EVENTS = 6_000
+PARAMS = {"vocabulary": 300, "rate": 2_000}
+
+
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """A workload of wordcount, its program, and the digest of what the oracle makes of it."""
+    folder = tmp_path_factory.mktemp("requests")
+    app = registry.load("wordcount")
+    workload.write(app, PARAMS, EVENTS, 7, folder / "workload")
+    said = oracle.run(folder / "workload", folder / "oracle")
+    source = workload.read(folder / "workload", app, PARAMS)
+    return source, compile_app(app, source.manifest["params"]), said["output_digest"]
+
+
+def passed(counted, beside=None, rate=0.0, **way):
+    source, program, digest = counted
+    spec = RunSpec(app="wordcount", params=PARAMS, executor="pinned", batch=32, rate=rate, **way)
+    blocks = engine.Blocks(source, program, 1_500)
+    sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, beside=beside)
+    assert (sample.digest, sample.in_order) == (digest, True)
+    return sample
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_requests_from_another_thread_change_no_result(counted, threads):
+    shares = [[0], list(range(threads)), [threads - 1], [threads - 1, 0]]
+
+    @contextmanager
+    def asking(runtime):
+        over, control, begun = threading.Event(), runtime.control("count"), threading.Event()
+
+        def ask():
+            for share in itertools.cycle(shares):
+                control.request(share)
+                begun.set()
+                if over.is_set():
+                    return
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        begun.wait()
+        yield
+        over.set()
+        thread.join()
+
+    found = passed(counted, asking, threads=threads).reconfigurations
+    assert found
+    for one in found:
+        assert one.by == "request"
+        assert one.replicas in shares
+        assert one.asked <= one.posted
+    assert [one.event for one in found] == sorted(one.event for one in found)
+
+
+def test_a_request_for_what_is_not_there_is_refused(counted):
+    @contextmanager
+    def asking(runtime):
+        for share in ([], [2], [0, 0]):
+            with pytest.raises(ValueError, match=r"^count has replicas 0 to 1, not "):
+                runtime.control("count").request(share)
+        with pytest.raises(ValueError, match=r"^split is no windowed operator of this run$"):
+            runtime.control("split")
+        yield
+
+    assert not passed(counted, asking, threads=2).reconfigurations
+
+
+@pytest.mark.parametrize("controller", ["threshold", "model"])
+def test_a_controller_lets_go_of_replicas_that_have_nothing_to_do(counted, controller):
+    # Spread over 0.6 s: what is done in some milliseconds.
+    sample = passed(counted, threads=2, controller=controller, rate=EVENTS / 0.6)
+    (found,) = sample.loads.items()
+    assert found[0] == "count"
+    assert [load.most for load in found[1]] == [2] * len(found[1])
+    first = sample.reconfigurations[0]
+    assert (first.by, first.replicas) == (controller, [0])
+    assert first.cause.startswith("load ")
+    assert first.cause.endswith({"threshold": " % below 45 %", "model": " % below 70 %"}[controller])
