@@ -19,6 +19,10 @@ UNITS = {
     "comparisons_per_s": ("comparisons/s", 1, "~s", False),
     "switch_p99_us": ("ms", 1e-3, "~r", True),
     "loaded_switch_p99_us": ("ms", 1e-3, "~r", True),
+    "offered_per_s": ("rows/s", 1, "~s", False),
+    "replicas": ("replicas", 1, "~r", False),
+    "work": ("share", 1, "~%", False),
+    "pending": ("s", 1, "~r", False),
     "to_loop": ("over the loop", 1, "~r", False),
     "cpu_ns": ("CPU ns an event", 1, "~s", False),
     "energy_nj": ("nJ an event", 1, "~s", False),
@@ -42,6 +46,7 @@ AXES = {
     "placement": None,
     "way": None,
     "switched": None,
+    "at_s": "seconds",
     "states": "states at the end",
     "pool": "pool: shared ...",
 }

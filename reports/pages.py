@@ -31,6 +31,7 @@ from reports.history import (
     named,
     short,
 )
+from streaming_core.bench.report import passes
 from streaming_core.regression.matrix import omissions
 from streaming_core.run.way import AXES, OPTIONS
 from streaming_core.storage import canonical_json, write_text
@@ -439,6 +440,7 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
                     labels |= {point["line"] for point in points if "line" in point}
             rows = experiment["rows"]
             columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
+            columns = [name for name in columns if name != "at_s"]
             shown = dict.fromkeys(("p99_us", "end_to_end_p99_us", "cpu_ns", "energy_nj"))
             experiment |= {
                 "groups": groups,
@@ -448,7 +450,8 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
                 "open_loop": any("end_to_end_p99_us" in row for row in rows),
                 "energy": any(row.get("energy_nj") is not None for row in rows),
                 "lines": [
-                    shown | row | {"named": [_cell(benchmarks.value(row, name)) for name in columns]} for row in rows
+                    shown | row | {"named": [_cell(benchmarks.value(row, name)) for name in columns]}
+                    for row in passes(rows)
                 ],
             }
     return svgs, found

@@ -11,6 +11,7 @@ is not the loop's is `different`, and fails the benchmark.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.way import AXES, BATCH, RunSpec
 
 SEED = 1
+INSTANTS = 40
 
 Row = dict[str, Any]
 
@@ -58,6 +60,7 @@ class Race:
         repetitions: int,
         loads: Sequence[float] = (),
         tick: Callable[[], None] = lambda: None,
+        phases: Sequence[tuple[float, float]] = (),
     ) -> list[Row]:
         """One row for the loop and one per way, over `repetitions` rounds after one that warms up.
 
@@ -66,12 +69,15 @@ class Race:
                 open-loop source, and has a row of its own; their end-to-end latencies are counted from an event's
                 intended arrival.
             tick: called after every round.
+            phases: if there are any, every way also makes `repetitions` passes with an open-loop source whose rate
+                changes: how long each phase lasts, in parts of the whole, and its share of the first way's peak rate.
+                Those passes are the way's rows, instant by instant.
         """
         yard: list[tuple[float, Spent]] = []
         samples: list[list[engine.Sample]] = [[] for _ in ways]
         wrong = [False] * len(ways)
 
-        def one(i: int, rate: float = 0.0) -> engine.Sample:
+        def one(i: int, rate: float | engine.Rates = 0.0) -> engine.Sample:
             sample, state, _ = engine.one_pass(
                 ways[i], self.program, self._blocks_of(ways[i]), rate=rate, meter=self._meter
             )
@@ -93,6 +99,13 @@ class Race:
                 rate = load * self.events / statistics.median(s.seconds for s in samples[i][1:])
                 open_loop[i].append(_under_load(load, rate, [one(i, rate) for _ in range(repetitions)]))
                 tick()
+        if phases:
+            peak = self.events / statistics.median(s.seconds for s in samples[0][1:])
+            rates = phased(phases, peak, self.events)
+            for number in range(repetitions):  # interleaved, as the rounds are
+                for i in range(len(ways)):
+                    open_loop[i] += _over_time(number, rates, one(i, rates))
+                    tick()
         seconds = [seconds for seconds, _ in yard[1:]]
         rows = [self._row(None, seconds, seconds, [], "yardstick") | self._spent([spent for _, spent in yard[1:]])]
         for i, spec in enumerate(ways):
@@ -206,8 +219,8 @@ def gains(row: Row, other: Row) -> list[float]:
 def switched(samples: Sequence[engine.Sample]) -> Row:
     """What the reconfigurations of some passes took, in microseconds, all passes together; none is left out.
 
-    `switch`: from its event being dealt to the last replica concerned; below 0 where all had gone over before, which a
-    schedule makes possible, as it is known beforehand. `waited`: of each replica, for those who lost keys to it.
+    `switch`: from its event being dealt to the last replica concerned. `waited`: of each replica, for those who
+    lost keys to it.
     """
     passes = [[one.microseconds for one in s.reconfigurations if one.microseconds is not None] for s in samples]
     times = [time for found in passes for time in found]
@@ -242,6 +255,64 @@ def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
         "end_to_end_p99s_us": passes,
         "processing_p99_us": statistics.median(s.processing.p99 for s in samples),
     }
+
+
+def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> engine.Rates:
+    """From which event on how many come a second, so that all of them come in these phases, one after the other."""
+    parts = [lasts * share for lasts, share in phases]
+    rates: engine.Rates = []
+    for (_, share), before in zip(phases, itertools.accumulate([0.0, *parts]), strict=False):
+        first = round(events * before / sum(parts))
+        if not rates or first > rates[-1][0]:
+            rates.append((first, share * peak))
+    return rates
+
+
+def _over_time(number: int, rates: engine.Rates, sample: engine.Sample) -> list[Row]:
+    """What a pass whose rate changed found; the first pass in some INSTANTS rows, the others in one. Latencies are of
+    the whole pass, in microseconds.
+
+    `replicas`: those that had keys; `work`: of what these could do, how much they did; `pending`: seconds for which the
+    last event dealt had waited, at the rate of then.
+    """
+    begins, at = [], 0.0
+    for (first, rate), (then, _) in itertools.pairwise([*rates, (sample.events, 0.0)]):
+        begins.append((at, rate))
+        at += (then - first) / rate
+    assert sample.end_to_end is not None
+    whole: Row = {
+        "pass": number,
+        "end_to_end_p50_us": sample.end_to_end.p50,
+        "end_to_end_p99_us": sample.end_to_end.p99,
+        "cpu_s": sample.cpu_seconds,
+        "reconfigurations": len(sample.reconfigurations),
+        "turns": turns([len(one.replicas) for one in sample.reconfigurations]),
+    }
+    periods = [load for loads in sample.loads.values() for load in loads]
+    found = []
+    every = max(1, len(periods) // INSTANTS)
+    for some in (periods[i : i + every] for i in range(0, len(periods), every)):
+        seconds = some[-1].at / 1e9
+        offered = next(rate for begin, rate in reversed(begins) if begin <= seconds)
+        worked = sum(load.worked for load in some)
+        able = sum(load.period * load.replicas for load in some)
+        found.append(
+            whole
+            | {
+                "at_s": seconds,
+                "offered_per_s": offered,
+                "replicas": statistics.mean(load.replicas for load in some),
+                "work": worked / able,
+                "pending": some[-1].pending / offered,
+            }
+        )
+    return [whole, *(found if number == 0 else [])]
+
+
+def turns(counts: Sequence[int]) -> int:
+    """How often numbers that went up went down next, or the other way."""
+    steps = [b - a for a, b in itertools.pairwise(counts) if a != b]
+    return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))
 
 
 def _median(values: Iterable[float | None]) -> float | None:

@@ -60,10 +60,15 @@ def render(found: dict[str, Any], console: Console) -> None:
         _cost(found["results"], console)
     for experiment in found.get("experiments", []):
         console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
-        varied = [x for x in experiment["varies"] if x not in ("app", "way", "threads")]
-        console.print(table(experiment["rows"], ["app", "way", *varied, "threads"]))
+        varied = [x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")]
+        console.print(table(passes(experiment["rows"]), ["app", "way", *varied, "threads"]))
         for line in [*experiment["notes"], *experiment["conclusions"]]:
             console.print(Text(line), soft_wrap=True)
+
+
+def passes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without those that are of an instant of a pass: they are drawn, not listed."""
+    return [row for row in rows if "at_s" not in row]
 
 
 def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:

@@ -35,12 +35,15 @@ class Heat:
     """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has.
 
     A way's schedule says what is switched to in turn: its switches are spread evenly over the events there are.
+    `phases`: of an open loop whose rate changes, how long each lasts, in parts of the whole, and its share of the peak
+    rate of the first way.
     """
 
     app: str
     params: dict[str, Any]
     ways: list[RunSpec]
     share: float = 1.0
+    phases: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,10 @@ def run(
 
 def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:
     heats, notes = experiment.sweep(counts)
-    total = sum(repetitions + 2 + len(heat.ways) * len(experiment.loads) for heat in heats)
+    total = sum(
+        repetitions + 2 + len(heat.ways) * (len(experiment.loads) + (repetitions if heat.phases else 0))
+        for heat in heats
+    )
     done = 0
 
     def tick() -> None:
@@ -156,7 +162,7 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         tick()
         counted = experiment.count(race)
         ways = [spread(spec, size) for spec in heat.ways]
-        rows += [row | counted for row in race.run(ways, repetitions, experiment.loads, tick)]
+        rows += [row | counted for row in race.run(ways, repetitions, experiment.loads, tick, heat.phases)]
     conclusions = list(experiment.conclude(rows))
     return {
         "name": experiment.name,

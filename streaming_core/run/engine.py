@@ -56,6 +56,7 @@ PUBLISHED = ("outputs", "state")
 MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have five digits
 
 Progress = Callable[[str, int, int], None]
+Rates = list[tuple[int, float]]  # from an event on, so many a second
 Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
 
 
@@ -317,7 +318,7 @@ def one_pass(
     kind: str = "peak",
     number: int = 0,
     sink: str = "digest",
-    rate: float = 0.0,
+    rate: float | Rates = 0.0,
     folder: Path | None = None,
     progress: Progress | None = None,
     export: bool = True,

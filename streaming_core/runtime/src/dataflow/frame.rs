@@ -217,7 +217,7 @@ impl<W: Work> Dataflow<W> {
             delivered: UnsafeCell::new(Delivered::new(sink)),
             signals: team.signals(),
             failure: Mutex::new(None),
-            arrivals: Arrivals::new(options.rate),
+            arrivals: Arrivals::new(&options.rate.phases()),
             batch: options.batch,
         };
         let work = work(&frame);

@@ -46,30 +46,52 @@ impl Running {
     }
 }
 
-/// The open-loop source: event `i` of the run arrives at `i / rate`, whatever the engine is doing.
-#[derive(Debug, Clone, Copy)]
+/// The open-loop source: events of a phase arrive 1 / rate apart, whatever the engine is doing.
+#[derive(Debug, Clone)]
 pub struct Arrivals {
-    nanoseconds: f64,
+    /// In order; none: everything is there at once.
+    phases: Vec<Phase>,
+}
+
+/// Events from number `first` (of the run, from 0) on: that one arrives at `at`, the others `apart`, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+struct Phase {
+    first: u64,
+    at: f64,
+    apart: f64,
 }
 
 impl Arrivals {
-    /// `rate` in events per second; 0: everything is there at once.
-    pub fn new(rate: f64) -> Self {
-        Self { nanoseconds: if rate > 0.0 { 1e9 / rate } else { 0.0 } }
+    /// From event number (of the run) on, events per second; the first from 0 on. None: everything is there at once.
+    pub fn new(rates: &[(u64, f64)]) -> Self {
+        let mut phases: Vec<Phase> = Vec::new();
+        for &(first, rate) in rates {
+            let at = phases.last().map_or(0.0, |before| before.at + (first - before.first) as f64 * before.apart);
+            phases.push(Phase { first, at, apart: 1e9 / rate });
+        }
+        Self { phases }
     }
 
     pub fn is_open_loop(&self) -> bool {
-        self.nanoseconds > 0.0
+        !self.phases.is_empty()
     }
 
-    /// Engine time at which event number `index` (of the run, from 0) arrives.
+    /// Engine time at which event number `index` arrives.
     pub fn at(&self, index: u64) -> u64 {
-        (index as f64 * self.nanoseconds) as u64
+        let phase = self.phases.partition_point(|phase| phase.first <= index).checked_sub(1);
+        phase.map_or(0, |phase| {
+            let Phase { first, at, apart } = self.phases[phase];
+            (at + (index - first) as f64 * apart) as u64
+        })
     }
 
-    /// How many events have arrived by `now`.
+    /// How many events have arrived by `now`, of an open loop.
     pub fn until(&self, now: u64) -> u64 {
-        (now as f64 / self.nanoseconds) as u64 + 1
+        let now = now as f64;
+        let index = self.phases.partition_point(|phase| phase.at <= now) - 1;
+        let Phase { first, at, apart } = self.phases[index];
+        let arrived = first + ((now - at) / apart) as u64 + 1;
+        self.phases.get(index + 1).map_or(arrived, |next| arrived.min(next.first))
     }
 
     /// Waits until event number `index` has arrived, or `stop` says to leave.
@@ -119,9 +141,17 @@ mod tests {
 
     #[test]
     fn arrivals_are_spaced_by_the_rate() {
-        let arrivals = Arrivals::new(1e6);
+        let arrivals = Arrivals::new(&[(0, 1e6)]);
         assert_eq!((arrivals.at(0), arrivals.at(1_000)), (0, 1_000_000));
         assert_eq!([0, 999, 1_000, 1_500].map(|now| arrivals.until(now)), [1, 1, 2, 2]);
-        assert!(!Arrivals::new(0.0).is_open_loop());
+        assert!(!Arrivals::new(&[]).is_open_loop());
+    }
+
+    #[test]
+    fn rates_change_with_phases() {
+        let arrivals = Arrivals::new(&[(0, 1e6), (4, 1e3), (6, 1e6)]);
+        assert_eq!([3, 4, 5, 6, 7].map(|index| arrivals.at(index)), [3_000, 4_000, 1_004_000, 2_004_000, 2_005_000]);
+        let until = [3_999, 4_000, 1_003_999, 1_004_000, 2_003_999, 2_004_000, 2_005_000];
+        assert_eq!(until.map(|now| arrivals.until(now)), [4, 5, 5, 6, 6, 7, 8]);
     }
 }

@@ -15,6 +15,32 @@ pub struct Scheduled {
     pub replicas: BTreeMap<String, Vec<usize>>,
 }
 
+/// Events per second offered.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Rate {
+    /// 0 = everything is there at once.
+    Constant(f64),
+    /// From an event of the run on, each.
+    Phases(Vec<(u64, f64)>),
+}
+
+impl Rate {
+    /// From which event on there is which rate; none: everything is there at once.
+    pub fn phases(&self) -> Vec<(u64, f64)> {
+        match self {
+            Self::Constant(rate) => Some((0, *rate)).filter(|_| *rate > 0.0).into_iter().collect(),
+            Self::Phases(phases) => phases.clone(),
+        }
+    }
+}
+
+fn is_sequence(phases: &[(u64, f64)]) -> bool {
+    phases.first().is_some_and(|first| first.0 == 0)
+        && phases.windows(2).all(|pair| pair[0].0 < pair[1].0)
+        && phases.iter().all(|&(_, rate)| rate.is_finite() && rate > 0.0)
+}
+
 /// How a program is run; the names are the RunSpec's.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -39,8 +65,7 @@ pub struct Options {
     pub threads: usize,
     pub punctuation: usize,
     pub batch: usize,
-    /// Events per second offered; 0 = everything is there at once.
-    pub rate: f64,
+    pub rate: Rate,
     pub pin: bool,
     pub idle: Strategy,
     pub sink: SinkKind,
@@ -65,7 +90,7 @@ impl Default for Options {
             threads: 1,
             punctuation: 500,
             batch: 256,
-            rate: 0.0,
+            rate: Rate::Constant(0.0),
             pin: false,
             idle: Strategy::Yield,
             sink: SinkKind::Digest,
@@ -89,8 +114,14 @@ impl Options {
         if self.punctuation == 0 || self.batch == 0 {
             return invalid("punctuation and batch must be positive");
         }
-        if !self.rate.is_finite() || self.rate < 0.0 {
-            return invalid("rate must be finite and not negative");
+        match &self.rate {
+            Rate::Constant(rate) if !rate.is_finite() || *rate < 0.0 => {
+                return invalid("rate must be finite and not negative");
+            }
+            Rate::Phases(phases) if !is_sequence(phases) => {
+                return invalid("rates are [event, positive rate] by ascending events, the first of which is 0");
+            }
+            _ => {}
         }
         Ok(())
     }

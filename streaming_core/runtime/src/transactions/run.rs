@@ -31,7 +31,7 @@ pub struct Run<'a> {
     pub delivery: &'a Delivery,
     /// The first delivery of this part has this ticket.
     pub first_ticket: u64,
-    pub arrivals: Arrivals,
+    pub arrivals: &'a Arrivals,
     pub clock: Running,
     pub idle: &'a Idle,
     /// Set when some thread has failed: whoever waits or loops leaves.

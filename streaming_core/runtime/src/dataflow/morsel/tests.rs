@@ -8,6 +8,7 @@ use crate::dataflow::testing::pipelines::{
 };
 use crate::dataflow::testing::unordered;
 use crate::output::sink::SinkKind;
+use crate::program::options::Rate;
 use crate::threads::idle;
 
 fn options(threads: usize, batch: usize, order: &str) -> Options {
@@ -85,7 +86,7 @@ fn every_idle_strategy_and_the_open_loop() {
     let pipeline = Pipeline::new(ops, &[2], false);
     for waiting in [idle::Strategy::Spin, idle::Strategy::Yield, idle::Strategy::Park] {
         for rate in [0.0, 1e6] {
-            let options = Options { idle: waiting, rate, ..options(3, 32, "total") };
+            let options = Options { idle: waiting, rate: Rate::Constant(rate), ..options(3, 32, "total") };
             let mut executor = morsel(&pipeline.program(), &options).unwrap();
             check(&pipeline, &integers(3000, 100), &mut executor, &options);
         }

@@ -165,7 +165,7 @@ impl World {
             placement: &self.placement,
             delivery: &self.delivery,
             first_ticket: 0,
-            arrivals: Arrivals::new(0.0),
+            arrivals: &Arrivals::new(&[]),
             clock: Clock::default().start(),
             idle: &self.idle,
             stopped: &self.stopped,

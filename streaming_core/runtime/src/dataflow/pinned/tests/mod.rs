@@ -17,6 +17,7 @@ use crate::dataflow::testing::pipelines::{
 use crate::dataflow::testing::unordered;
 use crate::output::digest::Digest;
 use crate::output::sink::SinkKind;
+use crate::program::options::Rate;
 use crate::threads::idle;
 
 fn options(threads: usize, batch: usize, channel: &str) -> Options {
@@ -166,7 +167,7 @@ fn every_idle_strategy_and_the_open_loop() {
                 check(
                     &pipeline,
                     &integers(3000, 100),
-                    Options { idle: waiting, rate, ..options(threads, 32, "scalegate") },
+                    Options { idle: waiting, rate: Rate::Constant(rate), ..options(threads, 32, "scalegate") },
                 );
             }
         }

@@ -11,6 +11,7 @@ use super::*;
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::testing::pipelines::{self, *};
 use crate::output::sink::SinkKind;
+use crate::program::options::Rate;
 use crate::threads::reorder::BUFFERS;
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::reorder::non_blocking::NonBlocking;
@@ -194,7 +195,12 @@ fn every_idle_strategy_and_the_open_loop() {
             for rate in [0.0, 1e6] {
                 for grouping in groupings(threads) {
                     let options = by(ways.next().unwrap(), options(threads, 32));
-                    check(&Pipeline::chain(&ops, false), &blocks, Options { idle, rate, ..options }, grouping);
+                    check(
+                        &Pipeline::chain(&ops, false),
+                        &blocks,
+                        Options { idle, rate: Rate::Constant(rate), ..options },
+                        grouping,
+                    );
                 }
             }
         }

@@ -79,13 +79,28 @@ pub struct Controller {
     thresholds: Thresholds,
 }
 
-type Make = fn() -> Box<dyn Gauge>;
+/// What there is of a controller's name, with the paper's thresholds.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    gauge: fn() -> Box<dyn Gauge>,
+    thresholds: Thresholds,
+}
 
-/// The registry of controllers, with the paper's thresholds: upper, target, lower. Of the second one it says no target.
-const CONTROLLERS: &[(&str, (&str, Make, [u32; 3]))] = &[
-    ("threshold", ("threshold", || Box::new(threshold::Threshold), [90, 70, 45])),
-    ("model", ("model", || Box::<model::Model>::default(), [80, 75, 70])),
-];
+const THRESHOLD: Kind = Kind {
+    name: "threshold",
+    gauge: || Box::new(threshold::Threshold),
+    thresholds: Thresholds { upper: 90, target: 70, lower: 45 },
+};
+/// Of this one the paper says no target.
+const MODEL: Kind = Kind {
+    name: "model",
+    gauge: || Box::<model::Model>::default(),
+    thresholds: Thresholds { upper: 80, target: 75, lower: 70 },
+};
+
+/// The registry of controllers.
+const CONTROLLERS: &[(&str, Kind)] = &[(THRESHOLD.name, THRESHOLD), (MODEL.name, MODEL)];
 
 impl Controller {
     /// The controller of that name; no thresholds: the paper's.
@@ -93,9 +108,9 @@ impl Controller {
     /// # Errors
     /// `Invalid`: there is none, or the thresholds make no sense.
     pub fn new(name: &str, thresholds: &[u32]) -> Result<Self, RunError> {
-        let (name, make, usual) = find("controller", "", Some(name), CONTROLLERS)?;
-        let thresholds = Thresholds::new(if thresholds.is_empty() { &usual } else { thresholds })?;
-        Ok(Self { name, gauge: make(), thresholds })
+        let Kind { name, gauge, thresholds: usual } = find("controller", "", Some(name), CONTROLLERS)?;
+        let thresholds = if thresholds.is_empty() { usual } else { Thresholds::new(thresholds)? };
+        Ok(Self { name, gauge: gauge(), thresholds })
     }
 
     /// How loaded the replicas are, and how many there should be, if not as many as there are.
