@@ -116,7 +116,8 @@ lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="-
 test test-full test-python test-python-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
 test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
-# A file is one worker's, in the order of the folders: the long ones are not left to the end.
+# A file is one worker's, in the order of the folders: the long ones are not left to the end. What belongs together, and
+# what comes first, tests/conftest.py says.
 IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Slow tests may each take an hour.
 PATIENT := -o faulthandler_timeout=3600
