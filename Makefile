@@ -116,23 +116,25 @@ lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="-
 test test-full test-python test-python-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
 test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
-# A file is one worker's, in the order of the folders: the long ones are not left to the end.
+# A file is one worker's, in the order of the folders: the long ones are not left to the end. What belongs together, and
+# what comes first, tests/conftest.py says.
 IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Slow tests may each take an hour.
 PATIENT := -o faulthandler_timeout=3600
 
-# Models and builds keep one core busy for minutes, so Python's tests run beside them. The runtime's own tests are threads
-# that wait for each other: beside others they take ten times as long. They and the end-to-end tests are alone.
+# Models and builds keep one core busy for minutes, and need no Python: the environment is made and Python's tests run
+# beside them. The runtime's own tests are threads that wait for each other: beside others they take ten times as long.
+# They and the end-to-end tests are alone.
 BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
 
 .PHONY: test
-test: setup ## run the tests
+test: fit ## run the tests
 	$(BOTH) test-models test-python
 	@$(CARGO_TEST)
 	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
-test-full: setup ## run the tests, the slow ones too
+test-full: fit ## run the tests, the slow ones too
 	$(BOTH) test-models-full test-python-full
 	@$(CARGO_TEST)
 	@$(RUN) -m pytest $(PATIENT) -m e2e
@@ -145,11 +147,12 @@ test-python-full: setup
 	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
 
 # Models check the lock-free code under the interleavings loom finds with up to three preemptions, which is where such
-# bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. What hangs is
-# ended and is red; its name has been said a minute after it began. Cargo knows nothing of make's jobs.
-LIMITED := MAKEFLAGS= timeout --foreground 15m
-CARGO_TEST := $(LIMITED) cargo test --quiet --workspace
-LOOM := LOOM_MAX_PREEMPTIONS=3 $(LIMITED) cargo test --quiet --workspace --lib --features loom
+# bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. A binary that
+# hangs is ended and is red (cargo, were it ended instead, would leave it running); the test's name has been said a minute
+# after it began. In the foreground, so that Ctrl-C reaches all of them. Cargo knows nothing of make's jobs.
+LIMITED := MAKEFLAGS= cargo --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
+CARGO_TEST := $(LIMITED) --workspace
+LOOM := LOOM_MAX_PREEMPTIONS=3 $(LIMITED) --workspace --lib --features loom
 .PHONY: test-runtime test-models test-models-full
 test-runtime: | fit
 	@$(CARGO_TEST)
@@ -160,7 +163,7 @@ test-models: | fit
 
 test-models-full: test-models
 	@$(LOOM) -- --ignored
-	@$(LIMITED) cargo test --quiet --lib --features shuttle shuttle_
+	@$(LIMITED) --lib --features shuttle shuttle_
 
 .PHONY: lint
 lint: setup ## check style, types and common mistakes, Python and Rust

@@ -6,7 +6,7 @@ from streaming_core.apps import registry
 from tests.unit.apps.windows import run
 
 
-@pytest.mark.parametrize("copies", [1, 3, 8])
+@pytest.mark.parametrize("copies", [1, pytest.param(3, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("once", [False, True])
 def test_forward_hands_on_every_tweet(copies, once):
     events, result = run("forward", {"copies": copies, "once": once, "rate": 2_000.0})

@@ -25,16 +25,16 @@ def pairs_of(events, params):
 
 
 @pytest.mark.parametrize(
-    "params",
+    ("events", "params"),
     [
-        {"keys": 5, "size": 2_001, "domain": 100},
-        {"keys": 1, "size": 500, "domain": 60, "rate": 333},
-        {"keys": 40, "size": 100_000, "domain": 200, "band": 3, "rate": 100_000},  # many at one moment
-        {"keys": 3, "size": 300, "domain": 5, "band": 0, "phases": True},
+        (400, {"keys": 5, "size": 2_001, "domain": 100}),
+        (400, {"keys": 1, "size": 500, "domain": 60, "rate": 333}),
+        (250, {"keys": 40, "size": 100_000, "domain": 100, "band": 3, "rate": 100_000}),  # many at one moment
+        (400, {"keys": 3, "size": 300, "domain": 5, "band": 0, "phases": True}),
     ],
 )
-def test_scalejoin_finds_every_pair(params):
-    events, result = run("scalejoin", params, events=400)
+def test_scalejoin_finds_every_pair(events, params):
+    events, result = run("scalejoin", params, events=events)
     wanted = pairs_of(events, result.params)
     assert result.columns(*COLUMNS) == wanted
     assert len(wanted) > 50
