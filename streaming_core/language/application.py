@@ -604,34 +604,38 @@ class App:
     def upto(self, name: str) -> App:
         """What lies in front of an operator, as an application: its outputs are what the operator takes.
 
-        In front of a transaction, and of an operator that takes the events, lies nothing: the outputs are the events.
+        In front of a transaction, and of an operator that takes the events or the streams that they are made of, lies
+        nothing: the outputs are the events.
         """
-        operator = self._of_one_stream(name)
-        needed = [*operator.inputs]
+        operator, streams = self._alone(name)
+        taken = self.operators[:1] if streams else operator.inputs
+        needed = [*taken]
         for before in needed:
             needed += [o for o in before.inputs if o not in needed]
         kept = [o for o in self.operators if o in needed]
-        return self._derived(kept, operator.inputs, operator.input)
+        return self._derived(kept, taken, taken[0].emitted)
 
     def only(self, name: str) -> App:
         """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
-        operator = self._of_one_stream(name)
-        source = Operator("source", "source", [], operator.input)
-        return self._derived(
-            [
-                source,
-                replace(operator, inputs=[source], window=operator.window and replace(operator.window, streams=(0,))),
-            ],
-            None,
-            operator.emitted,
-        )
+        operator, streams = self._alone(name)
+        source = Operator("source", "source", [], self.event if streams else operator.input)
+        if streams:
+            anew = {stream.name: replace(stream, inputs=[source]) for stream in streams}
+            inputs = [anew[stream.name] for stream in operator.inputs]
+            return self._derived([source, *anew.values(), replace(operator, inputs=inputs)], None, operator.emitted)
+        window = operator.window and replace(operator.window, streams=(0,))
+        return self._derived([source, replace(operator, inputs=[source], window=window)], None, operator.emitted)
 
-    def _of_one_stream(self, name: str) -> Operator:
-        """The operator of that name, if its input is one sequence of rows of one record."""
+    def _alone(self, name: str) -> tuple[Operator, list[Operator]]:
+        """The operator of that name, if its input is one sequence of rows of one record; that is the events too if it
+        takes all streams that they are made of: then these belong to it."""
         operator = self.operator(name)
-        if operator.window is not None and len(operator.window.states) > 1:
+        if operator.window is None or len(operator.window.states) == 1:
+            return operator, []
+        streams = self.operators[1 : 1 + len(self.streams.records)] if self.streams else []
+        if {id(one) for one in streams} != {id(one) for one in operator.inputs}:
             raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be recorded or run alone")
-        return operator
+        return operator, streams
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
