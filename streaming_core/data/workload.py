@@ -120,7 +120,9 @@ def _merged(
     parts: list[dict[str, pa.Array]] = []  # of each stream its rows, as columns of the events
     for number, (given, rows) in enumerate(made):
         name, places = streams.names[number], streams.columns[number]
-        if rows and set(given) != set(places):
+        if not rows:
+            continue
+        if set(given) != set(places):
             raise BadInput(f"generator of {app.name}: stream {name} gives columns {sorted(given)}, not {[*places]}")
         values = {places[field]: column for field, column in given.items()} | {TAG: np.full(rows, number)}
         parts.append(

@@ -89,6 +89,7 @@ def test_events_are_a_tagged_union():
         (3, 3, b"", 0, [0, 0], 0.0, False, 2),
         (4, 5, b"bb", 8, [3, 4], 0.0, False, 0),
     ]
+    assert workload.generate_chunk(app, {}, 5, 1, 2, 3).equals(table[2:3])  # of one stream alone
 
 
 @pytest.mark.parametrize("seed", range(8))
