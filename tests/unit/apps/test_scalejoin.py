@@ -1,9 +1,12 @@
 """scalejoin against all pairs of rows, and by hand."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.oracle.interpreter import Interpreter
 from tests.unit.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "x", "y", "a", "b", "c", "d")
@@ -59,6 +62,23 @@ def test_scalejoin_by_hand():
     assert sorted(result.columns("seq", "ts", "earlier", "a", "c")) == [
         (1, 1_001, 0, 60, 15.0), (4, 301_001, 0, 40, 10.0), (6, 301_002, 4, 40, 10.0), (6, 301_002, 5, 50, 12.5),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+def test_rows_go_by_the_time_of_their_own_stream(is_right):
+    """The other one is silent: nobody else comes to look at them."""
+    app = registry.load("scalejoin")
+    params = app.bind({"keys": 4, "size": 101})
+    rows = [row(1_000 + 10 * i, is_right, i, i) | {"seq": i} for i in range(1_000)]
+    schema = workload.schema(app, params)
+    table = pa.Table.from_pylist([{**dict.fromkeys(schema.names, 7), **one} for one in rows], schema)
+    interpreter = Interpreter(app, params)
+    interpreter.process(table)
+    kept = [found.states[is_right].rows.length() for found in interpreter._steps[-1].sets.values()]
+    assert len(kept) == 4
+    assert (
+        10 <= sum(kept) <= 16
+    )  # ten fall in a window; of a key's, those that were old when its last one came are gone
 
 
 def test_rows_come_at_the_rate_that_is_asked_for():
