@@ -54,12 +54,17 @@ class Merge:
         made: list[tuple[Columns, int]] = []
         times = []
         for stream, (begin, behind) in enumerate(zip(first, end, strict=True)):
-            columns = self._made(stream, params, seed, begin, behind) if behind > begin else {}
-            ts = self._times(stream, columns) if columns else np.empty(0, np.int64)
-            if len(ts) != behind - begin:
-                raise self._refusal(stream, f"ts: {len(ts)} values for rows {begin}..{behind}")
-            if (ts[1:] < ts[:-1]).any():
-                raise self._refusal(stream, f"ts decreases within rows {begin}..{behind}")
+            columns: Columns = {}
+            ts = np.empty(0, np.int64)
+            if behind > begin:
+                columns = self._made(stream, params, seed, begin, behind)
+                ts = self._times(stream, columns)
+                if len(ts) != behind - begin:
+                    raise self._refusal(stream, f"ts: {len(ts)} values for rows {begin}..{behind}")
+                # With the row before: what was made of it may be known to another process alone.
+                before = self._times(stream, self._made(stream, params, seed, begin - 1, begin)) if begin else ts[:1]
+                if (np.diff(ts, prepend=before) < 0).any():
+                    raise self._refusal(stream, f"ts decreases within rows {max(begin - 1, 0)}..{behind}")
             made.append((columns, len(ts)))
             times.append(ts)
         return made, np.argsort(np.concatenate(times), kind="stable")  # of one ts: by stream

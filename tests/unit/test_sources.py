@@ -117,6 +117,16 @@ def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
         workload.generate_chunk(app, {}, events + 1, 1, 0, events + 1)
 
 
+@pytest.mark.parametrize(("start", "stop", "rows"), [(0, 4, "0..4"), (2, 4, "1..4"), (2, 3, "1..3")])
+def test_rows_out_of_order_are_refused_wherever_a_slice_begins(start, stop, rows):
+    app = App("disorder")
+    app.sources(Bid, Tick)
+    texts = {"who": [b""] * 4, "price": np.zeros(4, int), "parts": np.zeros((4, 2), int)}
+    app.generates(stream(np.array([5, 6, 1, 2]), **texts), stream(np.empty(0, int)))
+    with pytest.raises(BadInput, match=f"^generator of disorder: stream Bid: ts decreases within rows {rows}$"):
+        workload.generate_chunk(app, {}, 4, 1, start, stop)
+
+
 def test_rows_far_into_the_streams_are_found_by_looking_at_few():
     asked = []
 
