@@ -1,7 +1,7 @@
 """scalejoin: pairs of rows of two streams, within five minutes, that are near each other in two columns (STRETCH,
 section 8.3, operator 10; workloads E.4).
 
-    rows -> left, right (stateless: streams 1 and 2) -> from_left (windows by key, of which every row has all) -> sink
+    Left, Right (sources) -> from_left (windows by key, of which every row has all) -> sink
 
 Every row meets all keys, and one of them, in turn, keeps it: a key compares each row with those of the other stream
 that it keeps, all keys together with all of them. What counts is comparisons: a row makes as many as the other stream
@@ -31,18 +31,6 @@ app = App(
     },
 )
 p = app.params
-
-
-@record
-class Row:
-    """Of the left stream x and y, of the right one a, b, c and d."""
-
-    ts: i64
-    is_right: boolean
-    x: i64
-    y: f64
-    c: f64
-    d: boolean
 
 
 @record
@@ -104,21 +92,15 @@ class Match:
     d: boolean
 
 
-def left(row, out):
-    if not row.is_right:
-        out.emit(ts=row.ts, x=row.x, y=row.y)
-
-
-def right(row, out):
-    if row.is_right:
-        out.emit(ts=row.ts, a=row.x, b=row.y, c=row.c, d=row.d)
+def purge(rows, start):
+    while len(rows) > 0 and rows[0].ts < start:
+        rows.popleft()
 
 
 def from_left(row, window, lefts, rights, out):
     lefts.seen += 1
     kept = rights.rows
-    while len(kept) > 0 and kept[0].ts < window.start:
-        kept.popleft()
+    purge(kept, window.start)
     for i in range(len(kept)):
         if abs(row.x - kept[i].a) <= p.band and abs(row.y - kept[i].b) <= p.band:
             out.emit(
@@ -132,14 +114,14 @@ def from_left(row, window, lefts, rights, out):
                 d=kept[i].d,
             )
     if lefts.seen % p.keys == window.key.index:
+        purge(lefts.rows, window.start)  # the right stream may be silent
         lefts.rows.append(ts=row.ts, number=row.seq, x=row.x, y=row.y)
 
 
 def from_right(row, window, lefts, rights, out):
     lefts.seen += 1
     kept = lefts.rows
-    while len(kept) > 0 and kept[0].ts < window.start:
-        kept.popleft()
+    purge(kept, window.start)
     for i in range(len(kept)):
         if abs(kept[i].x - row.a) <= p.band and abs(kept[i].y - row.b) <= p.band:
             out.emit(
@@ -153,13 +135,14 @@ def from_right(row, window, lefts, rights, out):
                 d=row.d,
             )
     if lefts.seen % p.keys == window.key.index:
+        purge(rights.rows, window.start)  # the left stream may be silent
         rights.rows.append(ts=row.ts, number=row.seq, a=row.a, b=row.b, c=row.c, d=row.d)
 
 
-rows = app.source(Row)
+left, right = app.sources(Left, Right)
 app.window(
-    rows.flat_map(left, Left),
-    rows.flat_map(right, Right),
+    left,
+    right,
     every="keys",
     advance=1,
     size="size",
@@ -173,47 +156,52 @@ app.window(
 # --- the generator ----------------------------------------------------------------------------------------------------
 
 
-@app.generates
-def generate(params, seed, start, stop):
-    """Streams take turns; numbers are uniform in 1..domain, and so integers in both columns: comparisons are exact."""
-    event = np.arange(start, stop)
-    draws = Draws(seed, "scalejoin.rows", start, stop)
-    is_right = event % 2 == 1
-    return {
-        "ts": params["size"] + _times(params, seed, event),
-        "is_right": is_right,
-        "x": 1 + draws.below(0, params["domain"]),
-        "y": (1 + draws.below(1, params["domain"])).astype(float),
-        "c": np.where(is_right, draws.u53(2) / float(1 << 53), 0.0),
-        "d": is_right & draws.chance(3, 0.5),
-    }
+def lefts(params, seed, start, stop):
+    """Numbers are uniform in 1..domain, and so integers in both columns: comparisons are exact. Streams take turns."""
+    row = 2 * np.arange(start, stop)
+    draws = Draws(seed, "scalejoin.rows", units=row)
+    x, y = (1 + draws.below(d, params["domain"]) for d in range(2))
+    return {"ts": _times(params, seed, row), "x": x, "y": y.astype(float)}
 
 
-def _times(params, seed, event):
-    """ms, evenly spaced. A phase's events are whole seconds of its rate, so the next one begins with a second."""
+def rights(params, seed, start, stop):
+    row = 2 * np.arange(start, stop) + 1
+    draws = Draws(seed, "scalejoin.rows", units=row)
+    a, b = (1 + draws.below(d, params["domain"]) for d in range(2))
+    c, d = draws.u53(2) / float(1 << 53), draws.chance(3, 0.5)
+    return {"ts": _times(params, seed, row), "a": a, "b": b.astype(float), "c": c, "d": d}
+
+
+def _times(params, seed, row):
+    """ms, evenly spaced over both streams. A phase's rows are whole seconds of its rate, so the next one begins with a
+    second."""
     if not params["phases"]:
-        return event * 1000 // params["rate"]
+        return params["size"] + row * 1000 // params["rate"]
     firsts, begins, rates = [0], [0], []
-    while firsts[-1] <= event.max(initial=0):
+    while firsts[-1] <= row.max(initial=0):
         draws = Draws(seed, "scalejoin.phases", len(rates), len(rates) + 1)
         rates.append(500 + int(draws.below(0, 7_501)[0]))
         seconds = 100 + int(draws.below(1, 201)[0])
         firsts.append(firsts[-1] + seconds * rates[-1])
         begins.append(begins[-1] + seconds)
-    phase = np.searchsorted(firsts, event, side="right") - 1
-    return np.array(begins)[phase] * 1000 + (event - np.array(firsts)[phase]) * 1000 // np.array(rates)[phase]
+    phase = np.searchsorted(firsts, row, side="right") - 1
+    since = (row - np.array(firsts)[phase]) * 1000 // np.array(rates)[phase]
+    return params["size"] + np.array(begins)[phase] * 1000 + since
 
 
-# Pairs, the left row first.
-PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.is_right, f.is_right AS was_right,
-    CASE WHEN e.is_right THEN f.x ELSE e.x END AS of_x, CASE WHEN e.is_right THEN f.y ELSE e.y END AS of_y,
-    CASE WHEN e.is_right THEN e.x ELSE f.x END AS of_a, CASE WHEN e.is_right THEN e.y ELSE f.y END AS of_b,
-    CASE WHEN e.is_right THEN e.c ELSE f.c END AS of_c, CASE WHEN e.is_right THEN e.d ELSE f.d END AS of_d
+app.generates(lefts, rights)
+
+
+# Pairs, with the left and the right row as they came.
+PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.stream AS later, f.stream AS before,
+    CASE WHEN e.stream = 0 THEN e.x ELSE f.x END AS of_x, CASE WHEN e.stream = 0 THEN e.y ELSE f.y END AS of_y,
+    CASE WHEN e.stream = 1 THEN e.a ELSE f.a END AS of_a, CASE WHEN e.stream = 1 THEN e.b ELSE f.b END AS of_b,
+    CASE WHEN e.stream = 1 THEN e.c ELSE f.c END AS of_c, CASE WHEN e.stream = 1 THEN e.d ELSE f.d END AS of_d
     FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
 
 app.invariant(
     "a pair is a left and a right row near each other, as they came",
-    f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR is_right = was_right
+    f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR later = before
     OR x <> of_x OR y <> of_y OR a <> of_a OR b <> of_b OR c <> of_c OR d <> of_d
     OR abs(x - a) > :band OR abs(y - b) > :band""",
 )
@@ -229,8 +217,8 @@ app.invariant(
     "there are as many pairs as the number of comparisons lets one expect",
     """SELECT * FROM (SELECT (SELECT count(*) FROM outputs) AS pairs, sum(compared) * power(
             least(((2 * :band + 1) * :domain - :band * (:band + 1)) / power(:domain, 2), 1), 2) AS expected FROM
-        (SELECT count(CASE WHEN NOT is_right THEN 1 END) OVER past * CAST(is_right AS INT)
-            + count(CASE WHEN is_right THEN 1 END) OVER past * CAST(NOT is_right AS INT) AS compared
+        (SELECT count(CASE WHEN stream = 0 THEN 1 END) OVER past * stream
+            + count(CASE WHEN stream = 1 THEN 1 END) OVER past * (1 - stream) AS compared
             FROM events WINDOW past AS (ORDER BY ts RANGE BETWEEN :size - 1 PRECEDING AND CURRENT ROW)))
     WHERE :domain > :band AND abs(pairs - expected) > 5 * sqrt(expected) + 5""",
 )

@@ -178,7 +178,7 @@ def _compared(race: Race) -> dict[str, Any]:
     if race.app.name == "hedge":
         ts = np.repeat(ts[events["average"].to_numpy() > 0], 2)
         return {"comparisons": comparisons(ts, np.arange(len(ts)) % 2 == 1, size)}
-    return {"comparisons": comparisons(ts, events["is_right"].to_numpy(zero_copy_only=False), size)}
+    return {"comparisons": comparisons(ts, events["stream"].to_numpy() == 1, size)}
 
 
 def _joining(counts: list[int]) -> Sweep:

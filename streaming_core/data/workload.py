@@ -25,7 +25,9 @@ from streaming_core.data.comparison import columns
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Parts, part_path, write_file
 from streaming_core.errors import BadInput, refusal
+from streaming_core.generator.merge import merge
 from streaming_core.language.acceptance import accept
+from streaming_core.language.sources import TAG, Sources
 from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
@@ -90,17 +92,59 @@ def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: in
     for at in range(start, stop, _SLICE):
         interruption.check()
         upto = min(at + _SLICE, stop)
-        columns = {"seq": np.arange(at, upto)} | app.generator(params, seed, at, upto)
-        if set(columns) != set(wanted.names):
-            raise BadInput(f"generator of {app.name} gives columns {sorted(columns)}, its event has {wanted.names}")
-        arrays = [_column(columns[field.name], field, upto - at, app.name) for field in wanted]
-        batches.append(pa.RecordBatch.from_arrays(arrays, schema=wanted))
-        if "ts" in columns:
-            ts = np.asarray(columns["ts"])
-            if (np.diff(ts) < 0).any() or (last is not None and ts[0] < last):
+        batches.append(pa.RecordBatch.from_arrays(_arrays(app, params, seed, at, upto, wanted), schema=wanted))
+        if "ts" in wanted.names:
+            ts = to_numpy(batches[-1].column("ts"))
+            if (ts[1:] < ts[:-1]).any() or (last is not None and ts[0] < last):
                 raise BadInput(f"generator of {app.name}: ts decreases within events {at}..{upto}")
             last = ts[-1]
     return pa.Table.from_batches(batches, wanted)
+
+
+def _arrays(app: App, params: dict[str, Any], seed: int, start: int, stop: int, wanted: pa.Schema) -> list[pa.Array]:
+    """The columns of events start..stop-1."""
+    if app.streams is not None:
+        return _merged(app, app.streams, params, seed, start, stop, wanted)
+    columns = {"seq": np.arange(start, stop)} | app.generator(params, seed, start, stop)
+    if set(columns) != set(wanted.names):
+        raise BadInput(f"generator of {app.name} gives columns {sorted(columns)}, its event has {wanted.names}")
+    return [_column(columns[field.name], field, stop - start, app.name) for field in wanted]
+
+
+def _merged(
+    app: App, streams: Sources, params: dict[str, Any], seed: int, start: int, stop: int, wanted: pa.Schema
+) -> list[pa.Array]:
+    """The columns of events start..stop-1, which are rows of several streams."""
+    made, order = merge(app.name, streams.names, app.generators).rows(params, seed, start, stop)
+    fields = list(wanted)[1:]  # behind seq
+    parts: list[dict[str, pa.Array]] = []  # of each stream its rows, as columns of the events
+    for number, (given, rows) in enumerate(made):
+        name, places = streams.names[number], streams.columns[number]
+        if not rows:
+            continue
+        if set(given) != set(places):
+            raise BadInput(f"generator of {app.name}: stream {name} gives columns {sorted(given)}, not {[*places]}")
+        values = {places[field]: column for field, column in given.items()} | {TAG: np.full(rows, number)}
+        parts.append(
+            {
+                field.name: _column(values[field.name], field, rows, f"{app.name}: stream {name}")
+                if field.name in values
+                else pa.repeat(_nothing(field.type), rows)
+                for field in fields
+            }
+        )
+    chosen = to_arrow(order)
+    return [
+        to_arrow(np.arange(start, stop)),
+        *(pa.concat_arrays([part[field.name] for part in parts]).take(chosen) for field in fields),
+    ]
+
+
+def _nothing(kind: pa.DataType) -> pa.Scalar:
+    """What a row of another stream has in a column of this type."""
+    if pa.types.is_fixed_size_list(kind):
+        return pa.scalar([_nothing(kind.value_type)] * kind.list_size, kind)
+    return pa.scalar(b"" if pa.types.is_binary(kind) else False if pa.types.is_boolean(kind) else 0, kind)
 
 
 def _column(values: Any, field: pa.Field, rows: int, app: str) -> pa.Array:
@@ -156,7 +200,8 @@ def seal(
     if total[0] != events:
         raise BadInput(f"workload {directory}: its parts hold {total[0]} events, asked were {events}")
     with generator.recorded() as tables:
-        app.generator(params, seed, 0, 1)  # a generator names its tables whatever events it is asked for
+        # A generator names its tables whatever events it is asked for.
+        _arrays(app, params, seed, 0, 1, schema(app, params))
     about = {
         "address": address(app, params, events, seed),
         "app": app.name,

@@ -18,6 +18,8 @@ Operator functions are plain Python over scalars, records and containers (the la
                           slide(window, state); of several streams all states in place of one (language/window.py)
     transaction:          fn(request, txn); post: fn(request, txn, out)
 
+Rows come from `app.source(Event)`, or as streams with a record each from `app.sources(Left, Right)`.
+
 A pipeline is a DAG: a stream may be taken by any number of operators, and `a.union(b, ...)` is one stream of several of
 one record type. One event at a time, in the order in which operators are declared; who takes a union gets, of each
 event, first what `a` put out, then `b`, and so on.
@@ -39,6 +41,7 @@ import numpy as np
 
 from streaming_core.errors import BadInput
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
+from streaming_core.language.sources import Sources, united
 from streaming_core.language.window import EVERY, KINDS, Window
 
 
@@ -282,12 +285,14 @@ class App:
         self._by_order: set[str] = set()  # invariants that hang on order
         self.unordered: Unordered | None = None
         self._event: Record | None = None
-        self._generator: Callable | None = None
+        self.streams: Sources | None = None  # of an application of several sources
+        self._generators: tuple[Callable, ...] = ()
         self._outputs: Record | None = None
         frame = inspect.currentframe()
         assert frame is not None
         assert frame.f_back is not None  # who declares the application
         caller = frame.f_back.f_globals
+        self._module: str = caller.get("__name__", "")
         self.file = caller.get("__file__", "")
         self.doc = (caller.get("__doc__") or "").strip()
 
@@ -314,14 +319,20 @@ class App:
         self._outputs = record
 
     @property
+    def generators(self) -> tuple[Callable, ...]:
+        """What makes the rows of each source (`generates`)."""
+        assert self._generators, f"app {self.name} has no generator yet"
+        return self._generators
+
+    @property
     def generator(self) -> Callable:
-        """What makes the events (`generates`)."""
-        assert self._generator is not None, f"app {self.name} has no generator yet"
-        return self._generator
+        """What makes the events of an application of one source."""
+        [generator] = self.generators
+        return generator
 
     @generator.setter
     def generator(self, fn: Callable) -> None:
-        self._generator = fn
+        self._generators = (fn,)
 
     # --- declaration -------------------------------------------------------------------------------------------
 
@@ -349,14 +360,28 @@ class App:
         return table
 
     def source(self, event: Record) -> Stream:
-        """The application's input stream."""
+        """The application's only input stream."""
         if self._event is not None:
-            raise BadInput(f"app {self.name}: one source per application for now")
+            raise BadInput(f"app {self.name}: events are declared once, by app.source, app.sources or app.transaction")
         self._refuse("event", event, *CONTAINERS)
         self.event = event
         operator = Operator("source", "source", [], event)
         self.operators.append(operator)
         return Stream(self, [operator])
+
+    def sources(self, *records: Record) -> tuple[Stream, ...]:
+        """The application's input streams, one for each record, by whose names they go (language/sources.py).
+
+        Every record has an integer field `ts`, of one type. Rows are taken in the order of (`ts`, stream, place in the
+        stream), and numbered in it: `row.seq`. One that is silent holds nobody up.
+
+        Raises:
+            BadInput: fewer than two records, one of them twice or without order, or fields whose names clash.
+        """
+        streams = united(self.name, records)
+        source = self.source(streams.event)
+        self.streams = streams
+        return tuple(source.flat_map(streams.stream(i, self._module), one) for i, one in enumerate(records))
 
     def window(
         self,
@@ -483,11 +508,16 @@ class App:
 
         return declare
 
-    def generates(self, fn: Callable) -> Callable:
+    def generates(self, *fns: Callable) -> Callable:
         """Decorator: `fn(params, seed, start, stop) -> dict[column, array]`: events start..stop-1 with `ts` and every
-        field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes."""
-        self.generator = fn
-        return fn
+        field of the event record; event i depends on (seed, params, i) alone. Text columns are lists of bytes.
+
+        Of several sources there is one for each, in their order: `app.generates(lefts, rights)`. It makes the rows
+        start..stop-1 of its stream, whose `ts` never decreases, and knows nothing of the others. Fewer rows than were
+        asked for are the last ones: the stream is silent from there on.
+        """
+        self._generators = fns
+        return fns[0]
 
     def agrees_unordered(self, *columns: str, states: tuple[str, ...] = ()) -> None:
         """Says what a run without order must still have in common with the oracle: these columns of the outputs, as a
@@ -574,34 +604,38 @@ class App:
     def upto(self, name: str) -> App:
         """What lies in front of an operator, as an application: its outputs are what the operator takes.
 
-        In front of a transaction, and of an operator that takes the events, lies nothing: the outputs are the events.
+        In front of a transaction, and of an operator that takes the events or the streams that they are made of, lies
+        nothing: the outputs are the events.
         """
-        operator = self._of_one_stream(name)
-        needed = [*operator.inputs]
+        operator, streams = self._alone(name)
+        taken = self.operators[:1] if streams else operator.inputs
+        needed = [*taken]
         for before in needed:
             needed += [o for o in before.inputs if o not in needed]
         kept = [o for o in self.operators if o in needed]
-        return self._derived(kept, operator.inputs, operator.input)
+        return self._derived(kept, taken, taken[0].emitted)
 
     def only(self, name: str) -> App:
         """An operator as an application: its events are what the operator takes, its outputs what it puts out."""
-        operator = self._of_one_stream(name)
-        source = Operator("source", "source", [], operator.input)
-        return self._derived(
-            [
-                source,
-                replace(operator, inputs=[source], window=operator.window and replace(operator.window, streams=(0,))),
-            ],
-            None,
-            operator.emitted,
-        )
+        operator, streams = self._alone(name)
+        source = Operator("source", "source", [], self.event if streams else operator.input)
+        if streams:
+            anew = {stream.name: replace(stream, inputs=[source]) for stream in streams}
+            inputs = [anew[stream.name] for stream in operator.inputs]
+            return self._derived([source, *anew.values(), replace(operator, inputs=inputs)], None, operator.emitted)
+        window = operator.window and replace(operator.window, streams=(0,))
+        return self._derived([source, replace(operator, inputs=[source], window=window)], None, operator.emitted)
 
-    def _of_one_stream(self, name: str) -> Operator:
-        """The operator of that name, if its input is one sequence of rows of one record."""
+    def _alone(self, name: str) -> tuple[Operator, list[Operator]]:
+        """The operator of that name, if its input is one sequence of rows of one record; that is the events too if it
+        takes all streams that they are made of: then these belong to it."""
         operator = self.operator(name)
-        if operator.window is not None and len(operator.window.states) > 1:
+        if operator.window is None or len(operator.window.states) == 1:
+            return operator, []
+        streams = self.operators[1 : 1 + len(self.streams.records)] if self.streams else []
+        if {id(one) for one in streams} != {id(one) for one in operator.inputs}:
             raise BadInput(f"app {self.name}: {name} takes several streams, and cannot be recorded or run alone")
-        return operator
+        return operator, streams
 
     def _derived(self, kept: list[Operator], sunk: list[Operator] | None, outputs: Record) -> App:
         """This application with these operators and no others; its sink takes `sunk`, or what the last one puts out."""
@@ -627,8 +661,11 @@ class App:
 
     def check(self) -> App:
         """Raises BadInput unless the declaration is complete."""
-        if self._event is None or self._outputs is None or self._generator is None:
+        if self._event is None or self._outputs is None or not self._generators:
             raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
+        streams = len(self.streams.records) if self.streams else 1
+        if len(self._generators) != streams:
+            raise BadInput(f"app {self.name}: {streams} sources need as many generators, not {len(self._generators)}")
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
             raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
         taken = {id(operator) for taker in self.operators for operator in taker.inputs}

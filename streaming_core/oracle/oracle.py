@@ -38,10 +38,10 @@ CHECKED = 10_000  # events on which the compiled loop is compared with the inter
 _BLOCK = 1 << 16  # events in memory at a time
 _KEYS = {"address", "workload", "output_digest", "state_digest"}
 _LANGUAGE = Path(__file__).parent.parent / "language"
-# What the oracle does not decide by itself: layouts and the one NaN, what names stand for, initial values, how integers
-# wrap around, types.
+# What the oracle does not decide by itself: layouts and the one NaN, what names stand for, how streams lie in events,
+# initial values, how integers wrap around, types.
 DECLARATIONS = (
-    *(_LANGUAGE / name for name in ("record.py", "source.py", "tables.py", "window.py", "wrapping.py")),
+    *(_LANGUAGE / name for name in ("record.py", "source.py", "sources.py", "tables.py", "window.py", "wrapping.py")),
     *sorted((_LANGUAGE / "typed").glob("*.py")),
 )
 

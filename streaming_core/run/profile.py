@@ -101,7 +101,7 @@ def replay(
                 if sample.outputs != first.outputs:
                     raise RunFailed(f"operator {source.operator}: {sample.outputs} outputs after {first.outputs}")
                 seconds.append(sample.breakdown["useful"])
-            operator = app.operators[1]
+            operator = app.operators[-2]  # streams that belong to it lie in front
             profile = OperatorProfile(
                 app=app.name,
                 operator=source.operator,

@@ -57,8 +57,8 @@ def record(
         program: that of the application, if it is compiled already.
 
     Raises:
-        BadInput: no such operator or one of several streams, an application that does not run that way or without
-            order, or `out` is not empty.
+        BadInput: no such operator, one of several streams that are not the sources, an application that does not run
+            that way or without order, or `out` is not empty.
         RunFailed: an operator in front failed.
         CommandFailed: the disk is full, or fails.
     """

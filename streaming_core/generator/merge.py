@@ -1,0 +1,110 @@
+"""The rows of several streams as one sequence of events: in the order of (ts, stream, place in the stream).
+
+Every stream has a generator of its own, addressed by row, which knows nothing of the others; which rows are events
+start..stop-1 is found by looking at single rows of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from streaming_core.errors import BadInput
+from streaming_core.generator.periods import Columns
+
+Places = tuple[int, ...]  # of each stream, how many of its rows lie before
+
+
+class Merge:
+    """Streams being merged.
+
+    Args:
+        app: for refusals.
+        names: of the streams, in their order.
+        generators: what makes the rows of each. One that gives fewer than it is asked for has no more.
+
+    One thread at a time may call it.
+    """
+
+    def __init__(self, app: str, names: Sequence[str], generators: Sequence[Callable]):
+        self.app, self.names, self.generators = app, names, generators
+        # Where the last slice ended: the next one begins there, mostly.
+        self._last: tuple[Any, int, Places] | None = None
+
+    def rows(self, params: dict, seed: int, start: int, stop: int) -> tuple[list[tuple[Columns, int]], np.ndarray]:
+        """The rows that are events start..stop-1.
+
+        Returns:
+            Of each stream the columns of its rows, and how many these are: of none there is no column. And in which
+            order these rows, one stream's behind the other's, are the events.
+
+        Raises:
+            BadInput: the streams end before, `ts` is missing or decreases, or there are not as many rows as before.
+        """
+        asked = (seed, *sorted(params.items()))
+        if self._last is not None and self._last[:2] == (asked, start):
+            first = self._last[2]
+        else:
+            first = self._beyond((0,) * len(self.names), start, params, seed)
+        end = self._beyond(first, stop - start, params, seed)
+        self._last = asked, stop, end
+        made: list[tuple[Columns, int]] = []
+        times = []
+        for stream, (begin, behind) in enumerate(zip(first, end, strict=True)):
+            columns: Columns = {}
+            ts = np.empty(0, np.int64)
+            if behind > begin:
+                columns = self._made(stream, params, seed, begin, behind)
+                ts = self._times(stream, columns)
+                if len(ts) != behind - begin:
+                    raise self._refusal(stream, f"ts: {len(ts)} values for rows {begin}..{behind}")
+                # With the row before: what was made of it may be known to another process alone.
+                before = self._times(stream, self._made(stream, params, seed, begin - 1, begin)) if begin else ts[:1]
+                if (np.diff(ts, prepend=before) < 0).any():
+                    raise self._refusal(stream, f"ts decreases within rows {max(begin - 1, 0)}..{behind}")
+            made.append((columns, len(ts)))
+            times.append(ts)
+        return made, np.argsort(np.concatenate(times), kind="stable")  # of one ts: by stream
+
+    def _beyond(self, places: Places, events: int, params: dict, seed: int) -> Places:
+        """Places behind the first `events` events that come after these.
+
+        Of k streams one looks at the row `events // k` rows on. The least of these rows, and those before it in its
+        stream, have fewer than `events` before them: they are among the first. So a k-th is found in each turn.
+        """
+        found = list(places)
+        while events:
+            step = max(1, events // len(found))
+            least: tuple[int, int] | None = None
+            for stream, place in enumerate(found):
+                ts = self._times(stream, self._made(stream, params, seed, place + step - 1, place + step))
+                if len(ts) and (least is None or (int(ts[0]), stream) < least):
+                    least = int(ts[0]), stream
+            if least is None:
+                raise BadInput(f"generator of {self.app}: its streams have ended before event {sum(found) + events}")
+            found[least[1]] += step
+            events -= step
+        return tuple(found)
+
+    def _made(self, stream: int, params: dict, seed: int, start: int, stop: int) -> Columns:
+        return self.generators[stream](params, seed, start, stop)
+
+    def _times(self, stream: int, columns: Columns) -> np.ndarray:
+        if "ts" not in columns:
+            raise self._refusal(stream, f"gives columns {sorted(columns)}, and no ts")
+        try:
+            return np.asarray(columns["ts"], np.int64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._refusal(stream, f"ts: {error}") from None
+
+    def _refusal(self, stream: int, why: str) -> BadInput:
+        return BadInput(f"generator of {self.app}: stream {self.names[stream]}: {why}")
+
+
+@lru_cache(maxsize=8)
+def merge(app: str, names: tuple[str, ...], generators: tuple[Callable, ...]) -> Merge:
+    """Streams being merged, the same for the same: where the last slice ended is known then."""
+    return Merge(app, names, generators)
