@@ -37,7 +37,8 @@ def check_executed(app, params, table, made, late, end=None, ways=WAYS):
     program = compile_app(app, params)
     events = Events([table])
     events.end = table.num_rows if end is None else end
-    wanted = made and format_digest(*outputs_digest(app, "total", made))  # of a run that fails there is none
+    # Of a run that fails there is none.
+    wanted = None if made is None else format_digest(*outputs_digest(app, "total", made))
     for number, (threads, batch, block) in enumerate(itertools.chain(ways, ways)):
         # Once with nothing but what the plan says, once with reconfigurations.
         seed = 1000 * table.num_rows + number
