@@ -54,6 +54,16 @@ def test_a_function_is_an_operator_once():
         source.flat_map(same, Number)
 
 
+def test_a_state_beside_keys_has_no_field_of_that_name():
+    @record
+    class Named:
+        key: i64
+
+    with pytest.raises(BadInput, match=r"app a: record Named\(key\): `key` is the column of keys beside it; name the field"):
+        App("a").source(Number).key_by("n").process(count, state=Named, output=Number)
+    App("b").source(Number).process(count, state=Named, output=Number)
+
+
 def test_there_is_one_sink_and_nothing_after_it():
     app = App("a")
     source = app.source(Number)
