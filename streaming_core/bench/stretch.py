@@ -506,7 +506,7 @@ SUITE = Suite(
                     ("pending", "backlog"),
                 )
             ),
-            events=60_000,
+            events=200_000,
             conclude=_following,
         ),
         Experiment(

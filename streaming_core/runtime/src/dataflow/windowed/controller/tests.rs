@@ -19,6 +19,14 @@ fn replicas_are_those_of_table_iv() {
     assert_eq!(then(0.7), [None; 8]);
 }
 
+/// What waits says what the clock does not, of replicas that share their threads.
+#[test]
+fn replicas_that_do_not_keep_up_are_loaded() {
+    let mut controller = Controller::new("threshold", &[]).unwrap();
+    let mut decide = |pending| controller.decide(&Load { pending, ..seen(0.6, 2, 8) });
+    assert_eq!([decide(1000).1, decide(1001).1], [None, Some(3)]);
+}
+
 #[test]
 fn there_is_one_replica_at_least_and_no_more_than_there_are() {
     let thresholds = Thresholds { upper: 90, target: 70, lower: 45 };

@@ -1,4 +1,8 @@
 //! Controller `threshold`: by how much of the time replicas have worked (STRETCH, section 8.4).
+//!
+//! A thread of the paper has one replica and nothing else to do. Here it may have sources, the sink, and other programs beside
+//! it, so that a replica that cannot keep up need not have worked all the time: if more waits than was dealt in a period, it
+//! does all it can.
 
 use crate::dataflow::windowed::controller::{Gauge, Load};
 
@@ -7,6 +11,7 @@ pub(super) struct Threshold;
 
 impl Gauge for Threshold {
     fn load(&mut self, seen: &Load) -> f64 {
-        seen.worked as f64 / (seen.period as f64 * seen.replicas as f64)
+        let worked = seen.worked as f64 / (seen.period as f64 * seen.replicas as f64);
+        if seen.pending > seen.dealt { worked.max(1.0) } else { worked }
     }
 }
