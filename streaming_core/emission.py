@@ -8,6 +8,7 @@ them and loads that. Only the whole is ever called here, and that from a process
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -56,10 +57,23 @@ def _generator() -> _Linking:
 
 
 @contextmanager
+def _uncollected() -> Iterator[None]:
+    """What numba makes of a function is there until all of it is compiled: looking for garbage meanwhile finds none, and
+    takes an eighth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@contextmanager
 def compiling() -> Iterator[None]:
     """What numba compiles in this block can be emitted, and linked into what is compiled later; it cannot be called."""
     context = cpu_target.target_context
-    with global_compiler_lock:
+    with global_compiler_lock, _uncollected():
         generator, context._internal_codegen = context._internal_codegen, _generator()
         try:
             yield

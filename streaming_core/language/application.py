@@ -555,7 +555,9 @@ class App:
         self._refuse("state", state, Text)
         self._refuse("scratch", scratch, Text, *GROWING)
         if kind == "partitioned" and "key" in state.fields:
-            raise BadInput(f"app {self.name}: {state!r}: `key` is the column of keys beside it; name the field otherwise")
+            raise BadInput(
+                f"app {self.name}: {state!r}: `key` is the column of keys beside it; name the field otherwise"
+            )
         if any(operator.name == fn.__name__ for operator in self.operators):
             raise BadInput(f"app {self.name}: two operators are named {fn.__name__}, as their functions are")
         if self._outputs is not None:

@@ -59,7 +59,9 @@ def test_a_state_beside_keys_has_no_field_of_that_name():
     class Named:
         key: i64
 
-    with pytest.raises(BadInput, match=r"app a: record Named\(key\): `key` is the column of keys beside it; name the field"):
+    with pytest.raises(
+        BadInput, match=r"app a: record Named\(key\): `key` is the column of keys beside it; name the field"
+    ):
         App("a").source(Number).key_by("n").process(count, state=Named, output=Number)
     App("b").source(Number).process(count, state=Named, output=Number)
 
