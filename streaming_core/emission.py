@@ -58,8 +58,8 @@ def _generator() -> _Linking:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """What numba makes of a function is there until all of it is compiled: looking for garbage meanwhile finds none, and
-    takes an eighth of the time."""
+    """What numba makes of a function is there until all of it is compiled: looking for garbage meanwhile finds none
+    and takes an eighth of the time."""
     collects = gc.isenabled()
     gc.disable()
     try:
