@@ -20,8 +20,8 @@ from streaming_core.storage import canonical_json
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
 # energy_joules. 4: cells have verdict and reason. 5: cells have schedule, samples dropped_late, reconfigurations and
-# slowest_reconfiguration_us.
-SCHEMA_VERSION = 5
+# slowest_reconfiguration_us. 6: cells have parallelism.
+SCHEMA_VERSION = 6
 VIOLATION_CAP = 20
 
 _LATENCY = [

@@ -119,6 +119,7 @@ class RunSpec(BaseModel):
         channel: str | None = None
         plan: dict[str, list[int]] = {}
         schedule: list[Scheduled] = []
+        parallelism: str | None = None
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -335,6 +336,11 @@ class Pinned(RunSpec):
         default_factory=list,
         description="Reconfigurations of windowed operators: from an event on, which replicas share the keys.",
     )
+    parallelism: Literal["vsn", "sn"] = Field(
+        "vsn",
+        description="What replicas of windowed operators share: rows and state, each key having one owner, or nothing, "
+        "a baseline.",
+    )
 
     @model_validator(mode="after")
     def _replicas_have_threads(self) -> Pinned:
@@ -353,6 +359,8 @@ class Pinned(RunSpec):
         super().check(app)
         if app.kind == "windowed" and self.channel != "scalegate":
             raise BadInput(f"application {app.name} has windows: pinned runs it with channel scalegate")
+        if app.kind != "windowed" and self.parallelism != "vsn":
+            raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
         for name, places in self.plan.items():
             if name not in kinds:

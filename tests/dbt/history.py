@@ -27,6 +27,7 @@ CAME_WITH = {
     3: {"samples": ("energy_joules",)},
     4: {"cells": ("verdict", "reason")},
     5: {"cells": ("schedule",), "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us")},
+    6: {"cells": ("parallelism",)},
 }
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 

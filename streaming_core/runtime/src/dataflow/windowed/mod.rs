@@ -5,11 +5,16 @@
 //! from the rows alone and is therefore the same for all: the watermark.
 //!
 //! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
+//!
+//! *SN*, the baseline: every replica has cells of its own, and a copy of each row of which it owns a key (`copies.rs`); when
+//! keys get other owners, state is copied (`transfer.rs`). All else is the same code.
 
+pub mod copies;
 pub mod epochs;
 pub mod keys;
 pub mod operator;
 pub mod replica;
+pub mod transfer;
 
 use crate::dataflow::windowed::epochs::{Epochs, Reconfiguration};
 use crate::dataflow::windowed::operator::Windowed;
@@ -18,6 +23,19 @@ use crate::error::RunError;
 use crate::program::{OperatorSpec, Program, WindowSpec};
 use crate::threads::own::Own;
 use crate::threads::sync::Arc;
+
+/// How replicas come by rows and state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parallelism {
+    /// They share all (VSN).
+    VirtualSharedNothing,
+    /// Each has copies of rows, and cells, of its own (SN).
+    SharedNothing,
+}
+
+/// The registry of parallelisms.
+pub const PARALLELISMS: &[(&str, Parallelism)] =
+    &[("vsn", Parallelism::VirtualSharedNothing), ("sn", Parallelism::SharedNothing)];
 
 /// A windowed operator with its replicas.
 #[derive(Debug)]
@@ -39,9 +57,12 @@ impl Replicated {
         spec: &WindowSpec,
         replicas: usize,
         schedule: &[(i64, Vec<usize>)],
+        parallelism: Parallelism,
     ) -> Result<Self, RunError> {
+        let epochs = Arc::new(Epochs::new(replicas, schedule));
+        let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
-        let operator = unsafe { Windowed::bind(program, operator, spec, Arc::new(Epochs::new(replicas, schedule))) }?;
+        let operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart) }?;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
         Ok(Self { operator, replicas })
     }
@@ -55,6 +76,10 @@ impl Replicated {
         unsafe {
             let watermarks = (0..self.replicas.len()).map(|number| self.replicas.with(number, Replica::watermark));
             let watermark = watermarks.max().flatten();
+            // Of replicas with cells of their own the first one gets those of all.
+            for number in 1..self.replicas.len() {
+                self.replicas.with_mut(number, |replica| replica.give_cells(&self.operator));
+            }
             self.replicas.with(0, |first| Replica::in_place_of(first, &self.operator, watermark))
         }
     }
