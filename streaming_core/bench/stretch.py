@@ -3,10 +3,9 @@ handling the keys that it owns (virtual shared-nothing, VSN), and changes of who
 
 What the paper's figures stand against is another system (Flink) on 36 cores: here the yardstick is the compiled loop,
 and a paper's figure is quoted as the paper's. Questions 1 and 4 also race VSN against a shared-nothing baseline (SN) of
-our own, which shares kernels, state's layout and sink with it: what differs is that rows and states are copied (docs/windows.md).
-Question 5, minutes
-of changing rates, needs the controllers that ask for reconfigurations: they do not exist yet either, so it is left out,
-and what question 4 measures is asked for by a schedule.
+our own, which shares with it all but this: rows, and states that get other owners, are copied (docs/windows.md).
+Question 5, minutes of changing rates, needs the controllers that ask for reconfigurations: they do not exist yet, so it
+is left out, and what question 4 measures is asked for by a schedule.
 """
 
 from __future__ import annotations
@@ -117,8 +116,8 @@ def _counting(counts: list[int]) -> Sweep:
     heats += [_scaling("paircount", {"level": level}, counts, SHARES[level], PARALLELISMS) for level in LEVELS]
     return heats, [
         "Words and pairs are counted as sets, as STRETCH does; Flink's bags are another result, and not compared.",
-        "SN is a baseline of our own, beside VSN in one runtime: it differs by copies of rows, and of the keys in them, "
-        "in queues of their owners. Flink differs by all else too, so that its ratios are no measure of ours.",
+        "SN is a baseline of our own, beside VSN in one runtime: it differs by copies of rows, and of their keys, in "
+        "queues of their owners. Flink differs by all else too, so that its ratios are no measure of ours.",
         _cores(counts),
     ]
 

@@ -1,4 +1,4 @@
-"""Replicas of windowed operators that share nothing: rows are copied, and states of all kinds when keys change owners."""
+"""Replicas of windowed operators that share nothing: rows are copied, and states of any kind as keys change owners."""
 
 import numpy as np
 import pyarrow as pa
