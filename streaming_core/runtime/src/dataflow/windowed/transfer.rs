@@ -145,3 +145,65 @@ impl Cells {
         unsafe { self.all.with_mut(replica * self.each + cell, work) }
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::program::KeySpec;
+    use crate::threads::sync::{Arc, thread};
+
+    /// Two replicas, cells that go to and fro: their content goes along, and nobody touches another's, nor a parcel that is
+    /// another's. If none waits for who packs, or none for who unpacks, loom finds two at a parcel.
+    #[test]
+    fn loom_state_goes_to_its_next_owner() {
+        struct Shared {
+            epochs: Epochs,
+            transfers: Transfers,
+            cells: Cells,
+            shape: Shape,
+        }
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                epochs: Epochs::new(2, &[(1, vec![0]), (2, vec![1])]),
+                transfers: Transfers::new(2),
+                cells: Cells::private(2),
+                shape: Shape::new(&KeySpec { stride: 16, fields: Vec::new() }, 0, &[]),
+            });
+            let work = |replica: usize, shared: &Shared| {
+                let Shared { epochs, transfers, cells, shape } = shared;
+                let wait = |index| {
+                    while !transfers.may_go_on(epochs, replica, index) {
+                        thread::yield_now();
+                    }
+                };
+                for event in 0..3 {
+                    if event > 0 {
+                        let index = event as usize;
+                        // SAFETY: what is tested; all come to all events.
+                        unsafe {
+                            transfers.pack(epochs, replica, index, cells, shape);
+                            epochs.leave(replica, index, None);
+                            wait(index);
+                            transfers.unpack(epochs, replica, index, cells, (shape, false)).unwrap();
+                            wait(index);
+                        }
+                    }
+                    // The last cell is replica 1's in the beginning, then the other's, then its again.
+                    if epochs.at(event).0.owner(CELLS - 1) == replica {
+                        let open = |cell: &mut Cell| {
+                            let found: Vec<i64> = cell.open().map(|(number, _)| number).collect();
+                            assert_eq!(found, (0..event).collect::<Vec<_>>());
+                            cell.pane(event);
+                        };
+                        // SAFETY: as above.
+                        unsafe { cells.with_mut(replica, CELLS - 1, open) };
+                    }
+                }
+            };
+            let other = shared.clone();
+            let thread = thread::spawn(move || work(1, &other));
+            work(0, &shared);
+            thread.join().unwrap();
+        });
+    }
+}

@@ -182,3 +182,128 @@ impl Reader<'_> {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::program::{Growing, Key, KeySpec};
+    use crate::rows::block::Text;
+    use crate::rows::column::ColumnKind;
+    use crate::state::windows::entry::Given;
+    use proptest::prelude::*;
+
+    const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
+
+    /// Keys of a text and a number; states of a number, a queue of bytes and words, and a top-k.
+    fn shape() -> Shape {
+        let fields = vec![Key { kind: ColumnKind::Text, offset: 8 }, Key { kind: ColumnKind::I64, offset: 16 }];
+        let growing = vec![
+            Growing { offset: 8, indexed: false, columns: vec![1, 8] },
+            Growing { offset: 40, indexed: false, columns: vec![] },
+        ];
+        Shape::new(&KeySpec { stride: 24, fields }, 72, &growing)
+    }
+
+    /// Gives an entry content that hangs on `n`, as kernels would: a queue that does not begin at its first place.
+    unsafe fn fill(entry: *mut EntryHeader, shape: &Shape, n: u8) {
+        // SAFETY: as the caller says: an entry of the shape.
+        unsafe {
+            let state = entry.cast::<u8>().add(shape.states().start);
+            let alloc = |bytes: i64| ((*(*entry).arena).alloc)((*entry).arena, bytes);
+            state.cast::<u64>().write(u64::from(n));
+            let (length, capacity, first) = (u32::from(n % 6), 8, u64::from(n % 3));
+            if n % 4 > 0 {
+                let queue = alloc(72);
+                (0..72).for_each(|at| queue.add(at).write(n ^ at as u8));
+                state.add(8).cast::<u64>().write(queue as u64);
+                state.add(16).cast::<[u32; 2]>().write([length, capacity]);
+                state.add(24).cast::<u64>().write(first);
+                let best = alloc(3 * 16).cast::<u64>();
+                (0..2 * u64::from(n % 4)).for_each(|at| best.add(at as usize).write(u64::from(n) << 8 | at));
+                state.add(40).cast::<u64>().write(best as u64);
+                state.add(48).cast::<[u32; 2]>().write([u32::from(n % 4), 3]);
+            }
+        }
+    }
+
+    /// What an entry says, without addresses.
+    unsafe fn content(entry: *mut EntryHeader, shape: &Shape) -> Vec<u64> {
+        let mut parcel = Parcel::default();
+        // SAFETY: as the caller says: an entry of the shape.
+        unsafe { parcel.put_entry(entry, shape) };
+        let first = shape.states().start / 8 + 3;
+        parcel.words[first] = 0; // a queue begins anew
+        parcel.words
+    }
+
+    /// Its entries in their order: where they stand, their hashes.
+    unsafe fn order(cell: &mut Cell) -> Vec<(Option<i64>, u64)> {
+        let mut found = Vec::new();
+        // SAFETY: entries in lists are there.
+        unsafe {
+            for (window, pane) in cell.open() {
+                let entries = (*pane).lists.iter().flat_map(|list| list.entries());
+                found.extend(entries.map(|entry| (Some(window), (*entry).hash)));
+            }
+            found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+        }
+        found
+    }
+
+    proptest! {
+        /// Entries of panes, single ones that stand in panes, and such as nobody is told of: made again, they are found, say
+        /// the same, and stand in the same order.
+        #[test]
+        fn what_is_packed_is_made_again(
+            keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
+            (single, told) in (any::<bool>(), any::<bool>()),
+        ) {
+            let shape = shape();
+            // SAFETY: the array outlives the text; entries are made and used as cells say.
+            unsafe {
+                let text = Text::new(WORDS.as_ptr(), 26);
+                let mut cell = Cell::default();
+                let mut known: Vec<(i64, u64, [u64; 3], Vec<u64>)> = Vec::new();
+                for &(window, length, n) in &keys {
+                    let row = [0, u64::from(length) << 32 | 3, u64::from(n / 8)];
+                    let key = Given { row: row.as_ptr().cast(), text };
+                    let hash = shape.hash(key).unwrap();
+                    if known.iter().any(|&(at, other, ..)| other == hash && (single || at == window)) {
+                        continue;
+                    }
+                    let entry = match single {
+                        true => cell.new_single(&shape, window, hash, key).unwrap(),
+                        false => (*cell.pane(window)).find(&shape, window, hash, key),
+                    };
+                    match (single, told) {
+                        (true, true) => (*cell.pane(window)).stand(entry, window),
+                        (true, false) => cell.touched.append(entry),
+                        _ => {}
+                    }
+                    fill(entry, &shape, n);
+                    (*entry).last = i64::from(n);
+                    known.push((window, hash, row, content(entry, &shape)));
+                }
+                let before = order(&mut cell);
+                let mut parcel = Parcel::default();
+                parcel.put(7, cell, &shape);
+                parcel.put(9, Cell::default(), &shape);
+                let mut cells = Vec::new();
+                parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
+                prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
+                let cell = &mut cells[0].1;
+                prop_assert_eq!(order(cell), before);
+                for (window, hash, row, said) in &known {
+                    let key = Given { row: row.as_ptr().cast(), text };
+                    let entry = match single {
+                        true => cell.single(&shape, *hash, key),
+                        false => (*cell.pane(*window)).find(&shape, *window, *hash, key),
+                    };
+                    prop_assert!(!entry.is_null());
+                    prop_assert_eq!(&content(entry, &shape), said);
+                }
+                prop_assert_eq!(order(&mut cells[1].1), []);
+            }
+        }
+    }
+}
