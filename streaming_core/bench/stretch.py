@@ -135,9 +135,10 @@ def _vsn(rows: list[Row]) -> Iterator[str]:
         if found:
             yield f"{chart}, VSN: {'; '.join(found)}"
         over = [
-            f"{_threads(row)} {faster(row, here['sn', count]):.2f} ({_range(gains(row, here['sn', count]))})"
+            f"{_threads(row)} {faster(row, other):.2f} ({_range(gains(row, other))}), of the processor time an event "
+            f"{row['cpu_ns'] / other['cpu_ns']:.2f}"
             for (shared, count), row in here.items()
-            if shared == "vsn" and ("sn", count) in here
+            if shared == "vsn" and (other := here.get(("sn", count)))
         ]
         if over:
             yield (

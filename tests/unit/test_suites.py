@@ -344,17 +344,18 @@ def test_comparisons_are_those_that_the_operators_make(races):
 
 
 def test_what_sharing_gains_is_that_of_the_same_threads():
-    plain = {"params": {}, "to_loop_range": [0.5, 2.0], "to_loop": 1.0}
+    plain = {"params": {}, "to_loop_range": [0.5, 2.0], "to_loop": 1.0, "cpu_ns": 300.0}
     rows = [
         loop(app="wordcount", **plain),
         *(row([1, 2], "wordcount", threads=threads, parallelism="vsn", **plain) for threads in (1, 2)),
-        row([3, 4], "wordcount", threads=1, parallelism="sn", **plain),
+        row([3, 4], "wordcount", threads=1, parallelism="sn", **plain | {"cpu_ns": 400.0}),
         row([1, 1], "wordcount", "different", threads=2, parallelism="sn", **plain),
     ]
     first, second = stretch._vsn(rows)
     assert first.startswith("wordcount, VSN: 1 thread 1.00 times the compiled loop (0.50 to 2.00); 2 threads ")
     assert second.startswith(
-        "wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00). The paper's 1.17 "
+        "wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00), of the processor time an event 0.75. "
+        "The paper's 1.17 "
     )
 
 

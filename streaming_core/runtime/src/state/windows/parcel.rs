@@ -212,7 +212,7 @@ mod tests {
             let alloc = |bytes: i64| ((*(*entry).arena).alloc)((*entry).arena, bytes);
             state.cast::<u64>().write(u64::from(n));
             let (length, capacity, first) = (u32::from(n % 6), 8, u64::from(n % 3));
-            if n % 4 > 0 {
+            if !n.is_multiple_of(4) {
                 let queue = alloc(72);
                 (0..72).for_each(|at| queue.add(at).write(n ^ at as u8));
                 state.add(8).cast::<u64>().write(queue as u64);
