@@ -353,10 +353,8 @@ def test_what_sharing_gains_is_that_of_the_same_threads():
     ]
     first, second = stretch._vsn(rows)
     assert first.startswith("wordcount, VSN: 1 thread 1.00 times the compiled loop (0.50 to 2.00); 2 threads ")
-    assert second.startswith(
-        "wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00), of the processor time an event 0.75. "
-        "The paper's 1.17 "
-    )
+    assert second.startswith("wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00), of the ")
+    assert "of the processor time an event 0.75. The paper's 1.17 " in second
 
 
 def test_comparisons_a_second_are_those_of_the_passes():
