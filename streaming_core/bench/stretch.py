@@ -401,7 +401,7 @@ SUITE = Suite(
         Experiment(
             "q1",
             "section 8.1, Figure 6",
-            "wordcount and paircount: virtual shared-nothing beside the loop",
+            "wordcount and paircount: replicas that share, such that share nothing, and the loop",
             (VSN, VSN_PAIRS),
             _counting,
             _rates(("to_loop", "over the compiled loop"), by="chart"),
