@@ -2,6 +2,6 @@
 {% macro way() %}
   {{ return([
     'executor', 'scheme', 'pool', 'stealing', 'checkpoint', 'heuristic', 'queue', 'reorder', 'channel', 'plan',
-    'schedule', 'controller', 'thresholds', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
+    'schedule', 'controller', 'thresholds', 'parallelism', 'punctuation', 'batch', '`order`', 'rate', 'pin', 'idle',
   ]) }}
 {% endmacro %}

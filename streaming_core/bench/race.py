@@ -220,7 +220,7 @@ def switched(samples: Sequence[engine.Sample]) -> Row:
     """What the reconfigurations of some passes took, in microseconds, all passes together; none is left out.
 
     `switch`: from its event being dealt to the last replica concerned. `waited`: of each replica, for those who
-    lost keys to it.
+    lost keys to it. `copied`: bytes of state, of each reconfiguration.
     """
     passes = [[one.microseconds for one in s.reconfigurations if one.microseconds is not None] for s in samples]
     times = [time for found in passes for time in found]
@@ -231,14 +231,16 @@ def switched(samples: Sequence[engine.Sample]) -> Row:
         for at in sample.reconfigurations:
             if at.replicas not in row["shares"]:
                 row["shares"].append(at.replicas)
+    copied = [at.bytes for s in samples for at in s.reconfigurations if at.microseconds is not None]
+    row |= {"copied_p50_bytes": _ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
     for name, found in (("switch", times), ("waited", waits)):
         row |= {f"{name}_p{rank}_us": _ranked(found, rank) for rank in (50, 99)}
         row[f"{name}_max_us"] = max(found, default=None)
     return row
 
 
-def _ranked(times: list[float], rank: int) -> float | None:
-    """A percentile by nearest rank, which is one of the times that were measured."""
+def _ranked(times: Sequence[float], rank: int) -> float | None:
+    """A percentile by nearest rank, which is one of the figures that were measured."""
     return float(np.percentile(times, rank, method="inverted_cdf")) if times else None
 
 

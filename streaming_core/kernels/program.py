@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
+import itertools
 import json
 import pickle
 import time
@@ -174,6 +175,7 @@ class Program:
     def _windowed(self, operator: Operator, window: Window) -> dict:
         bounds = window.bound(operator.name, self.params)
         key, states = window.key.resolve(self.params), [state.resolve(self.params) for state in window.states]
+        begins = list(itertools.accumulate((state.state[1] for state in states), initial=0))
 
         def column(record: Resolved, name: str) -> dict:
             slot = record.event[0][name]
@@ -186,7 +188,7 @@ class Program:
             kernels = {role: f"{operator.name}.{role}_{number}" for role in ("keys", "update")}
             streams.append({"ts": column(rows, "ts"), **kernels})
         return {
-            "state_size": sum(state.state[1] for state in states),
+            "state_size": begins[-1],
             "window": {
                 "single": window.kind == "single",
                 "advance": bounds.advance,
@@ -194,7 +196,11 @@ class Program:
                 "delay": bounds.delay,
                 "every": bounds.every,
                 "bag": not bounds.is_set,
-                "grows": any(state.grows for state in states),
+                "growing": [
+                    container | {"offset": begin + container["offset"]}
+                    for begin, state in zip(begins, states, strict=False)
+                    for container in state.growing
+                ],
                 "of": list(window.streams),
                 "streams": streams,
                 "key": {"stride": key.event[1], "fields": [column(key, name) for name in key.event[0]]},
@@ -213,7 +219,7 @@ class Program:
                     "rows": size,
                     "stride": row.state[1],
                     "containers": row.has_containers,
-                    "growing": [{"offset": offset, "indexed": indexed} for offset, indexed in row.growing],
+                    "growing": row.growing,
                 }
                 for t, row, size in self.tables
             ],

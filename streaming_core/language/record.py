@@ -313,11 +313,17 @@ class Resolved:
         return {s.name: s for s in slots}, size
 
     @cached_property
-    def growing(self) -> list[tuple[int, bool]]:
-        """Of each growing container that a table's row may have: where its head lies, and whether it has an index (all
-        but a top-k)."""
-        slots = self.state[0].values()
-        return [(slot.offset, not isinstance(slot.type, TopK)) for slot in slots if isinstance(slot.type, PAIRS)]
+    def growing(self) -> list[dict[str, Any]]:
+        """Of each growing container in a row without header: `offset`, where its head lies, and how it keeps what it
+        holds, pairs, `indexed` (all but a top-k) or not, or a queue's `columns`, by their widths."""
+        found: list[dict[str, Any]] = []
+        for slot in self.state[0].values():
+            if isinstance(slot.type, PAIRS):
+                found.append({"offset": slot.offset, "indexed": not isinstance(slot.type, TopK)})
+            elif isinstance(slot.type, Queue):
+                columns = [scalar.width for scalar in slot.type.fields.values()]
+                found.append({"offset": slot.offset, "columns": columns})
+        return found
 
     @cached_property
     def grows(self) -> bool:

@@ -19,8 +19,8 @@ from streaming_core.storage import canonical_json
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller and thresholds, samples
-# dropped_late, reconfigurations and slowest_reconfiguration_us.
+# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller, thresholds and parallelism,
+# samples dropped_late, reconfigurations and slowest_reconfiguration_us.
 SCHEMA_VERSION = 5
 VIOLATION_CAP = 20
 

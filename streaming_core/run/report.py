@@ -36,8 +36,9 @@ class Reconfiguration(BaseModel):
     by: str = Field("schedule", description="Who asked: schedule, request, or the controller.")
     cause: str | None = Field(None, description="What a controller saw.")
     asked: int | None = Field(None, description="When, in nanoseconds of engine time; None: beforehand.")
-    moved: int = Field(description="Cells, of `cells`, that got another owner; what is in them stays where it is.")
+    moved: int = Field(description="Cells, of `cells`, that got another owner.")
     cells: int
+    bytes: int = Field(0, description="Of state, copied from replica to replica; 0 where they share it.")
     posted: int | None = Field(description="When its event was dealt, in nanoseconds of engine time; None: never.")
     gone_over: list[GoneOver]
 

@@ -123,6 +123,7 @@ class RunSpec(BaseModel):
         schedule: list[Scheduled] = []
         controller: str | None = None
         thresholds: list[int] = []
+        parallelism: str | None = None
     else:
 
         def __getattr__(self, name: str) -> Any:
@@ -351,6 +352,11 @@ class Pinned(RunSpec):
         description="Percent of what the replicas can do: upper, above which there are more of them; target, below "
         "which they stay then; lower, below which there are fewer. None: those of STRETCH.",
     )
+    parallelism: Literal["vsn", "sn"] = Field(
+        "vsn",
+        description="What replicas of windowed operators share: rows and state, each key having one owner, or nothing, "
+        "a baseline.",
+    )
 
     @model_validator(mode="after")
     def _replicas_have_threads(self) -> Pinned:
@@ -374,6 +380,8 @@ class Pinned(RunSpec):
         super().check(app)
         if app.kind == "windowed" and self.channel != "scalegate":
             raise BadInput(f"application {app.name} has windows: pinned runs it with channel scalegate")
+        if app.kind != "windowed" and self.parallelism != "vsn":
+            raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
         for name, places in self.plan.items():
             if name not in kinds:

@@ -27,7 +27,7 @@ CAME_WITH = {
     3: {"samples": ("energy_joules",)},
     4: {"cells": ("verdict", "reason")},
     5: {
-        "cells": ("schedule", "controller", "thresholds"),
+        "cells": ("schedule", "controller", "thresholds", "parallelism"),
         "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us"),
     },
 }

@@ -19,7 +19,7 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 
 def strategies(executor, app=None):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
-    application those that run it; else those that keep order."""
+    application those that run it; else those that keep order, and need no windows."""
     axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
     found = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
@@ -31,7 +31,7 @@ def strategies(executor, app=None):
             continue
         fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
         fields = {"executor": executor, **fields, "stealing": stealing}
-        if app is None and spec.order == "none":
+        if app is None and (spec.order == "none" or spec.parallelism == "sn"):
             continue
         if not spec.is_bound and fields not in found:
             found.append(fields)

@@ -150,7 +150,12 @@ AGREEING = [name for name in applications("pinned") if registry.load(name).unord
 CHOICES = {
     "pooled": {"executor": ("pooled",), "name": applications("pooled"), **EXECUTORS["pooled"].axes, **CUT},
     "pinned": {"executor": ("pinned",), "name": ROWS, "channel": ORDERED, **CUT},
-    "pinned with windows": {"executor": ("pinned",), "name": WINDOWED, **CUT},
+    "pinned with windows": {
+        "executor": ("pinned",),
+        "name": WINDOWED,
+        "parallelism": EXECUTORS["pinned"].axes["parallelism"],
+        **CUT,
+    },
     "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},

@@ -12,7 +12,7 @@ from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.oracle import compare
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import AXES, RunSpec
 from tests.differential.case import Events
 
 # Threads, batch size, block size.
@@ -40,18 +40,19 @@ def check_executed(app, params, table, made, late, end=None, ways=WAYS):
     # Of a run that fails there is none.
     wanted = None if made is None else format_digest(*outputs_digest(app, "total", made))
     for number, (threads, batch, block) in enumerate(itertools.chain(ways, ways)):
-        # Once with nothing but what the plan says, once with reconfigurations.
+        # Once with nothing but what the plan says, once with reconfigurations; whether replicas share is drawn.
         seed = 1000 * table.num_rows + number
         schedule = drawn_schedule(app, threads, table.num_rows, seed) if number >= len(ways) else []
-        spec = RunSpec(app=app.name, executor="pinned", threads=threads, batch=batch, sink="parquet", schedule=schedule)
+        how = {"batch": batch, "schedule": schedule, "parallelism": random.Random(seed).choice(AXES["parallelism"])}
+        spec = RunSpec(app=app.name, executor="pinned", threads=threads, sink="parquet", **how)
         sample, state, _ = engine.one_pass(spec, program, engine.Blocks(events, program, block))
         if sample.digest != wanted:  # once more, to say where they differ
             with tempfile.TemporaryDirectory() as folder:
                 blocks = engine.Blocks(events, program, block)
                 engine.one_pass(spec, program, blocks, sink="parquet", folder=Path(folder))
                 found = ds.dataset(Path(folder) / "outputs").to_table()
-            compare(app.name, made, found.cast(made.schema), f"outputs of {threads} threads, batches of {batch}")
-        assert sample.digest == wanted, (threads, batch, block, schedule)
+            compare(app.name, made, found.cast(made.schema), f"outputs of {threads} threads, {how}")
+        assert sample.digest == wanted, (threads, block, how)
         assert sample.in_order
         assert state == {}
         assert sample.dropped_late == late

@@ -191,16 +191,19 @@ def test_a_schedule_is_for_windows_and_counts_the_replicas_of_the_plan(command, 
     assert not out.exists()
 
 
-def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path):
+@pytest.mark.parametrize("parallelism", ["vsn", "sn"])
+def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_path, parallelism):
     file, run, oracle = tmp_path / "schedule.json", tmp_path / "run", tmp_path / "oracle"
     shares = [(0, 1), (100, [1]), (100, [1]), (200, 2), (1000, [0])]
     file.write_text(json.dumps([at(event, count=share) for event, share in shares]))
     given = ("--input", workloads / "wordcount", "--out")
-    assert command("run", "wordcount", *given, run, "--threads", 2, "--batch", 7, "--schedule", file)[0] == 0
+    options = ("--threads", 2, "--batch", 7, "--schedule", file, "--parallelism", parallelism)
+    assert command("run", "wordcount", *given, run, *options)[0] == 0
     assert command("oracle", "wordcount", *given, oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
     report = RunReport.model_validate_json((run / "report.json").read_bytes())
-    assert ".scalegate-reconfigured5-batch7.t2." in report.cell
+    named = "scalegate" if parallelism == "vsn" else "scalegate-sn"
+    assert f".{named}-reconfigured5-batch7.t2." in report.cell
     found = report.verified.reconfigurations
     assert [(r.operator, r.event, r.replicas) for r in found] == [
         ("count", 0, [0]), ("count", 100, [1]), ("count", 100, [1]), ("count", 200, [0, 1]), ("count", 1000, [0]),
@@ -208,6 +211,8 @@ def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_p
     # Cells that got another owner: half of them when two share, all, none.
     half, cells = found[0].cells // 2, found[0].cells
     assert [r.moved for r in found] == [half, cells, 0, half, half]
+    # Only who shares nothing copies anything.
+    assert [r.bytes > 0 for r in found] == [parallelism == "sn" and r.moved > 0 and r.event < 300 for r in found]
     # Who is concerned has gone over, but where the stream ended before.
     assert [[one.replica for one in r.gone_over] for r in found] == [[0, 1], [0, 1], [], [0, 1], []]
     assert [r.posted is None for r in found] == [False, False, False, False, True]
@@ -246,6 +251,12 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--plan", "nowhere.json"), ["nowhere.json cannot be read"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
         (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel scalegate"]),
+        (("wordcount", "--parallelism", "all"), ["unknown parallelism 'all' of executor pinned; known: vsn, sn"]),
+        (
+            ("wc", "--executor", "pinned", "--parallelism", "sn"),
+            ["wc has no windows: parallelism sn is for such as have"],
+        ),
+        (("wc", "--parallelism", "sn"), ["executor pooled has no parallelism; pinned has"]),
         (("wc", "--heuristic", "cp"), ["unknown heuristic 'cp' of executor pooled", "ct, lp, et, qst"]),
         (("wc", "--queue", "own"), ["unknown queue 'own' of executor pooled", "hybrid, partitioned, shared"]),
         (("wc", "--reorder", "none"), ["unknown reorder 'none' of executor pooled", "non_blocking, lock"]),

@@ -56,6 +56,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"heuristics": ["hunch"]}, "heuristics: unknown heuristic 'hunch'; known: ct, lp, et, qst"),
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
+        ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
         ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: scalegate, merge_sort, spsc"),
         ({"channels": []}, "channels: "),
         ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
@@ -136,7 +137,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     count = Counter((cell.app, cell.executor) for cell in cells)
     if "wc" in request["applications"]:
         assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
-        assert count["wc", "pinned"] == shape["channels"] * each
+        assert count["wc", "pinned"] == shape["channels"] * shape["parallelisms"] * each
         assert count["wc", "morsel"] == shape["orders"] * each
     if "sl" in request["applications"]:
         chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
@@ -158,6 +159,20 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
         "scheme no_lock is refused for tp: its tables hold containers (2 cells)",
     ]
     assert matrix.omissions({}) == []  # the plan of an older run
+
+
+def test_what_replicas_share_is_asked_of_windows():
+    asked = {
+        "applications": ["wc", "wordcount"],
+        "executors": ["pinned"],
+        "parallelisms": ["vsn", "sn"],
+        "threads": [2],
+    }
+    cells, left_out = matrix.cells(RegressionSpec(**asked))
+    assert [(cell.app, cell.strategy) for cell in cells] == [
+        ("wc", "scalegate"), ("wordcount", "scalegate"), ("wordcount", "scalegate-sn"),
+    ]  # fmt: skip
+    assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn is for such as have"]
 
 
 @pytest.mark.parametrize("events", [0, 5, 1000])

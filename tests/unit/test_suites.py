@@ -55,7 +55,7 @@ def quick(monkeypatch, races):
     for name, values in (
         ("LEVELS", ("L",)), ("JOIN", {"keys": 8}), ("SWITCHED_JOIN", {"keys": 8}),
         ("HEDGE", {"keys": 8}), ("WORDS", (100,)), ("PAIRS", 50),
-        ("SWITCHES", 6), ("BATCHES", (16,)),
+        ("SWITCHES", 6), ("COPIED_SWITCHES", 3), ("BATCHES", (16,)),
     ):  # fmt: skip
         monkeypatch.setattr(stretch, name, values)
     monkeypatch.setattr(suite, "Race", races)
@@ -146,9 +146,12 @@ def test_sweeps_cover_what_they_say(monkeypatch, counts):
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
     assert {s.executor for _, s in ways("briskstream", "applications")} == {"pooled", "morsel", "pinned"}
-    counted = {(s.app, s.params.get("level"), s.threads) for _, s in ways("stretch", "q1")}
+    counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
     kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
-    assert counted == {(*kind, count) for kind in kinds for count in counts}
+    assert counted == {(*kind, count, shared) for kind in kinds for count in counts for shared in ("vsn", "sn")}
+    states = [(s.parallelism, len(s.schedule)) for _, s in ways("stretch", "q4-states")]
+    each = [("vsn", 0), ("vsn", 200), ("vsn", 200), ("sn", 0), ("sn", 20), ("sn", 20)]
+    assert states == each * (len(stretch.WORDS) + 1)
     for name, app in (("q2", "forward"), ("q3", "scalejoin"), ("q6", "hedge")):
         assert [(s.app, s.threads) for _, s in ways("stretch", name)] == [(app, count) for count in counts]
     for name in ("q4", "q4-states", "q4-replicas"):
@@ -282,19 +285,24 @@ def test_what_switches_took():
 
 def test_what_is_concluded_of_switches():
     times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
-    plain = {"app": "wordcount", "batch": 16, "states": 1000}
+    plain = {"app": "wordcount", "batch": 16, "states": 1000, "parallelism": "vsn"}
+    apart = plain | {"parallelism": "sn", "copied_p50_bytes": 1.5e6, "copied_max_bytes": 2e6}
     rows = [
         loop(app="wordcount"),
         row([1, 2], **plain),
         row([2, 4], **plain, **times, switches=400, shares=[[0], [0, 1]]),
         row([1, 3], **plain, **times, switches=400, shares=[[0], [1]]),
         row([1, 3], "scalejoin", "different", **times, switches=400, shares=[[0], [1]]),
+        row([2, 2], **apart),
+        row([2, 4], **apart, **times, switches=40, shares=[[0], [1]]),
     ]
     lines = list(stretch._elasticity(rows))
-    assert [r["switched"] for r in rows] == ["no", "no", "halves", "swaps", "swaps"]
-    assert len(lines) == 2
+    assert [r["switched"] for r in rows] == ["no", "no", "halves", "swaps", "swaps", "no", "swaps"]
+    assert len(lines) == 3
+    assert "SN, 2 replicas" in lines[2]
+    assert "(40 switches); copied p50 1.50, max 2.00 MB; 0.75 times the throughput without switches" in lines[2]
     assert lines[0].startswith(
-        "wordcount, 1,000 states, 2 replicas on 2 threads, batches of 16, halves: "
+        "wordcount, 1,000 states, VSN, 2 replicas on 2 threads, batches of 16, halves: "
         "p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms at peak rate (400 switches); "
         "0.50 times the throughput without switches (0.50 to 0.50)"
     )
@@ -335,6 +343,20 @@ def test_comparisons_are_those_that_the_operators_make(races):
         rights.append(ts)
     assert 0 < len(trades) < 300
     assert stretch._compared(race) == {"comparisons": made}
+
+
+def test_what_sharing_gains_is_that_of_the_same_threads():
+    plain = {"params": {}, "to_loop_range": [0.5, 2.0], "to_loop": 1.0, "cpu_ns": 300.0}
+    rows = [
+        loop(app="wordcount", **plain),
+        *(row([1, 2], "wordcount", threads=threads, parallelism="vsn", **plain) for threads in (1, 2)),
+        row([3, 4], "wordcount", threads=1, parallelism="sn", **plain | {"cpu_ns": 400.0}),
+        row([1, 1], "wordcount", "different", threads=2, parallelism="sn", **plain),
+    ]
+    first, second = stretch._vsn(rows)
+    assert first.startswith("wordcount, VSN: 1 thread 1.00 times the compiled loop (0.50 to 2.00); 2 threads ")
+    assert second.startswith("wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00), of the ")
+    assert "of the processor time an event 0.75. The paper's 1.17 " in second
 
 
 def test_comparisons_a_second_are_those_of_the_passes():

@@ -102,7 +102,8 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     spec = RunSpec.parse(FLAT[cell])
     assert spec == RunSpec(**WRITTEN[cell])
     # Options that came later.
-    later = {"schedule": [], "controller": "none" if spec.executor == "pinned" else None, "thresholds": []}
+    later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
+    later |= {"controller": "none", "parallelism": "vsn"} if spec.executor == "pinned" else {}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
 
@@ -182,13 +183,13 @@ def test_a_cell_is_known_again_from_its_raw_row():
     later = {"schedule": [{"event": 5, "replicas": {"count": [1, 0], "sum": 2}}, {"event": 9, "replicas": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
     windows |= {"controller": "model", "thresholds": [80, 70, 60]}
-    for fields in (*WRITTEN.values(), windows):
+    for fields in (*WRITTEN.values(), windows, windows | {"parallelism": "sn"}):
         spec = RunSpec(**fields | {"params": {}, "sink": "digest", "repetitions": 0})
         row = {"app": spec.app, "params": "{}", **way_columns(spec)}
         assert spec_of(row) == spec
         assert row["schedule"] == canonical_json(spec.model_dump(mode="json")["schedule"])
-        if not spec.schedule:  # a row of before there were schedules
-            assert spec_of(row | {"schedule": None}) == spec
+        if not spec.schedule:  # a row of before there were schedules, and what replicas share
+            assert spec_of(row | {"schedule": None, "parallelism": None}) == spec
 
 
 def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
@@ -207,6 +208,7 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "schedule",
         "controller",
         "thresholds",
+        "parallelism",
     }
     assert set(ASKED.values()) == OPTIONS.keys() - {"plan", "schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= ASKED.keys()

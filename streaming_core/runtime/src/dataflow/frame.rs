@@ -4,8 +4,8 @@
 use crate::dataflow::flush::flush;
 use crate::dataflow::lane::{Lanes, keyed_states};
 use crate::dataflow::operator::Chain;
-use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Offered;
+use crate::dataflow::windowed::{PARALLELISMS, Replicated};
 use crate::error::RunError;
 use crate::executor::{Executor, Reconfigurable, States};
 use crate::interruption;
@@ -16,6 +16,7 @@ use crate::output::metrics::Metrics;
 use crate::output::sink::{Preparer, Sink};
 use crate::program::Program;
 use crate::program::options::Options;
+use crate::program::registry::find;
 use crate::rows::block::{Block, Text};
 use crate::rows::texts::Texts;
 use crate::rows::view::Rows;
@@ -202,10 +203,11 @@ impl<W: Work> Dataflow<W> {
         let chain = unsafe { Chain::bind(program) }?;
         let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
         let team = Team::new(options.threads, options.idle, options.pin)?;
+        let parallelism = find("parallelism", " of windowed operators", options.parallelism.as_deref(), PARALLELISMS)?;
         let mut windows = Vec::new();
         for (index, operator) in program.operators.iter().enumerate() {
             // SAFETY: as above.
-            let bind = |spec| unsafe { Replicated::bind(program, operator, spec, lanes(index), options) };
+            let bind = |spec| unsafe { Replicated::bind(program, operator, spec, lanes(index), options, parallelism) };
             windows.push(operator.window.as_ref().map(bind).transpose()?);
         }
         let frame = Frame {

@@ -123,8 +123,9 @@ pub struct WindowSpec {
     pub every: Option<i64>,
     /// A key that a row has twice counts twice.
     pub bag: bool,
-    /// Whether states hold containers that grow.
-    pub grows: bool,
+    /// The growing containers of a key's states, from where these begin.
+    #[serde(default)]
+    pub growing: Vec<Growing>,
     /// Per input the stream that it belongs to.
     pub of: Vec<usize>,
     pub streams: Vec<StreamSpec>,
@@ -177,16 +178,24 @@ pub struct TableSpec {
 }
 
 /// Where in a row the head of a growing container lies, and whether an index stands behind its entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growing {
     pub offset: usize,
+    #[serde(default)]
     pub indexed: bool,
+    /// Of a queue, which has no entries, the widths of its columns.
+    #[serde(default)]
+    pub columns: Vec<usize>,
 }
 
 impl Growing {
     /// Bytes of a head.
     const HEAD: usize = 32;
+
+    fn fits(&self, bytes: usize) -> bool {
+        self.offset.checked_add(Self::HEAD).is_some_and(|end| end <= bytes)
+    }
 }
 
 /// A state transaction: addresses of its kernels; `result_stride` bytes per READ.
@@ -292,6 +301,9 @@ impl Program {
                 return invalid("lacks a kernel");
             }
         }
+        if !window.growing.iter().all(|head| head.fits(operator.state_size) && head.offset.is_multiple_of(8)) {
+            return invalid("a container lies beyond the states");
+        }
         let key = &window.key;
         if !key.stride.is_multiple_of(8)
             || key.fields.is_empty()
@@ -347,12 +359,8 @@ impl Program {
             if table.stride == 0 || table.rows > u32::MAX as usize || table.rows.checked_mul(table.stride).is_none() {
                 return invalid(format!("table {} has an impossible size", table.name));
             }
-            if table
-                .growing
-                .iter()
-                .any(|head| head.offset.checked_add(Growing::HEAD).is_none_or(|end| end > table.stride))
-            {
-                return invalid(format!("a container of table {} lies beyond its rows", table.name));
+            if !table.growing.iter().all(|head| head.fits(table.stride) && head.columns.is_empty()) {
+                return invalid(format!("a container of table {} lies beyond its rows, or is a queue", table.name));
             }
         }
         if self.partitions == 0 {

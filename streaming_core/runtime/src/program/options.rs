@@ -53,6 +53,8 @@ pub struct Options {
     pub queue: Option<String>,
     pub reorder: Option<String>,
     pub channel: Option<String>,
+    /// Of pinned windowed operators: whether replicas share state and input (`vsn`) or nothing (`sn`).
+    pub parallelism: Option<String>,
     /// Of executor morsel; the others' hangs on how they execute.
     pub order: Option<String>,
     /// Of pinned operators by name, the threads of their replicas.
@@ -82,6 +84,7 @@ impl Default for Options {
             queue: None,
             reorder: None,
             channel: None,
+            parallelism: None,
             order: None,
             plan: BTreeMap::new(),
             schedule: Vec::new(),

@@ -1,10 +1,10 @@
 //! Growing containers as kernels keep them (README.md, section Containers): taken out of memory, and put back.
 //!
-//! What is taken out is the entries in their order. Capacity stands in the head, and the index follows from both, so
+//! What is taken out is the entries in their order, of a queue its rows, column by column. Capacity stands in the head, and the index follows from both, so
 //! that a container put back is the one that was there: no later operation can tell, nor what memory it takes.
 
 use crate::error::RunError;
-use crate::memory::arena::Arena;
+use crate::program::Growing;
 
 /// Bytes of an entry: key and value.
 pub const ENTRY: usize = 16;
@@ -42,19 +42,21 @@ impl ContainerHead {
         unsafe { std::slice::from_raw_parts(self.block as usize as *const u8, self.length * ENTRY) }
     }
 
-    /// A block of this capacity with these entries; 0 for none.
-    pub fn put_back(&self, entries: &[u8], indexed: bool, arena: &mut Arena) -> Result<u64, RunError> {
+    /// A block of this capacity with these entries, in memory that `alloc` gives, zeroed and aligned; 0 for none.
+    pub fn put_back(
+        &self,
+        entries: &[u8],
+        indexed: bool,
+        alloc: impl FnOnce(usize) -> *mut u8,
+    ) -> Result<u64, RunError> {
         debug_assert!(self.is_sound(indexed) && entries.len() == self.length * ENTRY);
         if self.capacity == 0 {
             return Ok(0);
         }
         let words = self.capacity * ENTRY;
         let bytes = words + if indexed { self.capacity * 8 } else { 0 };
-        let block = arena.alloc(bytes);
-        if block.is_null() {
-            return Err(RunError::Engine("no room for state".into()));
-        }
-        // SAFETY: the arena gave that many bytes, zeroed and aligned, which nobody else knows yet.
+        let block = room(bytes, alloc)?;
+        // SAFETY: so many bytes, which nobody else knows yet.
         let memory = unsafe { std::slice::from_raw_parts_mut(block, bytes) };
         memory[..entries.len()].copy_from_slice(entries);
         if indexed {
@@ -66,6 +68,79 @@ impl ContainerHead {
         }
         Ok(block as usize as u64)
     }
+}
+
+fn room(bytes: usize, alloc: impl FnOnce(usize) -> *mut u8) -> Result<*mut u8, RunError> {
+    let block = alloc(bytes);
+    if block.is_null() { Err(RunError::Engine("no room for state".into())) } else { Ok(block) }
+}
+
+/// Where in the head of a queue its first row's place stands.
+const FIRST: usize = 16;
+
+/// Appends what a container holds, in words: its entries, or the rows of a queue, each column from a word on.
+///
+/// # Safety
+/// `head` is that of a kernels' container, laid out as `growing` says, and no kernel is at it.
+pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { std::slice::from_raw_parts(head, FIRST + 8) };
+    let container = ContainerHead::read(bytes);
+    let mut append = |from: *const u8, bytes: usize| {
+        let before = out.len();
+        out.resize(before + bytes.div_ceil(8), 0);
+        // SAFETY: there are so many bytes in the block, and room for them behind `before`.
+        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(before).cast(), bytes) };
+    };
+    if growing.columns.is_empty() {
+        // SAFETY: as the caller says.
+        let entries = unsafe { container.entries() };
+        return append(entries.as_ptr(), entries.len());
+    }
+    let first = u64::from_le_bytes(bytes[FIRST..].try_into().expect("8 bytes")) as usize;
+    let mut column = container.block as usize as *const u8;
+    for width in growing.columns.iter().filter(|_| container.length > 0) {
+        append(column.wrapping_add(first * width), container.length * width);
+        column = column.wrapping_add(container.capacity * width);
+    }
+}
+
+/// Gives a container, of which the head is there but for addresses, back what it held: the first of `items`; how many words
+/// these were. A queue's rows come to lie from its first place on.
+///
+/// # Safety
+/// `head` is a copy of one that was packed with these items, nobody else's.
+pub unsafe fn unpack(
+    head: *mut u8,
+    growing: &Growing,
+    items: &[u64],
+    alloc: impl FnOnce(usize) -> *mut u8,
+) -> Result<usize, RunError> {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(head, FIRST + 8) };
+    let container = ContainerHead::read(bytes);
+    if growing.columns.is_empty() {
+        let words = container.length * ENTRY / 8;
+        // SAFETY: words are bytes.
+        let entries = unsafe { std::slice::from_raw_parts(items[..words].as_ptr().cast(), 8 * words) };
+        bytes[..8].copy_from_slice(&container.put_back(entries, growing.indexed, alloc)?.to_le_bytes());
+        return Ok(words);
+    }
+    let mut used = 0;
+    bytes[FIRST..].fill(0);
+    if container.capacity > 0 {
+        let block = room(container.capacity * growing.columns.iter().sum::<usize>(), alloc)?;
+        let mut column = block;
+        for width in &growing.columns {
+            let bytes = container.length * width;
+            let held = &items[used..used + bytes.div_ceil(8)];
+            // SAFETY: a column has room for `capacity` rows, at least as many as there are.
+            unsafe { std::ptr::copy_nonoverlapping(held.as_ptr().cast(), column, bytes) };
+            (used, column) = (used + held.len(), column.wrapping_add(container.capacity * width));
+        }
+        bytes[..8].copy_from_slice(&(block as usize as u64).to_le_bytes());
+    }
+    Ok(used)
 }
 
 /// Notes an entry in the index, as the kernels do: at the first free place from its key's, with the key's tag.

@@ -133,8 +133,8 @@ impl Tables {
             let (these, others) = entries.split_at_checked(head.length * ENTRY).ok_or_else(unfit)?;
             entries = others;
             // SAFETY: `&mut self` means that no thread is at its arena.
-            let block =
-                self.arenas[0].with_mut(|arena| unsafe { head.put_back(these, container.indexed, &mut *arena) })?;
+            let alloc = |bytes| self.arenas[0].with_mut(|arena| unsafe { (*arena).alloc(bytes) });
+            let block = head.put_back(these, container.indexed, alloc)?;
             rows[at..at + 8].copy_from_slice(&block.to_le_bytes());
         }
         if !entries.is_empty() {
@@ -149,8 +149,8 @@ impl Tables {
 }
 
 /// Where in a table's rows the heads of growing containers lie, row by row.
-fn heads(table: &program::TableSpec) -> impl Iterator<Item = (usize, program::Growing)> {
-    (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, *head)))
+fn heads(table: &program::TableSpec) -> impl Iterator<Item = (usize, &program::Growing)> {
+    (0..table.rows).flat_map(move |row| table.growing.iter().map(move |head| (row * table.stride + head.offset, head)))
 }
 
 impl Drop for Tables {
@@ -168,7 +168,8 @@ mod tests {
     use crate::program::Growing;
 
     fn tables() -> Tables {
-        let growing = vec![Growing { offset: 8, indexed: true }, Growing { offset: 40, indexed: false }];
+        let growing =
+            [(8, true), (40, false)].map(|(offset, indexed)| Growing { offset, indexed, columns: vec![] }).to_vec();
         let layout =
             program::TableSpec { name: "t".into(), rows: 3, stride: 72, containers: true, growing, read: (0, 8) };
         Tables::new(&[layout], 2).unwrap()

@@ -12,7 +12,7 @@
 //! so that any number of replicas shares any number of threads.
 //!
 //! In front of a windowed operator a task for each replica finds the keys of rows, batch by batch in turn; its outlet is read
-//! by all replicas (`dataflow/windowed`).
+//! by all replicas (`dataflow/windowed`). If these share nothing, it has an outlet for each of them.
 //!
 //! No cycle of waiting: a task waits for room until all its readers have gone on, and for input until some source has.
 //! Among the rows not yet taken there is an earliest one; whoever is to take it has every source's word that no earlier one
@@ -28,6 +28,7 @@ use crate::dataflow::frame::{Dataflow, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::check_share;
+use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::keys::Lister;
 use crate::error::RunError;
 use crate::executor::Executor;
@@ -215,8 +216,10 @@ fn wire(
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
-        // Per input of a windowed operator, the first outlet of those that find keys.
+        // Per input of a windowed operator, the first outlet of those that find keys: each has one, or one for each replica.
         let mut with_keys = Vec::new();
+        let apart = windows.get(taker).and_then(Option::as_ref).is_some_and(|w| w.operator.shares_nothing());
+        let (queues, readers) = if apart { (replicas, 1) } else { (1, replicas) };
         if let Some(Some(windowed)) = windows.get(taker) {
             for (input, (&origin, &edge)) in inputs.iter().zip(&taken_edges[taker]).enumerate() {
                 let (number, stride) = (origin_number(origin), program.stride(origin));
@@ -229,10 +232,19 @@ fn wire(
                     };
                     let asks = ranked[number];
                     let gate = Gate::new((0..plan.of(origin).len()).map(source).collect(), ordered, asks, false);
-                    let lister = Lister::new(&windowed.operator);
-                    let role = Role::Keys { operator: taker, input, replica, lister, said: i64::MIN };
+                    let role = Role::Keys {
+                        operator: taker,
+                        input,
+                        replica,
+                        lister: Lister::new(&windowed.operator),
+                        copies: apart.then(|| Copies::new(stride, replicas)),
+                        said: i64::MIN,
+                    };
                     tasks[place].push(task(role, gate, Some(outlets.len()), Vec::new(), asks, stride));
-                    outlets.push(Outlet::new(SLOTS, replicas, || Jumbo::new(stride, replicas, 1)).with_absence());
+                    outlets.extend(
+                        (0..queues)
+                            .map(|_| Outlet::new(SLOTS, readers, || Jumbo::new(stride, readers, 1)).with_absence()),
+                    );
                 }
             }
         }
@@ -240,7 +252,9 @@ fn wire(
             let place = if is_sink { plan.sink } else { plan.operators[taker][replica] };
             let mut sources = Vec::new();
             for (stream, &first) in with_keys.iter().enumerate() {
-                sources.extend((0..replicas).map(|task| Source::new(first + task, replica, stream as u64, Some(0))));
+                let (queue, reader) = if apart { (replica, 0) } else { (0, replica) };
+                let source = |task| Source::new(first + task * queues + queue, reader, stream as u64, Some(0));
+                sources.extend((0..replicas).map(source));
             }
             let straight = if with_keys.is_empty() { inputs } else { &[] };
             for (stream, (&origin, &edge)) in straight.iter().zip(&taken_edges[taker]).enumerate() {

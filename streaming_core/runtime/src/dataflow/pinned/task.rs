@@ -7,6 +7,7 @@ use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Scratch, lane_of};
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
+use crate::dataflow::windowed::copies::Copies;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::keys::Lister;
 use crate::dataflow::windowed::operator::Out;
@@ -67,6 +68,8 @@ pub(super) enum Role {
         /// Which of those it shares a thread with.
         replica: usize,
         lister: Lister,
+        /// If each replica has a queue of its own: what goes into these.
+        copies: Option<Copies>,
         /// Up to which event it has said everything.
         said: i64,
     },
@@ -79,7 +82,7 @@ pub(super) enum Role {
 pub(super) struct Task {
     pub role: Role,
     pub gate: Gate,
-    /// Number of its outlet; the sink has none.
+    /// Number of its outlet, the first if it has several; the sink has none.
     pub outlet: Option<usize>,
     pub edges: Vec<Edge>,
     /// Whether its rows are ranked.
@@ -118,12 +121,21 @@ impl Task {
             return false;
         }
         if self.blocked {
-            return self.outlet.is_some_and(|outlet| network.outlets[outlet].has_room());
+            return self.has_room(network);
         }
         if self.left.is_some() {
             return self.may_go_over(job);
         }
         self.gate.has_news(&network.outlets)
+    }
+
+    /// Whether there is room for what it puts out.
+    fn has_room(&self, network: &Network) -> bool {
+        let queues = match &self.role {
+            Role::Keys { copies: Some(copies), .. } => copies.of.len(),
+            _ => 1,
+        };
+        self.outlet.is_some_and(|first| network.outlets[first..first + queues].iter().all(Outlet::has_room))
     }
 
     /// Whether it may go over to the epoch that it waits for.
@@ -166,7 +178,7 @@ impl Task {
 
     fn go_on(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
         self.blocked = match self.outlet {
-            Some(outlet) if !self.ended => !network.outlets[outlet].has_room(),
+            Some(_) if !self.ended => !self.has_room(network),
             _ => false,
         };
         if self.done || self.blocked {
@@ -256,6 +268,9 @@ impl Task {
 
     /// Runs the operator on what was taken, and puts out what it becomes.
     fn operate(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
+        if let Role::Keys { copies: Some(_), .. } = self.role {
+            return self.copy(network, job, clock);
+        }
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
         let Self { role, edges, ranked, preparer, taken, left, scratch, counters, ended, .. } = self;
         let fill = |jumbo: &mut Jumbo| {
@@ -338,6 +353,46 @@ impl Task {
         clock.lap(&mut counters.time.other);
         Ok(())
     }
+
+    /// Finds the keys of what was taken, and puts copies into the queues of replicas that share nothing.
+    fn copy(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
+        let first = self.outlet.expect("who is no sink has one");
+        let Self { role, taken, counters, ended, .. } = self;
+        let Role::Keys { operator, input, lister, copies: Some(copies), said, .. } = role else { return Ok(()) };
+        let windowed = &job.frame.windows[*operator].as_ref().expect("who has keys has windows").operator;
+        let rows = taken.rows;
+        // SAFETY: the rows were taken just now; they are what the operator takes.
+        let outcome = unsafe { copies.deal(windowed, lister, *input, (rows, &taken.ranks)) };
+        clock.lap(&mut counters.time.useful);
+        let mut heading = (taken.upto, taken.last);
+        if has_failed(outcome, *operator, network, job)? {
+            (heading, *ended) = ((job.block.seq(job.block.n - 1), true), true);
+        }
+        let (upto, last) = heading;
+        // SAFETY: the rows are there. Of the last one's event there may be others still to come.
+        let reached = if rows.n > 0 { upto.max(unsafe { rows.seq(rows.n - 1) }) } else { upto };
+        let queues = &network.outlets[first..first + copies.of.len()];
+        for (replica, (outlet, copied)) in queues.iter().zip(&mut copies.of).enumerate() {
+            let fill = |jumbo: &mut Jumbo| {
+                jumbo.clear();
+                (jumbo.upto, jumbo.last, jumbo.started) = (upto, last, taken.started);
+                std::mem::swap(&mut jumbo.made, &mut copied.rows);
+                std::mem::swap(&mut jumbo.words, &mut copied.words);
+                std::mem::swap(&mut jumbo.hashes[0], &mut copied.meetings);
+                std::mem::swap(&mut jumbo.ranks, &mut copied.ranks);
+                jumbo.rows = Rows::of(&jumbo.made, job.block.text);
+                jumbo.shares[0].whole = true;
+            };
+            // SAFETY: this task alone writes its outlets, and has seen room in all of them.
+            unsafe { outlet.fill(fill) };
+            outlet.pass_over(0, last || windowed.epochs.concerns(replica, *said, reached));
+            outlet.publish();
+        }
+        *said = upto;
+        *ended |= last;
+        clock.lap(&mut counters.time.other);
+        Ok(())
+    }
 }
 
 /// Takes in what became of a kernel's call.
@@ -349,16 +404,23 @@ fn note(
     jumbo: &mut Jumbo,
     ended: &mut bool,
 ) -> Result<(), RunError> {
+    if has_failed(outcome, operator, network, job)? {
+        // The outputs of earlier events go on; nothing else comes from here.
+        (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
+    }
+    Ok(())
+}
+
+/// Whether a kernel's call has failed, of which all take notice.
+fn has_failed(outcome: Result<(), RunError>, operator: usize, network: &Network, job: &Job) -> Result<bool, RunError> {
     match outcome {
         Err(error @ RunError::Kernel { .. }) => {
-            // The outputs of earlier events go on; nothing else comes from here.
             // ORDERING: Relaxed; a source that sees it late deals events for nothing.
             network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
             job.frame.note(operator, error);
-            (jumbo.upto, jumbo.last, *ended) = (job.block.seq(job.block.n - 1), true, true);
-            Ok(())
+            Ok(true)
         }
-        other => other,
+        other => other.map(|()| false),
     }
 }
 

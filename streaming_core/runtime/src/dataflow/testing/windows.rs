@@ -107,7 +107,7 @@ impl Windows {
                 "kind": "windowed", "name": "window", "inputs": [-1], "stride": STRIDE, "state_size": 16,
                 "window": {
                     "single": false, "advance": self.advance, "size": self.size, "delay": self.delay, "bag": false,
-                    "grows": false, "of": [0], "result": address(result_kernel), "slide": 0,
+                    "of": [0], "result": address(result_kernel), "slide": 0,
                     "key": {"stride": STRIDE, "fields": [key]},
                     "streams": [{
                         "ts": {"kind": "i64", "offset": 8}, "update": address(update_kernel),
@@ -124,6 +124,24 @@ impl Windows {
         }
         // SAFETY: the kernels are functions of this file, for its rows and states.
         unsafe { Program::parse(&program.to_string()) }.unwrap()
+    }
+
+    /// The rows that it takes of events.
+    fn taken(blocks: &[Events], detour: bool) -> Vec<Row> {
+        let pass = |row: Row| [row[0], row[1], row[2].wrapping_mul(3) + 1];
+        let taken = |row: &Row| if detour { vec![pass(pass(*row)), pass(*row)] } else { vec![*row] };
+        blocks.iter().flat_map(|block| &block.rows).flat_map(taken).collect()
+    }
+
+    /// Rows of which all windows have expired when they come.
+    pub fn late(&self, blocks: &[Events], detour: bool) -> u64 {
+        let mut latest = i64::MIN;
+        let mut is_late = |row: &Row| {
+            latest = latest.max(row[1]);
+            let last = row[1].div_euclid(self.advance) * self.advance + self.size;
+            last <= latest - self.delay
+        };
+        Self::taken(blocks, detour).iter().filter(|row| is_late(row)).count() as u64
     }
 
     /// What it makes of events, up to the first that raises: whose seq that is.
@@ -143,9 +161,7 @@ impl Windows {
                 }
             };
         let mut end = 0;
-        let pass = |row: Row| [row[0], row[1], row[2].wrapping_mul(3) + 1];
-        let taken = |row: &Row| if detour { vec![pass(pass(*row)), pass(*row)] } else { vec![*row] };
-        for row in &blocks.iter().flat_map(|block| &block.rows).flat_map(taken).collect::<Vec<Row>>() {
+        for row in &Self::taken(blocks, detour) {
             let before = out.iter().take_while(|one| one[0] < row[0]).count();
             end = row[0] + 1;
             if row[1] - self.delay > watermark {
@@ -176,7 +192,7 @@ impl Windows {
         (out, None)
     }
 
-    /// Events whose `ts` go on by up to `step`, now and then back, never further than `delay` allows.
+    /// Events whose `ts` go on by up to `step`, now and then back, and sometimes further than `delay` allows.
     pub fn events(&self, n: usize, step: i64, keys: i64) -> Vec<Row> {
         let mut draw = 0x2545_F491_u64;
         let mut next = |below: i64| {
@@ -187,7 +203,8 @@ impl Windows {
         (0..n as i64)
             .map(|seq| {
                 latest += next(step + 1);
-                [seq, latest - next(self.delay + 1), next(keys)]
+                let more = if next(16) == 0 { 2 * self.size } else { 0 };
+                [seq, latest - next(self.delay + more + 1), next(keys)]
             })
             .collect()
     }

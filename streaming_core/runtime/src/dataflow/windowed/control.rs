@@ -139,6 +139,7 @@ impl Control {
             replicas: replicas.clone(),
             asked: Asked { by: "schedule", ..Asked::default() },
             moved: 0,
+            bytes: 0,
             cells: crate::state::windows::CELLS,
             gone_over: Vec::new(),
         };

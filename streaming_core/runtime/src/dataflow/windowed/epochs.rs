@@ -43,6 +43,8 @@ pub struct Epoch {
     asked: Asked,
     /// The watermark before its first row, once a replica with cells has left the epoch before; `i64::MIN`: there was no row.
     watermark: AtomicI64,
+    /// State that was copied from replica to replica for it; added to by who loses some.
+    bytes: AtomicU64,
     /// Per replica when it went over, and for how long it had waited; 0: not yet, or not at all.
     gone_over: Box<[(AtomicU64, AtomicU64)]>,
 }
@@ -101,6 +103,7 @@ impl Epoch {
             moved,
             asked,
             watermark: AtomicI64::new(i64::MIN),
+            bytes: AtomicU64::new(0),
             gone_over: (0..of).map(|_| (AtomicU64::new(0), AtomicU64::new(0))).collect(),
         }
     }
@@ -126,6 +129,8 @@ pub struct Reconfiguration {
     /// Cells that changed their owner, of all.
     pub moved: usize,
     pub cells: usize,
+    /// Of state that was copied for it; state that is shared stays where it is.
+    pub bytes: u64,
     /// Replicas that lost or gained cells.
     pub gone_over: Vec<GoneOver>,
 }
@@ -236,6 +241,12 @@ impl Epochs {
         (begin..=end.max(begin)).all(|index| self.epochs[index].has(replica) == has).then_some(has)
     }
 
+    /// The epoch of an event, and the first event of the next one.
+    pub fn at(&self, event: i64) -> (&Epoch, i64) {
+        let at = self.of(event);
+        (&self.epochs[at], self.epochs.get(at + 1).map_or(i64::MAX, |next| next.event))
+    }
+
     /// Whether a replica owns cells in the epoch of an event.
     pub fn takes_event(&self, replica: usize, event: i64) -> bool {
         self.epochs[self.of(event)].has(replica)
@@ -261,9 +272,25 @@ impl Epochs {
     /// Whether a replica may go over to epoch `index`: those who lose cells to it have left the one before.
     #[inline]
     pub fn may_go_over(&self, replica: usize, index: usize) -> bool {
+        self.epochs[index].from[replica].iter().all(|&other| self.has_left(other, index))
+    }
+
+    /// Whether a replica has left all epochs before number `index`.
+    #[inline]
+    pub fn has_left(&self, replica: usize, index: usize) -> bool {
         // ORDERING: Acquire; see the module.
-        let has_left = |&other: &usize| self.left[other].load(Ordering::Acquire) >= index as u64;
-        self.epochs[index].from[replica].iter().all(has_left)
+        self.left[replica].load(Ordering::Acquire) >= index as u64
+    }
+
+    /// Those who own cells in epoch `index` or in the one before it, some perhaps twice.
+    pub fn members(&self, index: usize) -> impl Iterator<Item = usize> {
+        [index - 1, index].into_iter().flat_map(|index| self.epochs[index].replicas.iter().copied())
+    }
+
+    /// So many bytes of state have been copied for epoch `index`.
+    pub fn copied(&self, index: usize, bytes: usize) {
+        // ORDERING: Relaxed; read when nobody is at work.
+        self.epochs[index].bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A replica has gone over to epoch `index`, at `now`, after it had waited since `since` if at all.
@@ -285,6 +312,8 @@ impl Epochs {
             asked: epoch.asked.clone(),
             moved: epoch.moved,
             cells: CELLS,
+            // ORDERING: Relaxed, as above.
+            bytes: epoch.bytes.load(Ordering::Relaxed),
             gone_over: (epoch.concerned.iter())
                 .filter_map(|&replica| {
                     let (at, waited) = &epoch.gone_over[replica];

@@ -2,11 +2,13 @@
 //!
 //! A meeting lies beside the rows, in words: `ts`; the stream and the number of keys; then of each key its hash and its
 //! fields. Where every row has the same keys, none are listed. Of a key that a row gives several times, the first counts,
-//! unless the operator takes bags.
+//! unless the operator takes bags. One of which replicas have copies of their own (`copies.rs`) is *dealt*: it has the keys
+//! of its reader, each with its number in the row, and says whether the reader is the one to count a row that is late.
 
 use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::error::RunError;
+use crate::program::Key;
 use crate::program::kernel::BatchContext;
 use crate::rows::block::SEQ_BYTES;
 use crate::rows::block::Text;
@@ -27,12 +29,27 @@ pub struct Lister {
 /// Up to so many keys of a row are compared with each other.
 const FEW: usize = 12;
 
+/// Who takes down what is found, row by row.
+pub(super) trait Notes {
+    fn begin(&mut self, row: usize, ts: i64);
+    /// A key, number `number` of the row's.
+    fn key(&mut self, number: usize, hash: u64, fields: &[u64]);
+    /// It has so many keys.
+    fn end(&mut self, keys: usize);
+}
+
+/// Of a meeting that is dealt; and whether its reader counts the row if it is late.
+pub(super) const DEALT: u64 = 1 << 63;
+pub(super) const COUNTED: u64 = 1 << 62;
+
 /// What replicas see of a row beside its fields.
 #[derive(Debug, Clone, Copy)]
 pub struct Meeting<'a> {
     pub ts: i64,
     pub stream: usize,
     pub keys: usize,
+    /// If it is dealt, whether its reader counts the row.
+    pub counted: Option<bool>,
     words: &'a [u64],
     each: usize,
 }
@@ -45,17 +62,21 @@ impl<'a> Meeting<'a> {
         let start = address as usize as *const u64;
         // SAFETY: as the caller says.
         let (ts, about) = unsafe { (start.read() as i64, start.add(1).read()) };
-        let (stream, keys, each) = ((about >> 32) as usize, about as u32 as usize, 1 + windowed.shape.key_words());
+        let is_dealt = about & DEALT != 0;
+        let (stream, keys) = ((about & !(DEALT | COUNTED)) >> 32, about as u32 as usize);
+        let each = 1 + windowed.shape.key_words() + usize::from(is_dealt);
         // SAFETY: so many words follow.
         let words = unsafe { std::slice::from_raw_parts(start.add(2), keys * each) };
-        Self { ts, stream, keys, words, each }
+        Self { ts, stream: stream as usize, keys, counted: is_dealt.then_some(about & COUNTED != 0), words, each }
     }
 
-    /// The hash of a key, and the key.
+    /// A key's number in the row, its hash, and the key.
     #[inline(always)]
-    pub fn key(&self, index: usize, text: Text) -> (u64, Given) {
+    pub fn key(&self, index: usize, text: Text) -> (usize, u64, Given) {
         let words = &self.words[index * self.each..(index + 1) * self.each];
-        (words[0], Given { row: words[1..].as_ptr().cast::<u8>().wrapping_sub(SEQ_BYTES), text })
+        let given = Given { row: words[1..].as_ptr().cast::<u8>().wrapping_sub(SEQ_BYTES), text };
+        let number = if self.counted.is_some() { words[self.each - 1] as usize } else { index };
+        (number, words[0], given)
     }
 }
 
@@ -79,11 +100,28 @@ impl Lister {
     ) -> Result<(), RunError> {
         words.clear();
         meetings.clear();
+        let mut listed = Listed { words, meetings, stream: windowed.of[input], about: 0 };
+        // SAFETY: as the caller says.
+        let outcome = unsafe { self.find(windowed, input, rows, &mut listed) };
+        place(words, meetings);
+        outcome
+    }
+
+    /// Finds the keys of rows of an input; of an operator's failure, those of the rows of earlier events.
+    ///
+    /// # Safety
+    /// As for `list`.
+    pub(super) unsafe fn find(
+        &mut self,
+        windowed: &Windowed,
+        input: usize,
+        rows: Rows,
+        notes: &mut impl Notes,
+    ) -> Result<(), RunError> {
         if rows.n == 0 {
             return Ok(());
         }
-        let number = windowed.of[input];
-        let stream = &windowed.streams[number];
+        let stream = &windowed.streams[windowed.of[input]];
         self.given.clear();
         let mut context = BatchContext {
             rows: rows.start,
@@ -111,7 +149,7 @@ impl Lister {
             });
         }
         // SAFETY: as above.
-        unsafe { self.note(windowed, rows.slice(0..n), number, words, meetings) }?;
+        unsafe { self.note(windowed, rows.slice(0..n), stream.ts, notes) }?;
         failure.map_or(Ok(()), Err)
     }
 
@@ -119,9 +157,8 @@ impl Lister {
         &mut self,
         windowed: &Windowed,
         rows: Rows,
-        stream: usize,
-        words: &mut Vec<u64>,
-        meetings: &mut Vec<u64>,
+        ts: Key,
+        notes: &mut impl Notes,
     ) -> Result<(), RunError> {
         let shape = &windowed.shape;
         let text = rows.text;
@@ -137,16 +174,11 @@ impl Lister {
             self.hashes.push(hash);
         }
         let key_words = shape.key_words();
-        words.reserve(2 * rows.n + self.given.len() * (1 + key_words));
-        let ts = windowed.streams[stream].ts;
         let mut next = 0;
         for i in 0..rows.n {
             // SAFETY: the row is there, ts an integer in it.
             let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
-            meetings.push(words.len() as u64);
-            words.push(ts);
-            let about = words.len();
-            words.push(0);
+            notes.begin(i, ts as i64);
             let begin = next;
             while next < self.given.len() && self.given.origins()[next] as usize == i {
                 next += 1;
@@ -156,17 +188,15 @@ impl Lister {
                 if !windowed.bag && self.is_known(shape, begin..index, next - begin, row_of(&self.given, index), text) {
                     continue;
                 }
-                words.push(self.hashes[index]);
                 // SAFETY: the fields of a key lie behind its seq.
-                words.extend_from_slice(unsafe {
+                let fields = unsafe {
                     std::slice::from_raw_parts(self.given.row(index).add(SEQ_BYTES).cast::<u64>(), key_words)
-                });
+                };
+                notes.key(keys, self.hashes[index], fields);
                 keys += 1;
             }
-            words[about] = (stream as u64) << 32 | keys;
+            notes.end(keys);
         }
-        let start = words.as_ptr() as usize as u64;
-        meetings.iter_mut().for_each(|meeting| *meeting = start + 8 * *meeting);
         Ok(())
     }
 
@@ -199,4 +229,39 @@ impl Lister {
         seen[place] = (*row, index as u32);
         false
     }
+}
+
+/// Meetings as all replicas read them.
+struct Listed<'a> {
+    words: &'a mut Vec<u64>,
+    meetings: &'a mut Vec<u64>,
+    stream: usize,
+    /// Where the number of keys goes.
+    about: usize,
+}
+
+impl Notes for Listed<'_> {
+    #[inline(always)]
+    fn begin(&mut self, _: usize, ts: i64) {
+        self.meetings.push(self.words.len() as u64);
+        self.about = self.words.len() + 1;
+        self.words.extend([ts as u64, 0]);
+    }
+
+    #[inline(always)]
+    fn key(&mut self, _: usize, hash: u64, fields: &[u64]) {
+        self.words.push(hash);
+        self.words.extend_from_slice(fields);
+    }
+
+    #[inline(always)]
+    fn end(&mut self, keys: usize) {
+        self.words[self.about] = (self.stream as u64) << 32 | keys as u64;
+    }
+}
+
+/// Says of meetings where they begin, which said in which word: the words do not move any more.
+pub(super) fn place(words: &[u64], meetings: &mut [u64]) {
+    let start = words.as_ptr() as usize as u64;
+    meetings.iter_mut().for_each(|meeting| *meeting = start + 8 * *meeting);
 }

@@ -5,13 +5,18 @@
 //! from the rows alone and is therefore the same for all: the watermark.
 //!
 //! The keys of a row are found once, before all replicas (`keys.rs`), and handed on beside it.
+//!
+//! *SN*, the baseline: every replica has cells of its own, and a copy of each row of which it owns a key (`copies.rs`); when
+//! keys get other owners, state is copied (`transfer.rs`). All else is the same code.
 
 pub mod control;
 pub mod controller;
+pub mod copies;
 pub mod epochs;
 pub mod keys;
 pub mod operator;
 pub mod replica;
+pub mod transfer;
 
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::controller::Controller;
@@ -23,6 +28,19 @@ use crate::program::options::Options;
 use crate::program::{OperatorSpec, Program, WindowSpec};
 use crate::threads::own::Own;
 use crate::threads::sync::Arc;
+
+/// How replicas come by rows and state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parallelism {
+    /// They share all (VSN).
+    VirtualSharedNothing,
+    /// Each has copies of rows, and cells, of its own (SN).
+    SharedNothing,
+}
+
+/// The registry of parallelisms.
+pub const PARALLELISMS: &[(&str, Parallelism)] =
+    &[("vsn", Parallelism::VirtualSharedNothing), ("sn", Parallelism::SharedNothing)];
 
 /// A windowed operator with its replicas.
 #[derive(Debug)]
@@ -45,6 +63,7 @@ impl Replicated {
         spec: &WindowSpec,
         replicas: usize,
         options: &Options,
+        parallelism: Parallelism,
     ) -> Result<Self, RunError> {
         let schedule =
             (options.schedule.iter()).filter_map(|at| Some((at.event, at.replicas.get(&operator.name)?.clone())));
@@ -52,8 +71,9 @@ impl Replicated {
         let controller = controller.map(|name| Controller::new(name, &options.thresholds)).transpose()?;
         let epochs = Arc::new(Epochs::new(replicas));
         let control = Control::new(&operator.name, epochs.clone(), schedule.collect(), controller);
+        let apart = (parallelism == Parallelism::SharedNothing).then_some(replicas);
         // SAFETY: as the caller says.
-        let operator = unsafe { Windowed::bind(program, operator, spec, epochs) }?;
+        let operator = unsafe { Windowed::bind(program, operator, spec, epochs, apart) }?;
         let replicas = (0..replicas).map(|number| Replica::new(&operator, number)).collect();
         Ok(Self { operator, control: Arc::new(control), replicas })
     }
@@ -67,6 +87,10 @@ impl Replicated {
         unsafe {
             let watermarks = (0..self.replicas.len()).map(|number| self.replicas.with(number, Replica::watermark));
             let watermark = watermarks.max().flatten();
+            // Of replicas with cells of their own the first one gets those of all.
+            for number in 1..self.replicas.len() {
+                self.replicas.with_mut(number, |replica| replica.give_cells(&self.operator));
+            }
             self.replicas.with(0, |first| Replica::in_place_of(first, &self.operator, watermark))
         }
     }

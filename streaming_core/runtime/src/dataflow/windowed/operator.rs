@@ -3,15 +3,14 @@
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::epochs::Epochs;
+use crate::dataflow::windowed::transfer::{Cells, Transfers};
 use crate::error::RunError;
 use crate::program::kernel::{BatchContext, Kernel, WindowContext};
 use crate::program::{Key, OperatorSpec, Program, WindowSpec};
 use crate::rows::buffer::RowBuffer;
 use crate::rows::texts::Texts;
-use crate::state::windows::cell::Cell;
+use crate::state::windows::Bounds;
 use crate::state::windows::entry::Shape;
-use crate::state::windows::{Bounds, CELLS};
-use crate::threads::own::Own;
 use crate::threads::sync::Arc;
 
 /// One of the streams that an operator takes.
@@ -32,7 +31,6 @@ pub struct Windowed {
     pub(super) single: bool,
     /// A key that a row has twice counts twice.
     pub bag: bool,
-    pub(super) grows: bool,
     /// Keys of every row, if they all have the same: hash and fields.
     pub(super) every: Option<Vec<(u64, i64)>>,
     /// Per input its stream.
@@ -42,7 +40,9 @@ pub struct Windowed {
     pub(super) slide: Option<Kernel<WindowContext>>,
     pub epochs: Arc<Epochs>,
     /// A cell is its owner's.
-    pub(super) cells: Own<Cell>,
+    pub(super) cells: Cells,
+    /// Of replicas that share nothing.
+    pub(super) transfers: Option<Transfers>,
     texts: Option<Arc<Texts>>,
 }
 
@@ -56,7 +56,8 @@ pub struct Out<'a> {
 }
 
 impl Windowed {
-    /// Binds the kernels of a windowed operator of `program`, whose cells are dealt by `epochs`.
+    /// Binds the kernels of a windowed operator of `program`, whose cells are dealt by `epochs`, to replicas that share all,
+    /// or, if it is said how many there are, nothing.
     ///
     /// # Safety
     /// As for `Chain::bind`.
@@ -65,6 +66,7 @@ impl Windowed {
         operator: &OperatorSpec,
         spec: &WindowSpec,
         epochs: Arc<Epochs>,
+        apart: Option<usize>,
     ) -> Result<Self, RunError> {
         let mut streams = Vec::new();
         for stream in &spec.streams {
@@ -72,7 +74,7 @@ impl Windowed {
             let (keys, update) = unsafe { (Kernel::at(stream.keys)?, Kernel::at(stream.update)?) };
             streams.push(Stream { ts: stream.ts, keys, update });
         }
-        let shape = Shape::new(&spec.key, operator.state_size);
+        let shape = Shape::new(&spec.key, operator.state_size, &spec.growing);
         let every = spec.every.map(|n| (0..n).map(|index| (shape.hash_of_index(index), index)).collect());
         Ok(Self {
             name: operator.name.clone(),
@@ -81,7 +83,6 @@ impl Windowed {
             key_stride: spec.key.stride,
             single: spec.single,
             bag: spec.bag,
-            grows: spec.grows,
             every,
             of: spec.of.clone(),
             streams,
@@ -90,9 +91,15 @@ impl Windowed {
             // SAFETY: as the caller says.
             slide: unsafe { Kernel::maybe_at(spec.slide) }?,
             epochs,
-            cells: Own::new(CELLS, Cell::default),
+            cells: apart.map_or_else(Cells::shared, Cells::private),
+            transfers: apart.map(Transfers::new),
             texts: program.texts.clone(),
         })
+    }
+
+    /// Whether its replicas share nothing.
+    pub fn shares_nothing(&self) -> bool {
+        self.transfers.is_some()
     }
 
     /// Whether somebody is told when a window expires, or slides.

@@ -157,7 +157,7 @@ impl Replica {
     unsafe fn take_up(&mut self, operator: &Windowed, cell: usize) {
         // SAFETY: as the caller says.
         unsafe {
-            operator.cells.with_mut(cell, |here| {
+            operator.cells.with_mut(self.number, cell, |here| {
                 for (number, pane) in here.open() {
                     let window = &mut self.open.get_or_make(number, Box::default).0;
                     window.panes[cell] = pane;
@@ -187,18 +187,38 @@ impl Replica {
 
     /// Goes over to the next epoch, all rows of earlier events having been taken; false: not yet, others have to first.
     ///
+    /// # Errors
+    /// `Engine`: there is no memory for state that is copied.
+    ///
     /// # Safety
     /// Replicas keep to the epochs.
-    unsafe fn go_over(&mut self, operator: &Windowed, now: u64) -> bool {
-        let epochs = &operator.epochs;
-        let (Some(old), Some(new)) = (epochs.get(self.epoch), epochs.get(self.epoch + 1)) else { return true };
-        let had = self.owns.contains(&true);
-        epochs.leave(self.number, self.epoch + 1, self.watermark.filter(|_| had));
-        if !epochs.may_go_over(self.number, self.epoch + 1) {
-            self.waits.get_or_insert(now);
-            return false;
+    unsafe fn go_over(&mut self, operator: &Windowed, now: &dyn Fn() -> u64) -> Result<bool, RunError> {
+        let (epochs, cells, shape) = (&operator.epochs, &operator.cells, &operator.shape);
+        let (number, next) = (self.number, self.epoch + 1);
+        let (Some(old), Some(new)) = (epochs.get(self.epoch), epochs.get(next)) else { return Ok(true) };
+        let transfers = operator.transfers.as_ref().filter(|_| epochs.members(next).any(|member| member == number));
+        if let Some(transfers) = transfers
+            && !epochs.has_left(number, next)
+        {
+            // SAFETY: as the caller says; it comes to the event just now.
+            unsafe { transfers.pack(epochs, number, next, cells, shape) };
         }
-        let number = self.number;
+        let had = self.owns.contains(&true);
+        epochs.leave(number, next, self.watermark.filter(|_| had));
+        if !self.may_go_over(operator) {
+            self.waits.get_or_insert_with(now);
+            return Ok(false);
+        }
+        if let Some(transfers) = transfers
+            && !transfers.is_ready(number, next)
+        {
+            // SAFETY: as the caller says; all who have state to give have stopped.
+            unsafe { transfers.unpack(epochs, number, next, cells, (shape, operator.single)) }?;
+            if !self.may_go_over(operator) {
+                self.waits.get_or_insert_with(now);
+                return Ok(false);
+            }
+        }
         self.own(operator, |cell| new.owner(cell) == number);
         self.let_go();
         for cell in 0..CELLS {
@@ -215,13 +235,31 @@ impl Replica {
             // What went by while it had no cells may have raised it.
             self.watermark = self.watermark.max(epochs.watermark(self.epoch));
         }
-        epochs.note(self.number, self.epoch, now, self.waits.take());
-        true
+        epochs.note(self.number, self.epoch, now(), self.waits.take());
+        Ok(true)
     }
 
-    /// Whether it may go over to the next epoch, for one that could not.
+    /// Whether it may go over to the next epoch, or one step nearer to it, for one that could not.
     pub fn may_go_over(&self, operator: &Windowed) -> bool {
-        operator.epochs.may_go_over(self.number, self.epoch + 1)
+        let (epochs, next) = (&operator.epochs, self.epoch + 1);
+        match &operator.transfers {
+            Some(transfers) => transfers.may_go_on(epochs, self.number, next),
+            None => epochs.may_go_over(self.number, next),
+        }
+    }
+
+    /// At the end of the stream: the cells it owns, if it has them for itself, become the first replica's.
+    ///
+    /// # Safety
+    /// Nobody else is at the cells any more.
+    pub unsafe fn give_cells(&self, operator: &Windowed) {
+        for cell in (0..CELLS).filter(|&cell| self.owns[cell] && operator.transfers.is_some()) {
+            // SAFETY: as the caller says.
+            unsafe {
+                let content = operator.cells.with_mut(self.number, cell, std::mem::take);
+                operator.cells.with_mut(0, cell, |cell| *cell = content);
+            }
+        }
     }
 
     /// One that owns all cells, and stands where `other` stands, at a watermark that no other is behind.
@@ -268,7 +306,7 @@ impl Replica {
             unsafe {
                 while rows.seq(index) >= next {
                     self.meet(operator, rows.text, out)?;
-                    if !self.go_over(operator, now()) {
+                    if !self.go_over(operator, now)? {
                         return Ok(Some(index));
                     }
                     next = self.next_epoch(operator);
@@ -280,11 +318,10 @@ impl Replica {
         // SAFETY: as the caller says.
         unsafe {
             self.meet(operator, rows.text, out)?;
-            while next < i64::MAX && upto.saturating_add(1) >= next {
-                if !self.go_over(operator, now()) {
-                    // Who was done with a block before an epoch behind it was known goes over with the next block: nobody
-                    // waits for him in this one. Rows of that epoch, or what follows them, come to all it concerns.
-                    return Ok((next <= upto).then_some(rows.n));
+            // Not with an epoch that begins behind this: another may be done with the block, and not know of it.
+            while next <= upto {
+                if !self.go_over(operator, now)? {
+                    return Ok(Some(rows.n));
                 }
                 next = self.next_epoch(operator);
             }
@@ -303,6 +340,9 @@ impl Replica {
     /// It has failed: nobody waits for it.
     pub fn give_up(&self, operator: &Windowed) {
         operator.epochs.leave(self.number, usize::MAX, None);
+        if let Some(transfers) = &operator.transfers {
+            transfers.give_up(self.number);
+        }
     }
 
     /// The end of the stream, of seq `seq`: everything expires.
@@ -338,8 +378,8 @@ impl Replica {
         let first = bounds.first_beyond(meeting.ts).max(open);
         let last = bounds.last_of(meeting.ts);
         if first > last {
-            // Of all replicas the one counts it that owns the first cell.
-            self.late += u64::from(self.owns[0]);
+            // Of all replicas that see it the one counts it that owns the first cell.
+            self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
             return Ok(());
         }
         if meeting.stream != self.met.stream || self.met.rows.len() >= MOST {
@@ -349,9 +389,9 @@ impl Replica {
         }
         self.own.clear();
         for j in 0..if operator.every.is_some() { 0 } else { meeting.keys } {
-            let (hash, key) = meeting.key(j, rows.text);
+            let (number, hash, key) = meeting.key(j, rows.text);
             if self.owns[cell_of(hash)] {
-                self.own.push((j, hash, key));
+                self.own.push((number, hash, key));
             }
         }
         for number in first..=if operator.single { first } else { last } {
@@ -420,7 +460,7 @@ impl Replica {
         let (window, _) = self.open.get_or_make(number, || spare.pop().unwrap_or_default());
         if window.panes[cell].is_null() {
             // SAFETY: the cell is this replica's, as the caller says.
-            window.panes[cell] = unsafe { operator.cells.with_mut(cell, |here| here.pane(number)) };
+            window.panes[cell] = unsafe { operator.cells.with_mut(self.number, cell, |here| here.pane(number)) };
             window.cells.push(cell as u16);
         }
         window.panes[cell]
@@ -436,10 +476,10 @@ impl Replica {
         key: Given,
         ts: i64,
     ) -> Result<*mut EntryHeader, RunError> {
-        let (shape, grows, cell) = (&operator.shape, operator.grows, cell_of(hash));
+        let (shape, cell) = (&operator.shape, cell_of(hash));
         if !operator.single {
             // SAFETY: as the caller says.
-            return Ok(unsafe { (*self.pane(operator, cell, number)).find(shape, grows, number, hash, key) });
+            return Ok(unsafe { (*self.pane(operator, cell, number)).find(shape, number, hash, key) });
         }
         let (start, is_told) = (operator.bounds.start(number), operator.is_told());
         let gone = &mut self.gone;
@@ -457,7 +497,7 @@ impl Replica {
                 }
                 if entry.is_null() {
                     is_new = true;
-                    entry = here.new_single(shape, grows, number, hash, key)?;
+                    entry = here.new_single(shape, number, hash, key)?;
                     (*entry).last = ts;
                 }
                 (*entry).last = (*entry).last.max(ts);
@@ -468,7 +508,7 @@ impl Replica {
             Some(entry)
         };
         // SAFETY: the cell is this replica's, as the caller says.
-        let found = unsafe { operator.cells.with_mut(cell, find) };
+        let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
         let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
         if is_new && is_told {
             // SAFETY: as above; it is in no list yet.
@@ -536,7 +576,7 @@ impl Replica {
                 let cell = usize::from(cell);
                 window.panes[cell] = std::ptr::null_mut();
                 // SAFETY: an own cell, as the callers say.
-                let pane = unsafe { operator.cells.with_mut(cell, |cell| cell.take(number)) };
+                let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
                 let Some(pane) = pane else { continue };
                 if operator.is_told() {
                     let path = Path::default().fixed(0, 1).number((number - open) as u64);
@@ -602,7 +642,7 @@ impl Replica {
             let gone = &mut self.gone;
             // SAFETY: the cell is an own one; its entries stood in the pane that is no list any more.
             unsafe {
-                operator.cells.with_mut(cell, |cell| {
+                operator.cells.with_mut(self.number, cell, |cell| {
                     expired.retain(|&entry| {
                         let stays = (*entry).last >= next;
                         if !stays {

@@ -12,13 +12,13 @@ use crate::state::windows::table::Table;
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Cell {
-    panes: ByWindow<Box<Pane>>,
+    pub(super) panes: ByWindow<Box<Pane>>,
     /// Of the pane that went last.
-    extent: Extent,
+    pub(super) extent: Extent,
     /// Windows of the kind `single`: all entries by key.
     singles: Table,
     /// Of which nobody is told when they expire: longest untouched first.
-    touched: List,
+    pub(super) touched: List,
     /// Where containers of single windows grow.
     arenas: HashMap<*mut EntryHeader, Arena>,
 }
@@ -97,14 +97,7 @@ impl Cell {
     }
 
     /// Makes the entry of a key of single windows, which has none; None: there is no memory.
-    pub fn new_single(
-        &mut self,
-        shape: &Shape,
-        grows: bool,
-        number: i64,
-        hash: u64,
-        key: Given,
-    ) -> Option<*mut EntryHeader> {
+    pub fn new_single(&mut self, shape: &Shape, number: i64, hash: u64, key: Given) -> Option<*mut EntryHeader> {
         // SAFETY: zeroed memory, or null.
         let memory = unsafe { libc::calloc(1, shape.bytes(key) + BEHIND) }.cast::<u8>();
         if memory.is_null() {
@@ -112,7 +105,7 @@ impl Cell {
         }
         // SAFETY: so many bytes, zeroed, nobody else's.
         let entry = unsafe { shape.make(memory, hash, number, key) };
-        if grows {
+        if shape.grows() {
             let arena = self.arenas.entry(entry).or_default();
             // SAFETY: just made.
             unsafe { (*entry).arena = arena.header() };

@@ -3,8 +3,8 @@
 //! The header, the fields of the key, its states, the bytes of the key's texts: in an entry, texts are named by their
 //! place in it.
 
-use crate::program::KeySpec;
 use crate::program::kernel::EntryHeader;
+use crate::program::{Growing, KeySpec};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::ColumnKind;
 use crate::rows::mix::{finish, step};
@@ -18,6 +18,8 @@ pub const BEHIND: usize = 16;
 pub struct Shape {
     key: KeySpec,
     states: usize,
+    /// The growing containers of the states.
+    growing: Vec<Growing>,
     has_texts: bool,
 }
 
@@ -46,10 +48,25 @@ impl Given {
 const KEY_ROW: usize = size_of::<EntryHeader>() - SEQ_BYTES;
 
 impl Shape {
-    /// `states`: bytes of all states of a key.
-    pub fn new(key: &KeySpec, states: usize) -> Self {
+    /// `states`: bytes of all states of a key, which have the containers `growing`.
+    pub fn new(key: &KeySpec, states: usize, growing: &[Growing]) -> Self {
         let has_texts = key.fields.iter().any(|field| field.kind == ColumnKind::Text);
-        Self { key: key.clone(), states, has_texts }
+        Self { key: key.clone(), states, growing: growing.to_vec(), has_texts }
+    }
+
+    /// Whether entries need an arena.
+    #[inline(always)]
+    pub fn grows(&self) -> bool {
+        !self.growing.is_empty()
+    }
+
+    pub fn growing(&self) -> &[Growing] {
+        &self.growing
+    }
+
+    /// Where in an entry the states are.
+    pub fn states(&self) -> std::ops::Range<usize> {
+        self.head() - self.states..self.head()
     }
 
     /// Words of a key's fields.
@@ -155,7 +172,7 @@ mod tests {
     fn shape(kinds: &[ColumnKind]) -> Shape {
         let fields: Vec<Key> =
             kinds.iter().enumerate().map(|(at, &kind)| Key { kind, offset: SEQ_BYTES + 8 * at }).collect();
-        Shape::new(&KeySpec { stride: SEQ_BYTES + 8 * kinds.len(), fields }, 16)
+        Shape::new(&KeySpec { stride: SEQ_BYTES + 8 * kinds.len(), fields }, 16, &[])
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod by_window;
 pub mod cell;
 pub mod entry;
 pub mod pane;
+pub mod parcel;
 pub mod table;
 
 use crate::program::WindowSpec;

@@ -105,6 +105,17 @@ pub struct Extent {
     bytes: usize,
 }
 
+impl Extent {
+    /// As numbers, and of them.
+    pub fn words(self) -> [u64; 2] {
+        [self.slots as u64, self.bytes as u64]
+    }
+
+    pub fn of([slots, bytes]: [u64; 2]) -> Self {
+        Self { slots: slots as usize, bytes: bytes as usize }
+    }
+}
+
 impl Pane {
     /// An empty one, with room for about as much as one had before it.
     pub fn like(before: Extent) -> Self {
@@ -122,7 +133,7 @@ impl Pane {
 
     /// The entry of a key in this pane's window, made if it is not there.
     #[inline]
-    pub fn find(&mut self, shape: &Shape, grows: bool, number: i64, hash: u64, key: Given) -> *mut EntryHeader {
+    pub fn find(&mut self, shape: &Shape, number: i64, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: entries in the table are of this shape.
         let found = self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key));
         if !found.is_null() {
@@ -134,7 +145,7 @@ impl Pane {
         self.table.add(entry, hash);
         // SAFETY: just made.
         unsafe {
-            if grows {
+            if shape.grows() {
                 (*entry).arena = self.arena();
             }
             self.lists[group(hash) % GROUPS_OF_CELL].append(entry);

@@ -6,12 +6,21 @@ use crate::dataflow::testing::windows::{Windows, blocks, outputs, scheduled};
 use crate::dataflow::windowed::replica::Faults;
 use crate::program::options::Scheduled;
 
+/// In each parallelism.
 fn check_windows(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Options) {
     let blocks = blocks(rows, block);
     for detour in [false, true] {
-        let mut executor = pinned(&windows.program(detour), options).unwrap();
-        let found = outputs(&blocks, &mut executor);
-        assert_eq!(found, windows.model(&blocks, detour), "{windows:?} {options:?} {detour}");
+        let wanted = windows.model(&blocks, detour);
+        let late = windows.late(&blocks, detour);
+        for parallelism in ["vsn", "sn"] {
+            let options = Options { parallelism: Some(parallelism.into()), ..options.clone() };
+            let mut executor = pinned(&windows.program(detour), &options).unwrap();
+            let found = outputs(&blocks, &mut executor);
+            assert_eq!(found, wanted, "{windows:?} {options:?} {detour}");
+            if found.1.is_none() {
+                assert_eq!(executor.metrics().late, late, "{windows:?} {options:?} {detour}");
+            }
+        }
     }
 }
 
@@ -68,7 +77,8 @@ proptest! {
         let rows = windows.events(n, step, keys);
         check_windows(windows, &rows, block, &options);
         let controller = Some(["threshold", "model"][n % 2].into());
-        check_asked(windows, &rows, block, &Options { controller, ..options }, &shares);
+        let parallelism = Some(["vsn", "sn"][n / 2 % 2].into());
+        check_asked(windows, &rows, block, &Options { controller, parallelism, ..options }, &shares);
     }
 }
 
@@ -104,7 +114,32 @@ fn what_was_reconfigured_is_reported() {
     assert_eq!(column("moved")[1..], [cells, cells, 0]);
     let over = column("gone_over").iter().map(|over| over.as_array().unwrap().len()).collect::<Vec<_>>();
     assert_eq!(over, [3, 3, 2, 0]);
+    assert_eq!(column("bytes"), [0, 0, 0, 0]);
     assert!(column("posted")[..3].iter().all(|posted| posted.as_u64().unwrap() > 0) && column("posted")[3].is_null());
+}
+
+/// Replicas that share nothing copy what is open: as much whichever of them has it, nothing where nothing is.
+#[cfg(not(shuttle))]
+#[test]
+fn state_that_is_copied_is_counted() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    let rows = windows.events(100, 2, 9);
+    let schedule = vec![
+        scheduled(0, &[2]),
+        scheduled(50, &[0]),
+        scheduled(50, &[1]),
+        scheduled(50, &[0, 1]),
+        scheduled(101, &[2]),
+    ];
+    let options = Options { parallelism: Some("sn".into()), ..on(3, 4, schedule) };
+    let mut executor = pinned(&windows.program(false), &options).unwrap();
+    outputs(&blocks(&rows, 30), &mut executor);
+    let report = executor.metrics().reconfigurations;
+    let bytes: Vec<u64> = report.as_array().unwrap().iter().map(|one| one["bytes"].as_u64().unwrap()).collect();
+    // 256 cells, each with five words of its own, in parts.
+    let empty = 256 * 5 * 8;
+    assert!(bytes[0] < empty && bytes[1] > empty && bytes[1] == bytes[2] && bytes[3] < bytes[2], "{bytes:?}");
+    assert!(bytes[3] > empty / 2 && bytes[4] == 0, "{bytes:?}");
 }
 
 #[cfg(not(shuttle))]
@@ -128,11 +163,12 @@ fn schedules_that_make_no_sense_are_refused() {
 
 /// Whether a fault in replica 0 shows, while keys go to and fro between two replicas on one thread.
 #[cfg(not(shuttle))]
-fn shows(spoil: impl Fn(&mut Replicated)) -> bool {
+fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
     let windows = Windows { advance: 3, size: 11, delay: 2 };
     let blocks = blocks(&windows.events(300, 2, 30), 100);
     let schedule = (1..28).map(|i| scheduled(10 * i, [&[0][..], &[1], &[0, 1], &[1, 0]][i as usize % 4])).collect();
-    let options = Options { plan: BTreeMap::from([("window".into(), vec![0, 0])]), ..on(1, 7, schedule) };
+    let plan = BTreeMap::from([("window".into(), vec![0, 0])]);
+    let options = Options { plan, parallelism: Some(parallelism.into()), ..on(1, 7, schedule) };
     let mut executor = pinned(&windows.program(false), &options).unwrap();
     spoil(executor.frame.windows[0].as_mut().unwrap());
     outputs(&blocks, &mut executor) != windows.model(&blocks, false)
@@ -146,10 +182,12 @@ fn planted_faults_show() {
         // SAFETY: nobody is at work.
         move |windowed: &mut Replicated| unsafe { windowed.replicas.with_mut(0, |replica| replica.faults = fault) }
     };
-    assert!(!shows(spoil(Faults::default())));
-    assert!(shows(spoil(Faults { early: 1, ..Faults::default() })));
-    assert!(shows(spoil(Faults { forgets: true, ..Faults::default() })));
-    assert!(shows(|windowed| windowed.operator.bag = true));
+    for parallelism in ["vsn", "sn"] {
+        assert!(!shows(parallelism, spoil(Faults::default())));
+        assert!(shows(parallelism, spoil(Faults { early: 1, ..Faults::default() })));
+        assert!(shows(parallelism, spoil(Faults { forgets: true, ..Faults::default() })));
+        assert!(shows(parallelism, |windowed| windowed.operator.bag = true));
+    }
 }
 
 /// Whole runs under schedules of threads that shuttle draws.

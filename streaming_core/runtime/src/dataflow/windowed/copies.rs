@@ -1,0 +1,164 @@
+//! Copies: what replicas that share nothing get of rows (SN; STRETCH, sections 2.2 and 4.1).
+//!
+//! A row is copied, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its event;
+//! the meeting has these keys, with their numbers in the row, which outputs are ranked by. Rows that have all keys are
+//! copied to all who own any. What rows name of the block's text is not copied: nobody writes it.
+//!
+//! Three things follow from all rows and must be the same for all, though nobody sees all rows:
+//!
+//! * *The watermark*, as far as windows expire by it: a row that moves it beyond the end of another window, for all that is
+//!   known here, goes to all who own cells, without keys where it has none of theirs. Others find keys too, of other rows:
+//!   what moves it for all of them together moves it here. So all stand at the same window before every row.
+//! * *Rows that are late* are counted by the owner of their first key.
+//! * A row without keys goes to the owner of the first cell: that one sees whether it is late, which is not known here.
+
+use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::windowed::epochs::Epoch;
+use crate::dataflow::windowed::keys::{COUNTED, DEALT, Lister, Notes, place};
+use crate::dataflow::windowed::operator::Windowed;
+use crate::error::RunError;
+use crate::rows::buffer::RowBuffer;
+use crate::rows::view::Rows;
+use crate::state::windows::cell_of;
+
+/// What goes into a replica's queue, until it does.
+#[derive(Debug)]
+pub struct Copied {
+    pub rows: RowBuffer,
+    pub words: Vec<u64>,
+    /// Per row where its meeting begins.
+    pub meetings: Vec<u64>,
+    /// Per row, if they have any.
+    pub ranks: Vec<Rank>,
+    /// The last row that it got, and where the number of that one's keys goes.
+    last: Option<usize>,
+    about: usize,
+}
+
+/// Per replica what goes into its queue; see the module.
+#[derive(Debug)]
+pub struct Copies {
+    pub of: Vec<Copied>,
+    /// The earliest window that may still be open, as all who own cells have been told from here.
+    told: i64,
+}
+
+impl Copies {
+    /// For `replicas` replicas, which take rows of `stride` bytes.
+    pub fn new(stride: usize, replicas: usize) -> Self {
+        let nothing = || Copied {
+            rows: RowBuffer::new(stride, true),
+            words: Vec::new(),
+            meetings: Vec::new(),
+            ranks: Vec::new(),
+            last: None,
+            about: 0,
+        };
+        Self { of: (0..replicas).map(|_| nothing()).collect(), told: i64::MIN }
+    }
+
+    /// Copies rows of an input, which have these ranks or none. Of an operator's failure, those of earlier events.
+    ///
+    /// # Safety
+    /// The rows are readable and have the layout of the input.
+    pub unsafe fn deal(
+        &mut self,
+        windowed: &Windowed,
+        lister: &mut Lister,
+        input: usize,
+        (rows, ranks): (Rows, &[Rank]),
+    ) -> Result<(), RunError> {
+        for copied in &mut self.of {
+            copied.rows.clear();
+            copied.rows.reserve(rows.n)?;
+            copied.words.clear();
+            copied.meetings.clear();
+            copied.ranks.clear();
+            copied.last = None;
+        }
+        if rows.n == 0 {
+            return Ok(());
+        }
+        // SAFETY: as the caller says.
+        let (epoch, until) = windowed.epochs.at(unsafe { rows.seq(0) });
+        let mut dealing =
+            Dealing { copies: self, windowed, rows, ranks, stream: windowed.of[input], epoch, until, row: 0, ts: 0 };
+        // SAFETY: as the caller says.
+        let outcome = unsafe { lister.find(windowed, input, rows, &mut dealing) };
+        self.of.iter_mut().for_each(|copied| place(&copied.words, &mut copied.meetings));
+        outcome
+    }
+}
+
+/// Rows on their way into copies.
+struct Dealing<'a> {
+    copies: &'a mut Copies,
+    windowed: &'a Windowed,
+    rows: Rows,
+    ranks: &'a [Rank],
+    stream: usize,
+    /// Of the row at hand; with which event the next one begins.
+    epoch: &'a Epoch,
+    until: i64,
+    row: usize,
+    ts: i64,
+}
+
+impl Dealing<'_> {
+    /// The row at hand is a replica's too, if it is not yet; what is said of it.
+    #[inline(always)]
+    fn copy(&mut self, replica: usize, flags: u64) -> &mut Copied {
+        let copied = &mut self.copies.of[replica];
+        if copied.last != Some(self.row) {
+            copied.last = Some(self.row);
+            // SAFETY: `deal` has made sure of the row, and of room for it.
+            unsafe { copied.rows.push(self.rows.row(self.row), 0) }.expect("there is room");
+            copied.meetings.push(copied.words.len() as u64);
+            copied.about = copied.words.len() + 1;
+            copied.words.extend([self.ts as u64, flags | (self.stream as u64) << 32]);
+            if !self.ranks.is_empty() {
+                copied.ranks.push(self.ranks[self.row]);
+            }
+        }
+        copied
+    }
+}
+
+impl Notes for Dealing<'_> {
+    #[inline(always)]
+    fn begin(&mut self, row: usize, ts: i64) {
+        (self.row, self.ts) = (row, ts);
+        // SAFETY: a row that `deal` was given.
+        let seq = unsafe { self.rows.seq(row) };
+        if seq >= self.until {
+            (self.epoch, self.until) = self.windowed.epochs.at(seq);
+        }
+    }
+
+    #[inline(always)]
+    fn key(&mut self, number: usize, hash: u64, fields: &[u64]) {
+        let counted = if number == 0 { COUNTED } else { 0 };
+        let copied = self.copy(self.epoch.owner(cell_of(hash)), DEALT | counted);
+        copied.words[copied.about] += 1;
+        copied.words.push(hash);
+        copied.words.extend_from_slice(fields);
+        copied.words.push(number as u64);
+    }
+
+    #[inline(always)]
+    fn end(&mut self, keys: usize) {
+        let has_all = self.windowed.every.is_some();
+        let bounds = self.windowed.bounds;
+        let open = bounds.first_beyond(self.ts - bounds.delay);
+        if !has_all && keys == 0 {
+            self.copy(self.epoch.owner(0), DEALT | COUNTED);
+        }
+        if has_all || open > self.copies.told {
+            self.copies.told = open.max(self.copies.told);
+            for &replica in &self.epoch.replicas {
+                // Who has all of a row counts as ever.
+                self.copy(replica, if has_all { 0 } else { DEALT });
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Parcels: cells by value, to be made again in memory of another replica's own.
+//!
+//! In words, so that an entry lies here as it does in memory. Of a cell its number, how large its last pane was, how many
+//! panes it has, and how many single entries stand in none; of a pane its window, how large it is, and how many entries it
+//! has. An entry is there with its header, with zeros for addresses, and then with what its containers hold.
+//!
+//! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
+//! made again one after the other, they are in the order in which they were.
+
+use crate::error::RunError;
+use crate::memory::arena::ArenaHeader;
+use crate::program::kernel::EntryHeader;
+use crate::state::container::{pack, unpack};
+use crate::state::windows::cell::Cell;
+use crate::state::windows::entry::{BEHIND, Shape};
+use crate::state::windows::pane::{Extent, Pane};
+
+/// Words of a header that are addresses.
+const ADDRESSES: [usize; 3] = [0, 4, 5];
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Parcel {
+    words: Vec<u64>,
+}
+
+impl Parcel {
+    pub fn bytes(&self) -> usize {
+        8 * self.words.len()
+    }
+
+    /// Forgets what is in it, and gives the memory back: parcels are few, and as large as states.
+    pub fn clear(&mut self) {
+        self.words = Vec::new();
+    }
+
+    /// Packs a cell, number `number`, of an operator whose entries have this shape.
+    ///
+    /// # Safety
+    /// Nobody else is at the cell, nor any kernel at its entries.
+    pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) {
+        // SAFETY: entries in lists are there, and the cell's.
+        let touched: Vec<_> = unsafe { cell.touched.entries() }.collect();
+        let panes = cell.panes.iter_mut().count();
+        self.words.push(number as u64);
+        self.words.extend(cell.extent.words());
+        self.words.extend([panes as u64, touched.len() as u64]);
+        for (window, pane) in cell.panes.iter_mut() {
+            self.words.push(window as u64);
+            self.words.extend(pane.extent().words());
+            let before = self.words.len();
+            self.words.push(0);
+            let mut entries = 0;
+            for list in &pane.lists {
+                // SAFETY: as above.
+                for entry in unsafe { list.entries() } {
+                    // SAFETY: as above.
+                    unsafe { self.put_entry(entry, shape) };
+                    entries += 1;
+                }
+            }
+            self.words[before] = entries;
+        }
+        for entry in touched {
+            // SAFETY: as above.
+            unsafe { self.put_entry(entry, shape) };
+        }
+    }
+
+    /// # Safety
+    /// The entry is there, of this shape, and nobody else is at it.
+    unsafe fn put_entry(&mut self, entry: *const EntryHeader, shape: &Shape) {
+        let states = shape.states().start;
+        // SAFETY: as the caller says; an entry is a whole number of words.
+        unsafe {
+            let words = shape.bytes(shape.key_of(entry)) / 8;
+            let at = self.words.len();
+            self.words.extend_from_slice(std::slice::from_raw_parts(entry.cast::<u64>(), words));
+            let image = &mut self.words[at..];
+            ADDRESSES.iter().for_each(|&word| image[word] = 0);
+            for growing in shape.growing() {
+                image[(states + growing.offset) / 8] = 0;
+            }
+            for growing in shape.growing() {
+                pack(entry.cast::<u8>().add(states + growing.offset), growing, &mut self.words);
+            }
+        }
+    }
+
+    /// Makes the cells again; `place` is given each, and its number. `single`: the windows are single ones.
+    ///
+    /// # Errors
+    /// `Engine`: there is no memory.
+    ///
+    /// # Safety
+    /// They were packed with this shape.
+    pub unsafe fn unpack(
+        &mut self,
+        shape: &Shape,
+        single: bool,
+        mut place: impl FnMut(usize, Cell),
+    ) -> Result<(), RunError> {
+        let end = self.words.len();
+        // A text may be the last thing in it.
+        self.words.resize(end + BEHIND / 8, 0);
+        let mut from = Reader { words: &self.words, at: 0 };
+        while from.at < end {
+            let [number, slots, bytes, panes, touched] = from.take();
+            let mut cell = Cell::default();
+            cell.extent = Extent::of([slots, bytes]);
+            for _ in 0..panes {
+                let [window, slots, bytes, entries] = from.take();
+                let window = window as i64;
+                let mut pane = Box::new(Pane::like(Extent::of([slots, bytes])));
+                for _ in 0..entries {
+                    // SAFETY: as the caller says.
+                    unsafe {
+                        let entry = from.entry(&mut cell, (!single).then_some(&mut *pane), shape)?;
+                        if single {
+                            pane.stand(entry, window);
+                        }
+                    }
+                }
+                cell.panes.get_or_make(window, || pane);
+            }
+            for _ in 0..touched {
+                // SAFETY: as above; the entry is in no list yet.
+                unsafe {
+                    let entry = from.entry(&mut cell, None, shape)?;
+                    cell.touched.append(entry);
+                }
+            }
+            place(number as usize, cell);
+        }
+        Ok(())
+    }
+}
+
+/// What is read of a parcel next.
+struct Reader<'a> {
+    words: &'a [u64],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> [u64; N] {
+        self.at += N;
+        self.words[self.at - N..self.at].try_into().expect("so many words")
+    }
+
+    /// Makes the next entry again, in its pane, or, a single one, in the cell.
+    ///
+    /// # Safety
+    /// An entry of this shape comes next, whose key is not there.
+    unsafe fn entry(
+        &mut self,
+        cell: &mut Cell,
+        pane: Option<&mut Pane>,
+        shape: &Shape,
+    ) -> Result<*mut EntryHeader, RunError> {
+        let image = self.words[self.at..].as_ptr().cast::<EntryHeader>();
+        let states = shape.states();
+        // SAFETY: as the caller says: an image is what an entry was, and is made one with the same key.
+        unsafe {
+            let key = shape.key_of(image);
+            let (hash, number) = ((*image).hash, (*image).number);
+            let entry = match pane {
+                Some(pane) => Some(pane.find(shape, number, hash, key)),
+                None => cell.new_single(shape, number, hash, key),
+            };
+            let entry = entry.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
+            (*entry).last = (*image).last;
+            let (from, to) = (image.cast::<u8>(), entry.cast::<u8>());
+            std::ptr::copy_nonoverlapping(from.add(states.start), to.add(states.start), states.len());
+            self.at += shape.bytes(key) / 8;
+            for growing in shape.growing() {
+                let arena: *mut ArenaHeader = (*entry).arena;
+                let alloc = |bytes: usize| ((*arena).alloc)(arena, bytes as i64);
+                self.at += unpack(to.add(states.start + growing.offset), growing, &self.words[self.at..], alloc)?;
+            }
+            Ok(entry)
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::program::{Growing, Key, KeySpec};
+    use crate::rows::block::Text;
+    use crate::rows::column::ColumnKind;
+    use crate::state::windows::entry::Given;
+    use proptest::prelude::*;
+
+    const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
+
+    /// Keys of a text and a number; states of a number, a queue of bytes and words, and a top-k.
+    fn shape() -> Shape {
+        let fields = vec![Key { kind: ColumnKind::Text, offset: 8 }, Key { kind: ColumnKind::I64, offset: 16 }];
+        let growing = vec![
+            Growing { offset: 8, indexed: false, columns: vec![1, 8] },
+            Growing { offset: 40, indexed: false, columns: vec![] },
+        ];
+        Shape::new(&KeySpec { stride: 24, fields }, 72, &growing)
+    }
+
+    /// Gives an entry content that hangs on `n`, as kernels would: a queue that does not begin at its first place.
+    unsafe fn fill(entry: *mut EntryHeader, shape: &Shape, n: u8) {
+        // SAFETY: as the caller says: an entry of the shape.
+        unsafe {
+            let state = entry.cast::<u8>().add(shape.states().start);
+            let alloc = |bytes: i64| ((*(*entry).arena).alloc)((*entry).arena, bytes);
+            state.cast::<u64>().write(u64::from(n));
+            let (length, capacity, first) = (u32::from(n % 6), 8, u64::from(n % 3));
+            if !n.is_multiple_of(4) {
+                let queue = alloc(72);
+                (0..72).for_each(|at| queue.add(at).write(n ^ at as u8));
+                state.add(8).cast::<u64>().write(queue as u64);
+                state.add(16).cast::<[u32; 2]>().write([length, capacity]);
+                state.add(24).cast::<u64>().write(first);
+                let best = alloc(3 * 16).cast::<u64>();
+                (0..2 * u64::from(n % 4)).for_each(|at| best.add(at as usize).write(u64::from(n) << 8 | at));
+                state.add(40).cast::<u64>().write(best as u64);
+                state.add(48).cast::<[u32; 2]>().write([u32::from(n % 4), 3]);
+            }
+        }
+    }
+
+    /// What an entry says, without addresses.
+    unsafe fn content(entry: *mut EntryHeader, shape: &Shape) -> Vec<u64> {
+        let mut parcel = Parcel::default();
+        // SAFETY: as the caller says: an entry of the shape.
+        unsafe { parcel.put_entry(entry, shape) };
+        let first = shape.states().start / 8 + 3;
+        parcel.words[first] = 0; // a queue begins anew
+        parcel.words
+    }
+
+    /// Its entries in their order: where they stand, their hashes.
+    unsafe fn order(cell: &mut Cell) -> Vec<(Option<i64>, u64)> {
+        let mut found = Vec::new();
+        // SAFETY: entries in lists are there.
+        unsafe {
+            for (window, pane) in cell.open() {
+                let entries = (*pane).lists.iter().flat_map(|list| list.entries());
+                found.extend(entries.map(|entry| (Some(window), (*entry).hash)));
+            }
+            found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
+        }
+        found
+    }
+
+    proptest! {
+        /// Entries of panes, single ones that stand in panes, and such as nobody is told of: made again, they are found, say
+        /// the same, and stand in the same order.
+        #[test]
+        fn what_is_packed_is_made_again(
+            keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
+            (single, told) in (any::<bool>(), any::<bool>()),
+        ) {
+            let shape = shape();
+            // SAFETY: the array outlives the text; entries are made and used as cells say.
+            unsafe {
+                let text = Text::new(WORDS.as_ptr(), 26);
+                let mut cell = Cell::default();
+                let mut known: Vec<(i64, u64, [u64; 3], Vec<u64>)> = Vec::new();
+                for &(window, length, n) in &keys {
+                    let row = [0, u64::from(length) << 32 | 3, u64::from(n / 8)];
+                    let key = Given { row: row.as_ptr().cast(), text };
+                    let hash = shape.hash(key).unwrap();
+                    if known.iter().any(|&(at, other, ..)| other == hash && (single || at == window)) {
+                        continue;
+                    }
+                    let entry = match single {
+                        true => cell.new_single(&shape, window, hash, key).unwrap(),
+                        false => (*cell.pane(window)).find(&shape, window, hash, key),
+                    };
+                    match (single, told) {
+                        (true, true) => (*cell.pane(window)).stand(entry, window),
+                        (true, false) => cell.touched.append(entry),
+                        _ => {}
+                    }
+                    fill(entry, &shape, n);
+                    (*entry).last = i64::from(n);
+                    known.push((window, hash, row, content(entry, &shape)));
+                }
+                let before = order(&mut cell);
+                let mut parcel = Parcel::default();
+                parcel.put(7, cell, &shape);
+                parcel.put(9, Cell::default(), &shape);
+                let mut cells = Vec::new();
+                parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
+                prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
+                let cell = &mut cells[0].1;
+                prop_assert_eq!(order(cell), before);
+                for (window, hash, row, said) in &known {
+                    let key = Given { row: row.as_ptr().cast(), text };
+                    let entry = match single {
+                        true => cell.single(&shape, *hash, key),
+                        false => (*cell.pane(*window)).find(&shape, *window, *hash, key),
+                    };
+                    prop_assert!(!entry.is_null());
+                    prop_assert_eq!(&content(entry, &shape), said);
+                }
+                prop_assert_eq!(order(&mut cells[1].1), []);
+            }
+        }
+    }
+}
