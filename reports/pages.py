@@ -33,7 +33,7 @@ from reports.history import (
 )
 from streaming_core.bench.report import passes
 from streaming_core.regression.matrix import omissions
-from streaming_core.run.way import AXES, OPTIONS
+from streaming_core.run.way import AXES, OF_WINDOWS, OPTIONS, RunSpec
 from streaming_core.storage import canonical_json, write_text
 
 HERE = Path(__file__).parent
@@ -268,9 +268,8 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
     options = ["--executor", spec.executor, "--threads", str(spec.threads)]
-    for axis in AXES:
-        if getattr(spec, axis) is not None:
-            options += [f"--{axis}", str(getattr(spec, axis))]
+    for axis, value in _chosen(spec).items():
+        options += [f"--{axis}", str(value)]
     options += [f"--{switch}" for switch in OPTIONS if getattr(spec, switch) is True]
     options += [
         "--punctuation",
@@ -309,10 +308,15 @@ def _commands(run: Run, cell: Cell) -> list[str]:
     return [generate, *schedule, *others]
 
 
+def _chosen(spec: RunSpec) -> dict[str, object]:
+    """Its strategies by axis; of what is windows' alone, those that are not as ever."""
+    found = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
+    return {axis: value for axis, value in found.items() if axis not in OF_WINDOWS or value != AXES[axis][0]}
+
+
 def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[str, object]]:
     spec, facts = cell.spec, cell.facts
-    chosen = {axis: getattr(spec, axis) for axis in AXES if axis != "order"}
-    strategies = [f"{axis} {value}" for axis, value in chosen.items() if value is not None]
+    strategies = [f"{axis} {value}" for axis, value in _chosen(spec).items() if axis != "order"]
     host = report.get("host", {})
     strategies += [f"{len(spec.schedule)} reconfigurations"] if spec.schedule else []
     threads = f"{spec.threads} thread{'s' * (spec.threads > 1)}"

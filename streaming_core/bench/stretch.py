@@ -9,7 +9,6 @@ question 4 measures is asked for by a schedule, and in question 5 by controllers
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ import pyarrow as pa
 from streaming_core.bench import host
 from streaming_core.bench.race import Race, Row, faster, gains
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
+from streaming_core.run import engine
 from streaming_core.run.way import AXES, RunSpec, Scheduled
 
 LEVELS = ("L", "M", "H")  # of paircount
@@ -406,12 +406,10 @@ PHASES = ((1.0, 0.25), (1.0, 0.85), (1.0, 0.5), (1.0, 0.1), (1.0, 0.7), (1.0, 0.
 
 def provisioned(starting: int, load: float, most: int = 72) -> int | None:
     """How many replicas controller `threshold` has there be of so many that are loaded like that; None: as many."""
-    from streaming_core import _runtime
-
     period = 100_000_000
     seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
     seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
-    return _runtime.Controller("threshold").decide(json.dumps(seen))
+    return engine.decided("threshold", seen)
 
 
 def _followed(counts: list[int]) -> Sweep:

@@ -201,7 +201,10 @@ def seal(
         raise BadInput(f"workload {directory}: its parts hold {total[0]} events, asked were {events}")
     with generator.recorded() as tables:
         # A generator names its tables whatever events it is asked for.
-        _arrays(app, params, seed, 0, 1, schema(app, params))
+        if app.streams is None:
+            app.generator(params, seed, 0, 1)
+        else:
+            _arrays(app, params, seed, 0, 1, schema(app, params))
     about = {
         "address": address(app, params, events, seed),
         "app": app.name,

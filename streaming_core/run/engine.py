@@ -482,3 +482,10 @@ def topology() -> dict:
     from streaming_core import _runtime
 
     return json.loads(_runtime.probe())
+
+
+def decided(controller: str, seen: dict[str, int]) -> int | None:
+    """How many replicas a controller asks for that has seen this in its first period (report.Load); None: as many."""
+    from streaming_core import _runtime
+
+    return _runtime.Controller(controller).decide(json.dumps(seen))

@@ -37,6 +37,8 @@ ParamValue = bool | int | float | str
 CHAINED = frozenset({"tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
+# Options of windowed operators alone.
+OF_WINDOWS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
 # Controllers that ask for reconfigurations by the load they see.
 CONTROLLING = frozenset({"threshold", "model"})
 # Channels that keep no order: compared by what the application says agrees then.

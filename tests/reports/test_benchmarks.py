@@ -187,7 +187,7 @@ CHARTS = {  # by experiment: one per plot and application, or whatever it is tol
     "ordered": (3, 5, 2 * 5, 2, 2, 2 * 3, 2 * 2, 2 * 4),
     "viper": (4 * 2 * 4,),
     "briskstream": (2 * 4, 3 * 4),
-    "stretch": (4, 1, 1, 2, 2 * 2, 2, 2),
+    "stretch": (4, 1, 1, 2, 2 * 2, 2, 4, 2),
 }
 
 
@@ -208,6 +208,8 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
         for heat in heats:
             more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
             more |= {"comparisons": 700, "states": 1000, "to_loop_range": [0.5, 2.0]}
+            if heat.phases:  # instants of a pass
+                more |= {"at_s": 0.5, "offered_per_s": 1e4, "replicas": 2, "work": 0.5, "pending": 0.1}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
             for spec, load in itertools.product(heat.ways, declared.loads or (None,)):
                 axes = {

@@ -135,7 +135,7 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     schedule = [{"event": 9, "replicas": {"count": [0]}}, {"event": 70, "replicas": {"count": [0, 1]}}]
     spec = RunSpec(app="wordcount", executor="pinned", threads=2, schedule=schedule)
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
-    assert "executor pinned, channel scalegate, parallelism vsn, 2 reconfigurations, 2 threads" in page.text
+    assert "executor pinned, channel scalegate, 2 reconfigurations, 2 threads" in page.text
     assert "--channel scalegate" in page.text
     assert "--schedule again/schedule.json" in page.text
     (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]

@@ -137,7 +137,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     count = Counter((cell.app, cell.executor) for cell in cells)
     if "wc" in request["applications"]:
         assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
-        assert count["wc", "pinned"] == shape["channels"] * shape["parallelisms"] * each
+        assert count["wc", "pinned"] == shape["channels"] * shape["parallelisms"] * shape["controllers"] * each
         assert count["wc", "morsel"] == shape["orders"] * each
     if "sl" in request["applications"]:
         chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
