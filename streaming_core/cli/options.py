@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
+from streaming_core.run.report import RunReport
 from streaming_core.run.way import AXES, EXECUTORS, FIELDS, RunSpec, executors_of, values_of
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
@@ -26,7 +28,8 @@ ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set 
 NOTES = {
     "executor": "Default: the first that runs the application.",
     "plan": 'A file, JSON: {"operator": [thread of each replica], ...}.',
-    "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which.',
+    "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which. '
+    "Or a run's report.json: what its first pass went through, again.",
     "thresholds": "Three numbers: 90,70,45.",
     "sink": "Default: parquet.",
 }
@@ -115,9 +118,22 @@ def _in_file(name: str, path: Path) -> Any:
         found = json.loads(_read(path))
     except ValueError as error:
         raise BadInput(f"{path} is no JSON: {error}") from None
+    if name == "schedule" and isinstance(found, dict) and "samples" in found:
+        try:
+            found = _gone_through(RunReport.model_validate(found))
+        except ValidationError:
+            raise BadInput(f"{path} is no report of a run") from None
     if not isinstance(found, FILES[name]):
-        raise BadInput(f"{path} holds no {name}: {NOTES[name].removeprefix('A file, JSON: ').removesuffix('.')}")
+        raise BadInput(
+            f"{path} holds no {name}: {NOTES[name].removeprefix('A file, JSON: ').partition('. ')[0].removesuffix('.')}"
+        )
     return found
+
+
+def _gone_through(report: RunReport) -> list[dict[str, Any]]:
+    """The reconfigurations of a run's first pass, as a schedule."""
+    found = sorted(report.verified.reconfigurations, key=lambda one: one.event)
+    return [{"event": one.event, "replicas": {one.operator: one.replicas}} for one in found]
 
 
 def _numbers(name: str, text: str) -> list[int]:

@@ -221,6 +221,22 @@ def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_p
     assert all(one.waited >= 0 for r in found for one in r.gone_over)
 
 
+def test_what_a_run_went_through_is_gone_through_again(command, workloads, tmp_path):
+    run, again = tmp_path / "run", tmp_path / "again"
+    given = ("run", "wordcount", "--input", workloads / "wordcount", "--threads", 2, "--batch", 7)
+    # Some events a second, so that a controller looks twice or more.
+    assert command(*given, "--out", run, "--rate", 1000, "--controller", "threshold")[0] == 0
+    assert command(*given, "--out", again, "--schedule", run / "report.json")[0] == 0
+    reports = [RunReport.model_validate_json((folder / "report.json").read_bytes()) for folder in (run, again)]
+    found, repeated = ([(r.event, r.replicas) for r in report.verified.reconfigurations] for report in reports)
+    assert found == repeated != []
+    assert {r.by for r in reports[1].verified.reconfigurations} <= {"schedule"}
+    assert reports[0].verified.digest == reports[1].verified.digest
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"samples": 1}')
+    refused(command(*given, "--out", tmp_path / "none", "--schedule", broken), "broken.json is no report of a run")
+
+
 def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
     file, run, oracle = tmp_path / "plan.json", tmp_path / "run", tmp_path / "oracle"
     file.write_text('{"source": [0, 1], "split": [1], "count": [0, 1, 1], "sink": [0]}')
