@@ -1,36 +1,15 @@
 //! Controllers: how many replicas an operator should have, by the load that is measured, never by results (STRETCH,
 //! sections 8.4 and 8.5). Its gauge says how loaded the replicas are, its thresholds what follows from that.
 
+mod gauge;
 mod model;
 mod threshold;
 
-use serde::{Deserialize, Serialize};
-
+use crate::dataflow::windowed::controller::gauge::Gauge;
 use crate::error::RunError;
 use crate::program::registry::find;
 
-/// What was seen of an operator in a period.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Load {
-    /// When it ended, and how long it was, in nanoseconds of engine time.
-    pub at: u64,
-    pub period: u64,
-    /// Replicas that own cells, and how many there are.
-    pub replicas: usize,
-    pub most: usize,
-    /// Processor time of replicas at work in the period, all together, in nanoseconds.
-    pub worked: u64,
-    /// Events that came in the period, and that were dealt to the replicas.
-    pub arrived: u64,
-    pub dealt: u64,
-    /// Events that had come and were not dealt yet.
-    pub pending: u64,
-}
-
-/// How loaded replicas are: 1 is all that those that own cells can do.
-trait Gauge: std::fmt::Debug + Send + Sync {
-    fn load(&mut self, seen: &Load) -> f64;
-}
+pub use gauge::Load;
 
 /// Shares of what replicas can do, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

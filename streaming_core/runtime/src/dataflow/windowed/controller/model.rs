@@ -4,7 +4,7 @@
 //! fell or rose by a lot, as came in the last one alone; what waits is to be worked off in `HORIZON` periods. The paper takes
 //! its model of a join's cost from another paper; this one is ours, of any operator.
 
-use crate::dataflow::windowed::controller::{Gauge, Load};
+use crate::dataflow::windowed::controller::gauge::{Gauge, Load};
 
 /// What a period counts for in the means: of the last so many, about.
 const LATELY: f64 = 4.0;

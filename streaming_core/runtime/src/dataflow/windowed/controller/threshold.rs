@@ -4,7 +4,7 @@
 //! it, so that a replica that cannot keep up need not have worked all the time: if more waits than was dealt in a period, it
 //! does all it can.
 
-use crate::dataflow::windowed::controller::{Gauge, Load};
+use crate::dataflow::windowed::controller::gauge::{Gauge, Load};
 
 #[derive(Debug)]
 pub(super) struct Threshold;
