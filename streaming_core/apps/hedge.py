@@ -110,11 +110,15 @@ def is_hedge(l_price, l_average, r_price, r_average):
     return l_distance > 0 and -105 * l_distance <= 100 * r_distance and 100 * r_distance <= -95 * l_distance
 
 
+def purge(rows, start):
+    while len(rows) > 0 and rows[0].ts < start:
+        rows.popleft()
+
+
 def as_left(row, window, lefts, rights, out):
     lefts.seen += 1
     kept = rights.rows
-    while len(kept) > 0 and kept[0].ts < window.start:
-        kept.popleft()
+    purge(kept, window.start)
     for i in range(len(kept)):
         if fits(row.company, kept[i].company) and is_hedge(row.price, row.average, kept[i].price, kept[i].average):
             out.emit(
@@ -132,8 +136,7 @@ def as_left(row, window, lefts, rights, out):
 def as_right(row, window, lefts, rights, out):
     lefts.seen += 1
     kept = lefts.rows
-    while len(kept) > 0 and kept[0].ts < window.start:
-        kept.popleft()
+    purge(kept, window.start)
     for i in range(len(kept)):
         if fits(kept[i].company, row.company) and is_hedge(kept[i].price, kept[i].average, row.price, row.average):
             out.emit(
