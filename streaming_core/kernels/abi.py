@@ -63,7 +63,7 @@ WINDOW_ERROR_AT = 64
 WINDOW_ERROR = 72
 
 ENTRY_ARENA = 0
-ENTRY_SIZE = 48  # the fields of the key come behind it
+ENTRY_SIZE = 40  # the fields of the key come behind it
 
 PLAN_ROWS = 0
 PLAN_BEGIN = 8

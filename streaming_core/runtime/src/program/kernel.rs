@@ -294,13 +294,13 @@ pub struct EntryHeader {
     pub arena: *mut ArenaHeader,
     /// The rest is the runtime's own: the key's hash.
     pub hash: u64,
-    /// The window: of a single one, where it stands.
-    pub number: i64,
-    /// The latest `ts` of the key's rows.
-    pub last: i64,
-    /// Neighbours in a list.
+    /// The one behind it in a list.
     pub next: *mut EntryHeader,
-    pub previous: *mut EntryHeader,
+    /// Of single windows the one before it in a list. Of others that of the same key in the next window, which goes later;
+    /// null: nobody has looked it up from here.
+    pub beside: *mut EntryHeader,
+    /// Of single windows the latest `ts` of the key's rows.
+    pub last: i64,
 }
 
 /// The structs of the ABI: what stands here is held against the structs above, and told to Python, which builds kernels.
@@ -327,7 +327,7 @@ layouts! {
     WindowContext 88 {
         rows 0, n 8, entries 16, starts 24, span 32, text 40, emitter 48, seq 56, error_at 64, error 72, error_len 80
     }
-    EntryHeader 48 { arena 0, hash 8, number 16, last 24, next 32, previous 40 }
+    EntryHeader 40 { arena 0, hash 8, next 16, beside 24, last 32 }
     Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
     PlanContext 160 {
         rows 0, begin 8, end 16, text 24, accesses 32, len 40, cap 48, grow 56, decisions 64, results 72, first 80, next 88,

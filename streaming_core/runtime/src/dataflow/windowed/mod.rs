@@ -14,6 +14,7 @@ pub mod controller;
 pub mod copies;
 pub mod epochs;
 pub mod keys;
+pub mod met;
 pub mod operator;
 pub mod replica;
 pub mod transfer;

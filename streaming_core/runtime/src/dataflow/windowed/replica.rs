@@ -11,6 +11,7 @@
 use crate::dataflow::channel::gate::path_too_long;
 use crate::dataflow::channel::rank::{Path, Rank};
 use crate::dataflow::windowed::keys::Meeting;
+use crate::dataflow::windowed::met::Met;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::error::RunError;
 use crate::program::kernel::{EntryHeader, WindowContext};
@@ -23,9 +24,6 @@ use crate::state::windows::entry::Given;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::table::Table;
 use crate::state::windows::{CELLS, cell_of};
-
-/// Rows that meet windows at once, about: their entries are still in the cache when the kernel comes to them.
-const MOST: usize = 256;
 
 /// What a replica may be made to do wrong, for what must notice it.
 #[cfg(test)]
@@ -52,8 +50,9 @@ pub struct Replica {
     /// Of the keys that every row has, the own ones; and of single windows of which nobody is told their entries, as every row
     /// touches all of them: null, or one that is there until it is found to have gone.
     every: Vec<(u32, *mut EntryHeader)>,
-    /// Of the row at hand, the own keys: number, hash, key.
-    own: Vec<(usize, u64, Given)>,
+    /// Of the row at hand, the own keys: their hashes, and where they are; and, if it will be asked, their numbers.
+    own: Vec<(u64, *const u8)>,
+    numbers: Vec<u32>,
     watermark: Option<i64>,
     late: u64,
     /// Per window that is open its panes in own cells.
@@ -65,6 +64,7 @@ pub struct Replica {
     gone: Gone,
     /// Room for the entries of a pane.
     expired: Vec<*mut EntryHeader>,
+    starts: Vec<i64>,
 }
 
 /// Where the panes of a window are, so that nobody has to ask their cells.
@@ -82,28 +82,8 @@ impl Default for Open {
     }
 }
 
-/// Rows that meet windows, all of one stream.
-#[derive(Debug, Default)]
-struct Met {
-    stream: usize,
-    rows: Vec<*const u8>,
-    entries: Vec<*mut EntryHeader>,
-    starts: Vec<i64>,
-    /// Where they stand among what their events put out, if ranks are asked for.
-    causes: Vec<(u32, Path)>,
-}
-
 // SAFETY: addresses are used within the call that wrote them; nothing refers to a thread.
 unsafe impl Send for Replica {}
-
-impl Met {
-    fn clear(&mut self) {
-        self.rows.clear();
-        self.entries.clear();
-        self.starts.clear();
-        self.causes.clear();
-    }
-}
 
 impl Replica {
     /// Number `number` of an operator's, before the first row.
@@ -121,6 +101,7 @@ impl Replica {
             waits: None,
             every: Vec::new(),
             own: Vec::new(),
+            numbers: Vec::new(),
             owns: Box::new([false; CELLS]),
             watermark: None,
             late: 0,
@@ -129,6 +110,7 @@ impl Replica {
             met: Met::default(),
             gone: Gone::default(),
             expired: Vec::new(),
+            starts: Vec::new(),
         };
         replica.own(operator, owns);
         replica
@@ -382,75 +364,140 @@ impl Replica {
             self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
             return Ok(());
         }
-        if meeting.stream != self.met.stream || self.met.rows.len() >= MOST {
+        if meeting.stream != self.met.stream || self.met.is_full() {
             // SAFETY: as the caller says.
             unsafe { self.meet(operator, rows.text, out) }?;
             self.met.stream = meeting.stream;
         }
+        let windows = if operator.single { 1 } else { (last - first + 1) as usize };
+        let is_asked = out.inputs.is_some();
+        // SAFETY: the row is there.
+        let row = (index, unsafe { rows.row(index) });
+        let start = |window: i64| bounds.start(first + window);
+        if operator.every.is_some() {
+            let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
+            let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start);
+            // SAFETY: as the caller says.
+            return unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) };
+        }
         self.own.clear();
-        for j in 0..if operator.every.is_some() { 0 } else { meeting.keys } {
+        self.numbers.clear();
+        for j in 0..meeting.keys {
             let (number, hash, key) = meeting.key(j, rows.text);
             if self.owns[cell_of(hash)] {
-                self.own.push((number, hash, key));
+                self.own.push((hash, key.row));
+                if is_asked {
+                    self.numbers.push(number as u32);
+                }
             }
         }
-        for number in first..=if operator.single { first } else { last } {
-            if !operator.single {
-                // What is looked up lies anywhere: all of it is asked for before any is waited for.
-                for look in [Table::near, Table::nearer] {
-                    if let Some(window) = self.open.get_mut(number) {
-                        for &(_, hash, _) in &self.own {
-                            // SAFETY: null, or a pane of an own cell.
-                            if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
-                                look(&pane.table, hash);
-                            }
-                        }
-                    }
+        if self.own.is_empty() {
+            return Ok(());
+        }
+        let numbers = is_asked.then(|| self.numbers.iter().copied());
+        let at = self.met.note(row, (first - open, windows), (self.own.len(), numbers), start);
+        // SAFETY: as the caller says.
+        unsafe {
+            match operator.single {
+                true => self.find_singles(operator, first, meeting.ts, rows.text, at),
+                false => {
+                    self.find_own(operator, first, windows, rows.text, at);
+                    Ok(())
                 }
             }
-            let path = || Path::default().fixed(1, 1).number((number - open) as u64);
-            let touch = |this: &mut Self, j: usize, hash: u64, key: Given| {
-                // SAFETY: as the caller says; the cell is an own one.
-                let entry = unsafe { this.entry(operator, number, hash, key, meeting.ts) }?;
-                // SAFETY: the row is there.
-                this.met.rows.push(unsafe { rows.row(index) });
-                this.met.entries.push(entry);
-                this.met.starts.push(bounds.start(number));
-                if out.inputs.is_some() {
-                    this.met.causes.push((index as u32, path().number(j as u64)));
-                }
-                Ok::<(), RunError>(())
-            };
-            if let Some(every) = &operator.every {
-                let start = bounds.start(number);
-                let stands = operator.single && !operator.is_told();
-                for own in 0..self.every.len() {
-                    let (j, entry) = self.every[own];
-                    // SAFETY: an entry that was found stays until this replica finds that it has gone.
-                    if stands && !entry.is_null() && unsafe { (*entry).last } >= start {
-                        // SAFETY: as above.
-                        unsafe { (*entry).last = (*entry).last.max(meeting.ts) };
-                        // SAFETY: the row is there.
-                        self.met.rows.push(unsafe { rows.row(index) });
-                        self.met.entries.push(entry);
-                        self.met.starts.push(start);
-                        if out.inputs.is_some() {
-                            self.met.causes.push((index as u32, path().number(u64::from(j))));
-                        }
-                        continue;
+        }
+    }
+
+    /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
+    unsafe fn find_every(
+        &mut self,
+        operator: &Windowed,
+        windows: std::ops::Range<i64>,
+        ts: i64,
+        mut at: usize,
+    ) -> Result<(), RunError> {
+        let every = operator.every.as_deref().unwrap_or_default();
+        let stands = operator.single && !operator.is_told();
+        for number in windows {
+            let start = operator.bounds.start(number);
+            for own in 0..self.every.len() {
+                let (j, mut entry) = self.every[own];
+                // SAFETY: an entry that was found stays until this replica finds that it has gone; cells are own ones.
+                unsafe {
+                    if stands && !entry.is_null() && (*entry).last >= start {
+                        (*entry).last = (*entry).last.max(ts);
+                    } else {
+                        let (hash, key) = &every[j as usize];
+                        entry = match operator.single {
+                            true => self.single(operator, number, *hash, Given::index(key), ts)?,
+                            false => (*self.pane(operator, cell_of(*hash), number)).find(
+                                &operator.shape,
+                                *hash,
+                                Given::index(key),
+                            ),
+                        };
+                        self.every[own].1 = entry;
                     }
-                    let (hash, key) = &every[j as usize];
-                    touch(self, j as usize, *hash, Given::index(key))?;
-                    self.every[own].1 = *self.met.entries.last().expect("it was just noted");
                 }
-                continue;
-            }
-            for own in 0..self.own.len() {
-                let (j, hash, key) = self.own[own];
-                touch(self, j, hash, key)?;
+                self.met.entries[at] = entry;
+                at += 1;
             }
         }
         Ok(())
+    }
+
+    /// As `find_every`, of the own keys of the row at hand.
+    unsafe fn find_singles(
+        &mut self,
+        operator: &Windowed,
+        number: i64,
+        ts: i64,
+        text: Text,
+        at: usize,
+    ) -> Result<(), RunError> {
+        for own in 0..self.own.len() {
+            let (hash, row) = self.own[own];
+            // SAFETY: the cell is an own one.
+            self.met.entries[at + own] = unsafe { self.single(operator, number, hash, Given { row, text }, ts) }?;
+        }
+        Ok(())
+    }
+
+    /// As `find_singles`, of windows that are not single ones. A key is looked up in the first; what it has there knows what it
+    /// has in the next.
+    #[inline(always)]
+    unsafe fn find_own(&mut self, operator: &Windowed, first: i64, windows: usize, text: Text, at: usize) {
+        let keys = self.own.len();
+        // What is looked up lies anywhere: all of it is asked for before any is waited for.
+        if let Some(window) = self.open.get_mut(first) {
+            for look in [Table::near, Table::nearer] {
+                for &(hash, _) in &self.own {
+                    // SAFETY: null, or a pane of an own cell.
+                    if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
+                        look(&pane.table, hash);
+                    }
+                }
+            }
+        }
+        // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
+        unsafe {
+            for own in 0..keys {
+                let (hash, row) = self.own[own];
+                let pane = self.pane(operator, cell_of(hash), first);
+                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
+            }
+            for own in 0..keys * (windows - 1) {
+                let before = self.met.entries[at + own];
+                let mut entry = (*before).beside;
+                if entry.is_null() {
+                    let (hash, row) = self.own[own % keys];
+                    let pane = self.pane(operator, cell_of(hash), first + 1 + (own / keys) as i64);
+                    entry = (*pane).find(&operator.shape, hash, Given { row, text });
+                    (*before).beside = entry;
+                }
+                self.met.entries[at + keys + own] = entry;
+            }
+        }
     }
 
     /// The pane of a window in an own cell, made if it is not there.
@@ -466,9 +513,9 @@ impl Replica {
         window.panes[cell]
     }
 
-    /// The entry of a key in a window.
+    /// What a key has in single windows.
     #[inline]
-    unsafe fn entry(
+    unsafe fn single(
         &mut self,
         operator: &Windowed,
         number: i64,
@@ -477,10 +524,6 @@ impl Replica {
         ts: i64,
     ) -> Result<*mut EntryHeader, RunError> {
         let (shape, cell) = (&operator.shape, cell_of(hash));
-        if !operator.single {
-            // SAFETY: as the caller says.
-            return Ok(unsafe { (*self.pane(operator, cell, number)).find(shape, number, hash, key) });
-        }
         let (start, is_told) = (operator.bounds.start(number), operator.is_told());
         let gone = &mut self.gone;
         let mut is_new = false;
@@ -497,7 +540,7 @@ impl Replica {
                 }
                 if entry.is_null() {
                     is_new = true;
-                    entry = here.new_single(shape, number, hash, key)?;
+                    entry = here.new_single(shape, hash, key)?;
                     (*entry).last = ts;
                 }
                 (*entry).last = (*entry).last.max(ts);
@@ -512,7 +555,7 @@ impl Replica {
         let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
         if is_new && is_told {
             // SAFETY: as above; it is in no list yet.
-            unsafe { (*self.pane(operator, cell, number)).stand(entry, number) };
+            unsafe { (*self.pane(operator, cell, number)).stand(entry) };
         }
         Ok(entry)
     }
@@ -521,13 +564,14 @@ impl Replica {
     unsafe fn meet(&mut self, operator: &Windowed, text: Text, out: &mut Out) -> Result<(), RunError> {
         let met = &mut self.met;
         let mut outcome = Ok(());
-        if !met.rows.is_empty() {
+        if !met.is_empty() {
             let before = out.rows.len();
+            let (n, rows, entries, starts) = met.parts();
             let mut context = WindowContext {
-                rows: met.rows.as_ptr(),
-                n: met.rows.len() as i64,
-                entries: met.entries.as_ptr().cast(),
-                starts: met.starts.as_ptr(),
+                rows,
+                n: n as i64,
+                entries: entries.cast(),
+                starts,
                 span: operator.bounds.size,
                 text: text.pointer(),
                 emitter: out.rows.emitter(),
@@ -536,14 +580,11 @@ impl Replica {
             // SAFETY: as the callers say; entries are of own cells.
             let called = unsafe { operator.streams[met.stream].update.call(&mut context) };
             if let Some(inputs) = out.inputs {
-                let cause = |origin: u32| met.causes[origin as usize];
-                rank_more(out, inputs, before, cause)?;
+                rank_more(out, inputs, before, |origin| met.cause(origin as usize))?;
             }
             outcome = called.map_err(|raised| {
-                let at = usize::try_from(raised.at).unwrap_or(0).min(met.rows.len() - 1);
-                // SAFETY: rows begin with their seq.
-                let seq = unsafe { met.rows[at].cast::<i64>().read_unaligned() };
-                operator.raised(seq, met.starts[at], raised, out)
+                let (seq, start) = met.at(usize::try_from(raised.at).unwrap_or(0));
+                operator.raised(seq, start, raised, out)
             });
         }
         met.clear();
@@ -620,9 +661,9 @@ impl Replica {
             seq,
             ..WindowContext::default()
         };
-        self.met.starts.clear();
-        self.met.starts.resize(expired.len(), start);
-        context.starts = self.met.starts.as_ptr();
+        self.starts.clear();
+        self.starts.resize(expired.len(), start);
+        context.starts = self.starts.as_ptr();
         let mut outcome = Ok(());
         if let Some(result) = operator.result {
             let before = out.rows.len();
@@ -652,19 +693,18 @@ impl Replica {
                     });
                 });
                 for &entry in &expired {
-                    (*self.pane(operator, cell, number + 1)).stand(entry, number + 1);
+                    (*self.pane(operator, cell, number + 1)).stand(entry);
                 }
             }
             if let Some(slide) = operator.slide
                 && !expired.is_empty()
             {
-                self.met.starts.fill(next);
+                self.starts.fill(next);
                 context.n = expired.len() as i64;
                 // SAFETY: as above.
                 outcome = unsafe { slide.call(&mut context) }.map_err(|raised| operator.raised(seq, next, raised, out));
             }
         }
-        self.met.starts.clear();
         self.expired = expired;
         outcome
     }

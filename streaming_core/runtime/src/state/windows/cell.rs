@@ -97,14 +97,14 @@ impl Cell {
     }
 
     /// Makes the entry of a key of single windows, which has none; None: there is no memory.
-    pub fn new_single(&mut self, shape: &Shape, number: i64, hash: u64, key: Given) -> Option<*mut EntryHeader> {
+    pub fn new_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
         // SAFETY: zeroed memory, or null.
         let memory = unsafe { libc::calloc(1, shape.bytes(key) + BEHIND) }.cast::<u8>();
         if memory.is_null() {
             return None;
         }
         // SAFETY: so many bytes, zeroed, nobody else's.
-        let entry = unsafe { shape.make(memory, hash, number, key) };
+        let entry = unsafe { shape.make(memory, hash, key) };
         if shape.grows() {
             let arena = self.arenas.entry(entry).or_default();
             // SAFETY: just made.

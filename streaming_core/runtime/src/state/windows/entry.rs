@@ -143,12 +143,11 @@ impl Shape {
     ///
     /// # Safety
     /// `memory` has as many bytes as `bytes` says, all zero, which nobody else uses.
-    pub unsafe fn make(&self, memory: *mut u8, hash: u64, number: i64, key: Given) -> *mut EntryHeader {
+    pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: Given) -> *mut EntryHeader {
         let entry = memory.cast::<EntryHeader>();
         // SAFETY: as the caller says; the parts of an entry are apart from each other.
         unsafe {
             (*entry).hash = hash;
-            (*entry).number = number;
             let from = key.row.add(SEQ_BYTES);
             std::ptr::copy_nonoverlapping(from, memory.add(KEY_ROW + SEQ_BYTES), self.key.stride - SEQ_BYTES);
             let mut at = self.head();
@@ -202,7 +201,7 @@ mod tests {
         let mut memory = vec![0_u64; shape.bytes(key) / 8];
         // SAFETY: so many bytes are there.
         let kept = unsafe {
-            let entry = shape.make(memory.as_mut_ptr().cast(), 1, 2, key);
+            let entry = shape.make(memory.as_mut_ptr().cast(), 1, key);
             shape.key_of(entry)
         };
         assert!(shape.equal(kept, key));

@@ -35,8 +35,20 @@ impl List {
     pub unsafe fn append(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says; so is the last one.
         unsafe {
+            (*entry).beside = self.tail;
+            self.append_ahead(entry);
+        }
+    }
+
+    /// As `append`, but says nothing to the entry of what is before it: nobody takes it out.
+    ///
+    /// # Safety
+    /// As for `append`.
+    #[inline]
+    pub unsafe fn append_ahead(&mut self, entry: *mut EntryHeader) {
+        // SAFETY: as the caller says; so is the last one.
+        unsafe {
             (*entry).next = std::ptr::null_mut();
-            (*entry).previous = self.tail;
             match self.tail.is_null() {
                 true => self.head = entry,
                 false => (*self.tail).next = entry,
@@ -51,14 +63,14 @@ impl List {
     pub unsafe fn take_out(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says; so are its neighbours.
         unsafe {
-            let (before, behind) = ((*entry).previous, (*entry).next);
+            let (before, behind) = ((*entry).beside, (*entry).next);
             match before.is_null() {
                 true => self.head = behind,
                 false => (*before).next = behind,
             }
             match behind.is_null() {
                 true => self.tail = before,
-                false => (*behind).previous = before,
+                false => (*behind).beside = before,
             }
         }
     }
@@ -133,7 +145,7 @@ impl Pane {
 
     /// The entry of a key in this pane's window, made if it is not there.
     #[inline]
-    pub fn find(&mut self, shape: &Shape, number: i64, hash: u64, key: Given) -> *mut EntryHeader {
+    pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: entries in the table are of this shape.
         let found = self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key));
         if !found.is_null() {
@@ -141,14 +153,14 @@ impl Pane {
         }
         let memory = self.memory(shape.bytes(key));
         // SAFETY: the pane's, zeroed, new.
-        let entry = unsafe { shape.make(memory, hash, number, key) };
+        let entry = unsafe { shape.make(memory, hash, key) };
         self.table.add(entry, hash);
         // SAFETY: just made.
         unsafe {
             if shape.grows() {
                 (*entry).arena = self.arena();
             }
-            self.lists[group(hash) % GROUPS_OF_CELL].append(entry);
+            self.lists[group(hash) % GROUPS_OF_CELL].append_ahead(entry);
         }
         entry
     }
@@ -157,12 +169,9 @@ impl Pane {
     ///
     /// # Safety
     /// It is this cell's, in no list.
-    pub unsafe fn stand(&mut self, entry: *mut EntryHeader, number: i64) {
+    pub unsafe fn stand(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says.
-        unsafe {
-            (*entry).number = number;
-            self.lists[group((*entry).hash) % GROUPS_OF_CELL].append(entry);
-        }
+        unsafe { self.lists[group((*entry).hash) % GROUPS_OF_CELL].append(entry) };
     }
 
     /// Zeroed memory that goes with the pane; `BEHIND` bytes behind it can be read.

@@ -16,7 +16,7 @@ use crate::state::windows::entry::{BEHIND, Shape};
 use crate::state::windows::pane::{Extent, Pane};
 
 /// Words of a header that are addresses.
-const ADDRESSES: [usize; 3] = [0, 4, 5];
+const ADDRESSES: [usize; 3] = [0, 2, 3];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -117,7 +117,7 @@ impl Parcel {
                     unsafe {
                         let entry = from.entry(&mut cell, (!single).then_some(&mut *pane), shape)?;
                         if single {
-                            pane.stand(entry, window);
+                            pane.stand(entry);
                         }
                     }
                 }
@@ -163,10 +163,10 @@ impl Reader<'_> {
         // SAFETY: as the caller says: an image is what an entry was, and is made one with the same key.
         unsafe {
             let key = shape.key_of(image);
-            let (hash, number) = ((*image).hash, (*image).number);
+            let hash = (*image).hash;
             let entry = match pane {
-                Some(pane) => Some(pane.find(shape, number, hash, key)),
-                None => cell.new_single(shape, number, hash, key),
+                Some(pane) => Some(pane.find(shape, hash, key)),
+                None => cell.new_single(shape, hash, key),
             };
             let entry = entry.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
             (*entry).last = (*image).last;
@@ -272,11 +272,11 @@ mod tests {
                         continue;
                     }
                     let entry = match single {
-                        true => cell.new_single(&shape, window, hash, key).unwrap(),
-                        false => (*cell.pane(window)).find(&shape, window, hash, key),
+                        true => cell.new_single(&shape, hash, key).unwrap(),
+                        false => (*cell.pane(window)).find(&shape, hash, key),
                     };
                     match (single, told) {
-                        (true, true) => (*cell.pane(window)).stand(entry, window),
+                        (true, true) => (*cell.pane(window)).stand(entry),
                         (true, false) => cell.touched.append(entry),
                         _ => {}
                     }
@@ -297,7 +297,7 @@ mod tests {
                     let key = Given { row: row.as_ptr().cast(), text };
                     let entry = match single {
                         true => cell.single(&shape, *hash, key),
-                        false => (*cell.pane(*window)).find(&shape, *window, *hash, key),
+                        false => (*cell.pane(*window)).find(&shape, *hash, key),
                     };
                     prop_assert!(!entry.is_null());
                     prop_assert_eq!(&content(entry, &shape), said);

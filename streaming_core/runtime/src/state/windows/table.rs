@@ -167,7 +167,7 @@ mod tests {
                 if adds && !known.contains_key(&hash) {
                     let null: *mut EntryHeader = std::ptr::null_mut();
                     let mut new =
-                        Box::new(EntryHeader { arena: null.cast(), hash, number: 0, last: 0, next: null, previous: null });
+                        Box::new(EntryHeader { arena: null.cast(), hash, next: null, beside: null, last: 0 });
                     table.add(&raw mut *new, hash);
                     known.insert(hash, new);
                 } else if !adds && let Some(mut entry) = known.remove(&hash) {

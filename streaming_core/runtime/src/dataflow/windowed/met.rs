@@ -1,0 +1,103 @@
+//! Rows that have met windows of own keys, noted until the kernel is called for all of them.
+//!
+//! Of a row its windows follow each other ascending, in each of them its keys. Where something stands among what its event
+//! puts out is worked out when a kernel has put something out: most only count.
+
+use crate::dataflow::channel::rank::Path;
+use crate::program::kernel::EntryHeader;
+
+/// Rows that meet windows at once, about: their entries are still in the cache when the kernel comes to them.
+const MOST: usize = 256;
+
+/// See the module; all of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Met {
+    pub stream: usize,
+    /// Per meeting the row, what its key has in the window, and where the window begins.
+    rows: Vec<*const u8>,
+    pub entries: Vec<*mut EntryHeader>,
+    starts: Vec<i64>,
+    /// Who met.
+    who: Vec<Who>,
+    /// Their keys, as numbers in their rows; of each row once.
+    keys: Vec<u32>,
+}
+
+/// A row that met.
+#[derive(Debug)]
+struct Who {
+    /// From which meeting on.
+    from: usize,
+    /// Which row of the batch.
+    index: u32,
+    /// The first window it met, counted from the first that can have been open.
+    window: u64,
+    /// Where its keys are.
+    keys: std::ops::Range<usize>,
+}
+
+// SAFETY: addresses are used within the call that wrote them; nothing refers to a thread.
+unsafe impl Send for Met {}
+
+impl Met {
+    /// A row, number `index` of the batch, meets `windows` windows by `keys` keys each: how many of them, and, if it will be
+    /// asked where something stands, which. `window` says which is its first, counted from the first that can have been open,
+    /// `start` where each begins. Returns from where on in `entries` the caller writes what they meet.
+    #[inline(always)]
+    pub fn note(
+        &mut self,
+        (index, row): (usize, *const u8),
+        (window, windows): (i64, usize),
+        (keys, numbers): (usize, Option<impl Iterator<Item = u32>>),
+        start: impl Fn(i64) -> i64,
+    ) -> usize {
+        let from = self.entries.len();
+        self.rows.resize(from + keys * windows, row);
+        self.entries.resize(from + keys * windows, std::ptr::null_mut());
+        for i in 1..=windows {
+            self.starts.resize(from + keys * i, start(i as i64 - 1));
+        }
+        if let Some(numbers) = numbers {
+            let first = self.keys.len();
+            self.keys.extend(numbers);
+            self.who.push(Who { from, index: index as u32, window: window as u64, keys: first..self.keys.len() });
+        }
+        from
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.entries.len() >= MOST
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// As a kernel takes them: how many, their rows, their entries, where their windows begin.
+    pub fn parts(&self) -> (usize, *const *const u8, *const *mut EntryHeader, *const i64) {
+        (self.rows.len(), self.rows.as_ptr(), self.entries.as_ptr(), self.starts.as_ptr())
+    }
+
+    /// Of a meeting its row's seq, and where its window begins.
+    pub fn at(&self, meeting: usize) -> (i64, i64) {
+        let meeting = meeting.min(self.rows.len() - 1);
+        // SAFETY: rows begin with their seq, and are there until the call is over that noted them.
+        (unsafe { self.rows[meeting].cast::<i64>().read_unaligned() }, self.starts[meeting])
+    }
+
+    /// Of a meeting which row of the batch it is, and the path from there; of meetings whose keys were said.
+    pub fn cause(&self, meeting: usize) -> (u32, Path) {
+        let who = &self.who[self.who.partition_point(|who| who.from <= meeting) - 1];
+        let (at, keys) = (meeting - who.from, &self.keys[who.keys.clone()]);
+        let (window, key) = (who.window + (at / keys.len()) as u64, keys[at % keys.len()]);
+        (who.index, Path::default().fixed(1, 1).number(window).number(u64::from(key)))
+    }
+
+    pub fn clear(&mut self) {
+        self.rows.clear();
+        self.entries.clear();
+        self.starts.clear();
+        self.who.clear();
+        self.keys.clear();
+    }
+}
