@@ -14,6 +14,7 @@ STRUCTS = {
     "BATCH": "BatchContext",
     "WINDOW": "WindowContext",
     "ENTRY": "EntryHeader",
+    "BEFORE": "BeforeEntry",
     "PLAN": "PlanContext",
     "APPLY": "ApplyContext",
     "POST": "PostContext",
@@ -62,8 +63,11 @@ WINDOW_SEQ = 56
 WINDOW_ERROR_AT = 64
 WINDOW_ERROR = 72
 
-ENTRY_ARENA = 0
-ENTRY_SIZE = 40  # the fields of the key come behind it
+ENTRY_SIZE = 16  # the fields of the key come behind it
+
+# What lies before an entry ends where that begins.
+BEFORE_ARENA = 16
+BEFORE_SIZE = 24
 
 PLAN_ROWS = 0
 PLAN_BEGIN = 8

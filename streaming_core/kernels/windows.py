@@ -108,7 +108,8 @@ def window_kernel(
         before = "load_word(rows, i * 8)"
     for number, (place, state) in enumerate(zip(states_at(key, states)[0], states, strict=True)):
         namespace[f"make_state_{number}"] = shapes.row_maker(state, False)
-        given.append(f"make_state_{number}(entry + {place}, 0, load_word(entry, abi.ENTRY_ARENA))")
+        arena = "load_word(entry, abi.BEFORE_ARENA - abi.BEFORE_SIZE)" if state.growing else "0"
+        given.append(f"make_state_{number}(entry + {place}, 0, {arena})")
     if output is not None:
         namespace["make_out"] = shapes.maker(EmitterType(output, homes=True), 3)
         seq = "seq" if event is None else "load_word(address, 0)"

@@ -290,17 +290,32 @@ pub struct PlaceContext {
 #[repr(C)]
 #[derive(Debug)]
 pub struct EntryHeader {
-    /// Where its containers grow; null if there are none.
-    pub arena: *mut ArenaHeader,
-    /// The rest is the runtime's own: the key's hash.
+    /// All of it is the runtime's own: the key's hash.
     pub hash: u64,
-    /// The one behind it in a list.
-    pub next: *mut EntryHeader,
-    /// Of single windows the one before it in a list. Of others that of the same key in the next window, which goes later;
+    /// Of single windows the entry before it in a list. Of others that of the same key in the next window, which goes later;
     /// null: nobody has looked it up from here.
     pub beside: *mut EntryHeader,
-    /// Of single windows the latest `ts` of the key's rows.
+}
+
+/// What lies before an entry: all of it if windows are single, of others the arena, if their states have containers.
+#[repr(C)]
+#[derive(Debug)]
+pub struct BeforeEntry {
+    /// The runtime's own: the latest `ts` of the key's rows.
     pub last: i64,
+    /// The runtime's own: the entry behind it in a list.
+    pub next: *mut EntryHeader,
+    /// Where its containers grow; null if there are none.
+    pub arena: *mut ArenaHeader,
+}
+
+impl BeforeEntry {
+    /// # Safety
+    /// What is asked for lies before the entry.
+    #[inline(always)]
+    pub unsafe fn of(entry: *mut EntryHeader) -> *mut Self {
+        entry.cast::<Self>().wrapping_sub(1)
+    }
 }
 
 /// The structs of the ABI: what stands here is held against the structs above, and told to Python, which builds kernels.
@@ -327,7 +342,8 @@ layouts! {
     WindowContext 88 {
         rows 0, n 8, entries 16, starts 24, span 32, text 40, emitter 48, seq 56, error_at 64, error 72, error_len 80
     }
-    EntryHeader 40 { arena 0, hash 8, next 16, beside 24, last 32 }
+    EntryHeader 16 { hash 0, beside 8 }
+    BeforeEntry 24 { last 0, next 8, arena 16 }
     Access 16 { event 0, row 4, slot 8, function 12, table 14, kind 15 }
     PlanContext 160 {
         rows 0, begin 8, end 16, text 24, accesses 32, len 40, cap 48, grow 56, decisions 64, results 72, first 80, next 88,

@@ -24,10 +24,12 @@ pub struct Lister {
     /// Keys of the row at hand by their hashes, where there are many: what row it was, which key.
     seen: Vec<(u64, u32)>,
     row: u64,
+    /// Of a row with few keys, eight bits of each hash seen so far: a new key is nearly always known for one by them.
+    bits: [u64; 4],
 }
 
-/// Up to so many keys of a row are compared with each other.
-const FEW: usize = 12;
+/// Up to so many keys of a row are compared with each other, if need be.
+const FEW: usize = 48;
 
 /// Who takes down what is found, row by row.
 pub(super) trait Notes {
@@ -82,7 +84,13 @@ impl<'a> Meeting<'a> {
 
 impl Lister {
     pub fn new(windowed: &Windowed) -> Self {
-        Self { given: RowBuffer::new(windowed.key_stride, true), hashes: Vec::new(), seen: Vec::new(), row: 0 }
+        Self {
+            given: RowBuffer::new(windowed.key_stride, true),
+            hashes: Vec::new(),
+            seen: Vec::new(),
+            row: 0,
+            bits: [0; 4],
+        }
     }
 
     /// Lists the meetings of rows of an input: `words` holds them, `meetings` says where each begins. Of an operator's
@@ -203,12 +211,18 @@ impl Lister {
     /// Whether a key, the next one behind `before`, is among these; the row has `n` in all.
     #[inline]
     fn is_known(&mut self, shape: &Shape, before: std::ops::Range<usize>, n: usize, key: Given, text: Text) -> bool {
-        let Self { given, hashes, seen, row, .. } = self;
+        let Self { given, hashes, seen, row, bits } = self;
         let (index, begin) = (before.end, before.start);
         let same =
             |other: usize| hashes[other] == hashes[index] && shape.equal(Given { row: given.row(other), text }, key);
         if n <= FEW {
-            return before.into_iter().any(same);
+            if index == begin {
+                *bits = [0; 4];
+            }
+            let (word, bit) = ((hashes[index] >> 62) as usize, 1 << (hashes[index] >> 56 & 63));
+            let is_new = bits[word] & bit == 0;
+            bits[word] |= bit;
+            return !is_new && before.into_iter().any(same);
         }
         if index == begin {
             *row += 1;

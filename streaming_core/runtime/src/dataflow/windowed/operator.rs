@@ -74,7 +74,7 @@ impl Windowed {
             let (keys, update) = unsafe { (Kernel::at(stream.keys)?, Kernel::at(stream.update)?) };
             streams.push(Stream { ts: stream.ts, keys, update });
         }
-        let shape = Shape::new(&spec.key, operator.state_size, &spec.growing);
+        let shape = Shape::new(&spec.key, operator.state_size, &spec.growing, spec.single);
         let every = spec.every.map(|n| (0..n).map(|index| (shape.hash_of_index(index), index)).collect());
         Ok(Self {
             name: operator.name.clone(),

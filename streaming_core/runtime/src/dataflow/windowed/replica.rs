@@ -14,7 +14,7 @@ use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::met::Met;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::error::RunError;
-use crate::program::kernel::{EntryHeader, WindowContext};
+use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::rows::view::Rows;
 use crate::state::key_group::{GROUPS, group};
@@ -424,8 +424,9 @@ impl Replica {
                 let (j, mut entry) = self.every[own];
                 // SAFETY: an entry that was found stays until this replica finds that it has gone; cells are own ones.
                 unsafe {
-                    if stands && !entry.is_null() && (*entry).last >= start {
-                        (*entry).last = (*entry).last.max(ts);
+                    if stands && !entry.is_null() && (*BeforeEntry::of(entry)).last >= start {
+                        let last = &raw mut (*BeforeEntry::of(entry)).last;
+                        *last = ts.max(*last);
                     } else {
                         let (hash, key) = &every[j as usize];
                         entry = match operator.single {
@@ -528,27 +529,27 @@ impl Replica {
         let gone = &mut self.gone;
         let mut is_new = false;
         let find = |here: &mut Cell| {
-            let mut entry = here.single(shape, hash, key);
-            let mut is_listed = !entry.is_null();
+            let mut found = here.single(shape, hash, key).ok();
             // SAFETY: entries that are found are there, and listed if nobody is told.
             unsafe {
-                if !is_told && is_listed && (*entry).last < start {
+                if !is_told
+                    && let Some(old) = found
+                    && (*BeforeEntry::of(old)).last < start
+                {
                     // Nobody was told that it has gone.
-                    here.untouch(entry);
-                    here.remove(entry, gone);
-                    (entry, is_listed) = (std::ptr::null_mut(), false);
+                    here.untouch(old);
+                    here.remove(old, gone);
+                    found = None;
                 }
-                if entry.is_null() {
-                    is_new = true;
-                    entry = here.new_single(shape, hash, key)?;
-                    (*entry).last = ts;
-                }
-                (*entry).last = (*entry).last.max(ts);
+                is_new = found.is_none();
+                let entry = found.or_else(|| here.make_single(shape, hash, key))?;
+                let last = &raw mut (*BeforeEntry::of(entry)).last;
+                *last = if is_new { ts } else { ts.max(*last) };
                 if !is_told {
-                    here.touch(entry, is_listed, start, gone);
+                    here.touch(entry, !is_new, start, gone);
                 }
+                Some(entry)
             }
-            Some(entry)
         };
         // SAFETY: the cell is this replica's, as the caller says.
         let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
@@ -647,10 +648,7 @@ impl Replica {
     ) -> Result<(), RunError> {
         let mut expired = std::mem::take(&mut self.expired);
         expired.clear();
-        for list in &pane.lists {
-            // SAFETY: a pane's entries are there.
-            expired.extend(unsafe { list.entries() });
-        }
+        pane.entries(&operator.shape, &mut expired);
         let start = operator.bounds.start(number);
         let mut context = WindowContext {
             n: expired.len() as i64,
@@ -685,7 +683,7 @@ impl Replica {
             unsafe {
                 operator.cells.with_mut(self.number, cell, |cell| {
                     expired.retain(|&entry| {
-                        let stays = (*entry).last >= next;
+                        let stays = (*BeforeEntry::of(entry)).last >= next;
                         if !stays {
                             cell.remove(entry, gone);
                         }

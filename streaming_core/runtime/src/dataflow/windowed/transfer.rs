@@ -172,7 +172,7 @@ mod models {
                 epochs,
                 transfers: Transfers::new(2),
                 cells: Cells::private(2),
-                shape: Shape::new(&KeySpec { stride: 16, fields: Vec::new() }, 0, &[]),
+                shape: Shape::new(&KeySpec { stride: 16, fields: Vec::new() }, 0, &[], false),
             });
             let work = |replica: usize, shared: &Shared| {
                 let Shared { epochs, transfers, cells, shape } = shared;

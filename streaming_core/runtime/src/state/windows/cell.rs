@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::memory::arena::Arena;
-use crate::program::kernel::EntryHeader;
+use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
@@ -61,10 +61,10 @@ impl Drop for Gone {
 }
 
 /// # Safety
-/// The entry is one of a single window, made in `Cell::single`, which nobody uses any more.
+/// The entry is one of a single window, made in `Cell::make_single`, which nobody uses any more.
 unsafe fn free_single(entry: *mut EntryHeader) {
-    // SAFETY: from `calloc`.
-    unsafe { libc::free(entry.cast()) };
+    // SAFETY: from `calloc`, with all that lies before an entry.
+    unsafe { libc::free(BeforeEntry::of(entry).cast()) };
 }
 
 impl Cell {
@@ -89,15 +89,22 @@ impl Cell {
         pane
     }
 
-    /// The entry of a key of single windows; null if there is none.
+    /// The entry of a key of single windows, or a place for it.
+    ///
+    /// # Errors
+    /// There is none.
     #[inline]
-    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
+    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, usize> {
         // SAFETY: entries in the table are of this shape.
         self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
     }
 
-    /// Makes the entry of a key of single windows, which has none; None: there is no memory.
-    pub fn new_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
+    /// The entry of a key of single windows, made if it is not there; None: there is no memory.
+    pub fn make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
+        let place = match self.single(shape, hash, key) {
+            Ok(entry) => return Some(entry),
+            Err(place) => place,
+        };
         // SAFETY: zeroed memory, or null.
         let memory = unsafe { libc::calloc(1, shape.bytes(key) + BEHIND) }.cast::<u8>();
         if memory.is_null() {
@@ -108,9 +115,9 @@ impl Cell {
         if shape.grows() {
             let arena = self.arenas.entry(entry).or_default();
             // SAFETY: just made.
-            unsafe { (*entry).arena = arena.header() };
+            unsafe { (*BeforeEntry::of(entry)).arena = arena.header() };
         }
-        self.singles.add(entry, hash);
+        self.singles.add(entry, hash, place);
         Some(entry)
     }
 
@@ -127,7 +134,7 @@ impl Cell {
             self.touched.append(entry);
             loop {
                 let oldest = self.touched.head();
-                if oldest == entry || (*oldest).last >= start {
+                if oldest == entry || (*BeforeEntry::of(oldest)).last >= start {
                     return;
                 }
                 self.touched.take_out(oldest);

@@ -1,9 +1,9 @@
 //! Entries: what a key has in a window, as kernels see it.
 //!
 //! The header, the fields of the key, its states, the bytes of the key's texts: in an entry, texts are named by their
-//! place in it.
+//! place in it. Before it lies what only some have: where containers grow, what strings single windows together.
 
-use crate::program::kernel::EntryHeader;
+use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::program::{Growing, KeySpec};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::ColumnKind;
@@ -18,6 +18,8 @@ pub const BEHIND: usize = 16;
 pub struct Shape {
     key: KeySpec,
     states: usize,
+    /// Of single windows.
+    single: bool,
     /// The growing containers of the states.
     growing: Vec<Growing>,
     has_texts: bool,
@@ -49,9 +51,9 @@ const KEY_ROW: usize = size_of::<EntryHeader>() - SEQ_BYTES;
 
 impl Shape {
     /// `states`: bytes of all states of a key, which have the containers `growing`.
-    pub fn new(key: &KeySpec, states: usize, growing: &[Growing]) -> Self {
+    pub fn new(key: &KeySpec, states: usize, growing: &[Growing], single: bool) -> Self {
         let has_texts = key.fields.iter().any(|field| field.kind == ColumnKind::Text);
-        Self { key: key.clone(), states, growing: growing.to_vec(), has_texts }
+        Self { key: key.clone(), states, single, growing: growing.to_vec(), has_texts }
     }
 
     /// Whether entries need an arena.
@@ -62,6 +64,20 @@ impl Shape {
 
     pub fn growing(&self) -> &[Growing] {
         &self.growing
+    }
+
+    pub fn is_single(&self) -> bool {
+        self.single
+    }
+
+    /// Bytes before an entry that are its own.
+    #[inline(always)]
+    pub fn before(&self) -> usize {
+        match (self.single, self.grows()) {
+            (true, _) => size_of::<BeforeEntry>(),
+            (false, true) => size_of::<*mut u8>(),
+            (false, false) => 0,
+        }
     }
 
     /// Where in an entry the states are.
@@ -128,11 +144,11 @@ impl Shape {
         Given { row: start.wrapping_add(KEY_ROW), text: unsafe { Text::new(start, u32::MAX as usize) } }
     }
 
-    /// Bytes of the entry of a key, without those behind it.
-    #[inline]
+    /// Bytes of the entry of a key, with those before it, without those behind it.
+    #[inline(always)]
     pub fn bytes(&self, key: Given) -> usize {
         let texts = || self.texts().map(|offset| key.text(offset).len()).sum::<usize>();
-        (self.head() + if self.has_texts { texts() } else { 0 }).next_multiple_of(8)
+        (self.before() + self.head() + if self.has_texts { texts() } else { 0 }).next_multiple_of(8)
     }
 
     fn texts(&self) -> impl Iterator<Item = usize> {
@@ -144,9 +160,10 @@ impl Shape {
     /// # Safety
     /// `memory` has as many bytes as `bytes` says, all zero, which nobody else uses.
     pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: Given) -> *mut EntryHeader {
-        let entry = memory.cast::<EntryHeader>();
         // SAFETY: as the caller says; the parts of an entry are apart from each other.
         unsafe {
+            let memory = memory.add(self.before());
+            let entry = memory.cast::<EntryHeader>();
             (*entry).hash = hash;
             let from = key.row.add(SEQ_BYTES);
             std::ptr::copy_nonoverlapping(from, memory.add(KEY_ROW + SEQ_BYTES), self.key.stride - SEQ_BYTES);
@@ -157,8 +174,8 @@ impl Shape {
                 memory.add(KEY_ROW + offset).cast::<u32>().write_unaligned(at as u32);
                 at += text.len();
             }
+            entry
         }
-        entry
     }
 }
 
@@ -171,7 +188,7 @@ mod tests {
     fn shape(kinds: &[ColumnKind]) -> Shape {
         let fields: Vec<Key> =
             kinds.iter().enumerate().map(|(at, &kind)| Key { kind, offset: SEQ_BYTES + 8 * at }).collect();
-        Shape::new(&KeySpec { stride: SEQ_BYTES + 8 * kinds.len(), fields }, 16, &[])
+        Shape::new(&KeySpec { stride: SEQ_BYTES + 8 * kinds.len(), fields }, 16, &[], false)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Panes: the entries of a cell in one window.
 
 use crate::memory::arena::{Arena, ArenaHeader};
-use crate::program::kernel::EntryHeader;
+use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::key_group::group;
 use crate::state::windows::GROUPS_OF_CELL;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
@@ -11,7 +11,7 @@ use crate::state::windows::table::Table;
 const FIRST: usize = 256;
 const LARGEST: usize = 64 << 10;
 
-/// Entries in the order in which they came.
+/// Entries of single windows in the order in which they came.
 #[derive(Debug, Clone, Copy)]
 pub struct List {
     head: *mut EntryHeader,
@@ -36,22 +36,10 @@ impl List {
         // SAFETY: as the caller says; so is the last one.
         unsafe {
             (*entry).beside = self.tail;
-            self.append_ahead(entry);
-        }
-    }
-
-    /// As `append`, but says nothing to the entry of what is before it: nobody takes it out.
-    ///
-    /// # Safety
-    /// As for `append`.
-    #[inline]
-    pub unsafe fn append_ahead(&mut self, entry: *mut EntryHeader) {
-        // SAFETY: as the caller says; so is the last one.
-        unsafe {
-            (*entry).next = std::ptr::null_mut();
+            (*BeforeEntry::of(entry)).next = std::ptr::null_mut();
             match self.tail.is_null() {
                 true => self.head = entry,
-                false => (*self.tail).next = entry,
+                false => (*BeforeEntry::of(self.tail)).next = entry,
             }
         }
         self.tail = entry;
@@ -63,10 +51,10 @@ impl List {
     pub unsafe fn take_out(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says; so are its neighbours.
         unsafe {
-            let (before, behind) = ((*entry).beside, (*entry).next);
+            let (before, behind) = ((*entry).beside, (*BeforeEntry::of(entry)).next);
             match before.is_null() {
                 true => self.head = behind,
-                false => (*before).next = behind,
+                false => (*BeforeEntry::of(before)).next = behind,
             }
             match behind.is_null() {
                 true => self.tail = before,
@@ -87,7 +75,7 @@ impl List {
                 return None;
             }
             // SAFETY: as the caller says.
-            next = unsafe { (*entry).next };
+            next = unsafe { (*BeforeEntry::of(entry)).next };
             Some(entry)
         })
     }
@@ -101,10 +89,11 @@ pub struct Pane {
     /// Of the last piece of memory, what is not used yet: address, and bytes.
     at: usize,
     left: usize,
-    /// By key group, in the order in which they were first touched.
-    pub lists: [List; GROUPS_OF_CELL],
-    memory: Vec<Box<[u64]>>,
+    /// Of each earlier piece of memory how much was used.
+    memory: Vec<(Box<[u64]>, usize)>,
     arena: Option<Arena>,
+    /// Of single windows, by key group, which stand in this one.
+    standing: Option<Box<[List; GROUPS_OF_CELL]>>,
 }
 
 // SAFETY: a pane owns its entries; nothing in it refers to a thread.
@@ -139,28 +128,29 @@ impl Pane {
     }
 
     pub fn extent(&self) -> Extent {
-        let whole: usize = self.memory.iter().map(|piece| 8 * piece.len() - BEHIND).sum();
+        let whole: usize = self.memory.iter().map(|(piece, _)| 8 * piece.len() - BEHIND).sum();
         Extent { slots: self.table.slots(), bytes: whole - self.left }
     }
 
-    /// The entry of a key in this pane's window, made if it is not there.
-    #[inline]
+    /// The entry of a key in this pane's window, made if it is not there; windows are not single ones.
+    #[inline(always)]
     pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: entries in the table are of this shape.
-        let found = self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key));
-        if !found.is_null() {
-            return found;
+        match self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key)) {
+            Ok(entry) => entry,
+            Err(place) => self.make(shape, hash, key, place),
         }
+    }
+
+    #[inline(never)]
+    fn make(&mut self, shape: &Shape, hash: u64, key: Given, place: usize) -> *mut EntryHeader {
         let memory = self.memory(shape.bytes(key));
         // SAFETY: the pane's, zeroed, new.
         let entry = unsafe { shape.make(memory, hash, key) };
-        self.table.add(entry, hash);
-        // SAFETY: just made.
-        unsafe {
-            if shape.grows() {
-                (*entry).arena = self.arena();
-            }
-            self.lists[group(hash) % GROUPS_OF_CELL].append_ahead(entry);
+        self.table.add(entry, hash, place);
+        if shape.grows() {
+            // SAFETY: just made.
+            unsafe { (*BeforeEntry::of(entry)).arena = self.arena() };
         }
         entry
     }
@@ -171,15 +161,56 @@ impl Pane {
     /// It is this cell's, in no list.
     pub unsafe fn stand(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says.
-        unsafe { self.lists[group((*entry).hash) % GROUPS_OF_CELL].append(entry) };
+        unsafe { self.standing.get_or_insert_default()[group((*entry).hash) % GROUPS_OF_CELL].append(entry) };
+    }
+
+    /// Its entries, by key group, in the order in which they were first touched, into `found`, where there are none.
+    pub fn entries(&self, shape: &Shape, found: &mut Vec<*mut EntryHeader>) {
+        if let Some(standing) = &self.standing {
+            // SAFETY: entries in lists are there.
+            standing.iter().for_each(|list| found.extend(unsafe { list.entries() }));
+            return;
+        }
+        // They lie in the order in which they came: those of each group are put together.
+        let of = |entry: *mut EntryHeader| {
+            // SAFETY: it is there.
+            group(unsafe { (*entry).hash }) % GROUPS_OF_CELL
+        };
+        let mut next = [0; GROUPS_OF_CELL];
+        self.each(shape, |entry| next[of(entry)] += 1);
+        let mut before = 0;
+        for places in &mut next {
+            before += std::mem::replace(places, before);
+        }
+        found.resize(before, std::ptr::null_mut());
+        self.each(shape, |entry| {
+            let place = &mut next[of(entry)];
+            found[*place] = entry;
+            *place += 1;
+        });
+    }
+
+    /// Its entries as they lie in memory.
+    #[inline(always)]
+    fn each(&self, shape: &Shape, mut see: impl FnMut(*mut EntryHeader)) {
+        for (number, (piece, used)) in self.memory.iter().enumerate() {
+            let start = piece.as_ptr() as usize;
+            let end = if number + 1 == self.memory.len() { self.at } else { start + used };
+            let mut at = start;
+            while at < end {
+                let entry = (at + shape.before()) as *mut EntryHeader;
+                see(entry);
+                // SAFETY: an entry of this shape.
+                at += shape.bytes(unsafe { shape.key_of(entry) });
+            }
+        }
     }
 
     /// Zeroed memory that goes with the pane; `BEHIND` bytes behind it can be read.
     #[inline]
     fn memory(&mut self, bytes: usize) -> *mut u8 {
-        let bytes = bytes.next_multiple_of(8);
         if self.left < bytes {
-            let next = self.memory.last().map_or(FIRST, |piece| (16 * piece.len()).min(LARGEST));
+            let next = self.memory.last().map_or(FIRST, |(piece, _)| (16 * piece.len()).min(LARGEST));
             self.take(next.max(bytes));
         }
         let at = self.at as *mut u8;
@@ -190,10 +221,13 @@ impl Pane {
 
     #[cold]
     fn take(&mut self, bytes: usize) {
+        if let Some((piece, used)) = self.memory.last_mut() {
+            *used = self.at - piece.as_ptr() as usize;
+        }
         let bytes = bytes.next_multiple_of(8);
         let mut piece: Box<[u64]> = vec![0; (bytes + BEHIND) / 8].into();
         (self.at, self.left) = (piece.as_mut_ptr() as usize, bytes);
-        self.memory.push(piece);
+        self.memory.push((piece, 0));
     }
 
     /// Where containers of its entries grow.

@@ -7,16 +7,15 @@
 //! Order: entries of a pane key group by key group, single ones that stand in none as they were touched, each first to last:
 //! made again one after the other, they are in the order in which they were.
 
+use std::mem::offset_of;
+
 use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
-use crate::program::kernel::EntryHeader;
+use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::container::{pack, unpack};
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::{BEHIND, Shape};
 use crate::state::windows::pane::{Extent, Pane};
-
-/// Words of a header that are addresses.
-const ADDRESSES: [usize; 3] = [0, 2, 3];
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -48,18 +47,13 @@ impl Parcel {
         for (window, pane) in cell.panes.iter_mut() {
             self.words.push(window as u64);
             self.words.extend(pane.extent().words());
-            let before = self.words.len();
-            self.words.push(0);
-            let mut entries = 0;
-            for list in &pane.lists {
+            let mut entries = Vec::new();
+            pane.entries(shape, &mut entries);
+            self.words.push(entries.len() as u64);
+            for entry in entries {
                 // SAFETY: as above.
-                for entry in unsafe { list.entries() } {
-                    // SAFETY: as above.
-                    unsafe { self.put_entry(entry, shape) };
-                    entries += 1;
-                }
+                unsafe { self.put_entry(entry, shape) };
             }
-            self.words[before] = entries;
         }
         for entry in touched {
             // SAFETY: as above.
@@ -75,9 +69,12 @@ impl Parcel {
         unsafe {
             let words = shape.bytes(shape.key_of(entry)) / 8;
             let at = self.words.len();
-            self.words.extend_from_slice(std::slice::from_raw_parts(entry.cast::<u64>(), words));
-            let image = &mut self.words[at..];
-            ADDRESSES.iter().for_each(|&word| image[word] = 0);
+            let start = entry.cast::<u8>().sub(shape.before());
+            self.words.extend_from_slice(std::slice::from_raw_parts(start.cast::<u64>(), words));
+            // Addresses say nothing elsewhere.
+            let (before, image) = self.words[at..].split_at_mut(shape.before() / 8);
+            before[usize::from(shape.is_single())..].fill(0);
+            image[offset_of!(EntryHeader, beside) / 8] = 0;
             for growing in shape.growing() {
                 image[(states + growing.offset) / 8] = 0;
             }
@@ -158,7 +155,7 @@ impl Reader<'_> {
         pane: Option<&mut Pane>,
         shape: &Shape,
     ) -> Result<*mut EntryHeader, RunError> {
-        let image = self.words[self.at..].as_ptr().cast::<EntryHeader>();
+        let image = self.words[self.at + shape.before() / 8..].as_ptr().cast::<EntryHeader>().cast_mut();
         let states = shape.states();
         // SAFETY: as the caller says: an image is what an entry was, and is made one with the same key.
         unsafe {
@@ -166,15 +163,17 @@ impl Reader<'_> {
             let hash = (*image).hash;
             let entry = match pane {
                 Some(pane) => Some(pane.find(shape, hash, key)),
-                None => cell.new_single(shape, hash, key),
+                None => cell.make_single(shape, hash, key),
             };
             let entry = entry.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
-            (*entry).last = (*image).last;
+            if shape.is_single() {
+                (*BeforeEntry::of(entry)).last = (*BeforeEntry::of(image)).last;
+            }
             let (from, to) = (image.cast::<u8>(), entry.cast::<u8>());
             std::ptr::copy_nonoverlapping(from.add(states.start), to.add(states.start), states.len());
             self.at += shape.bytes(key) / 8;
             for growing in shape.growing() {
-                let arena: *mut ArenaHeader = (*entry).arena;
+                let arena: *mut ArenaHeader = (*BeforeEntry::of(entry)).arena;
                 let alloc = |bytes: usize| ((*arena).alloc)(arena, bytes as i64);
                 self.at += unpack(to.add(states.start + growing.offset), growing, &self.words[self.at..], alloc)?;
             }
@@ -195,13 +194,13 @@ mod tests {
     const WORDS: &[u8] = b"abcdefghijklmnopqrstuvwxyz                ";
 
     /// Keys of a text and a number; states of a number, a queue of bytes and words, and a top-k.
-    fn shape() -> Shape {
+    fn shape(single: bool) -> Shape {
         let fields = vec![Key { kind: ColumnKind::Text, offset: 8 }, Key { kind: ColumnKind::I64, offset: 16 }];
         let growing = vec![
             Growing { offset: 8, indexed: false, columns: vec![1, 8] },
             Growing { offset: 40, indexed: false, columns: vec![] },
         ];
-        Shape::new(&KeySpec { stride: 24, fields }, 72, &growing)
+        Shape::new(&KeySpec { stride: 24, fields }, 72, &growing, single)
     }
 
     /// Gives an entry content that hangs on `n`, as kernels would: a queue that does not begin at its first place.
@@ -209,7 +208,8 @@ mod tests {
         // SAFETY: as the caller says: an entry of the shape.
         unsafe {
             let state = entry.cast::<u8>().add(shape.states().start);
-            let alloc = |bytes: i64| ((*(*entry).arena).alloc)((*entry).arena, bytes);
+            let arena: *mut ArenaHeader = (*BeforeEntry::of(entry)).arena;
+            let alloc = |bytes: i64| ((*arena).alloc)(arena, bytes);
             state.cast::<u64>().write(u64::from(n));
             let (length, capacity, first) = (u32::from(n % 6), 8, u64::from(n % 3));
             if !n.is_multiple_of(4) {
@@ -231,19 +231,20 @@ mod tests {
         let mut parcel = Parcel::default();
         // SAFETY: as the caller says: an entry of the shape.
         unsafe { parcel.put_entry(entry, shape) };
-        let first = shape.states().start / 8 + 3;
+        let first = (shape.before() + shape.states().start) / 8 + 3;
         parcel.words[first] = 0; // a queue begins anew
         parcel.words
     }
 
     /// Its entries in their order: where they stand, their hashes.
-    unsafe fn order(cell: &mut Cell) -> Vec<(Option<i64>, u64)> {
+    unsafe fn order(cell: &mut Cell, shape: &Shape) -> Vec<(Option<i64>, u64)> {
         let mut found = Vec::new();
         // SAFETY: entries in lists are there.
         unsafe {
             for (window, pane) in cell.open() {
-                let entries = (*pane).lists.iter().flat_map(|list| list.entries());
-                found.extend(entries.map(|entry| (Some(window), (*entry).hash)));
+                let mut entries = Vec::new();
+                (*pane).entries(shape, &mut entries);
+                found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
             found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
         }
@@ -258,7 +259,7 @@ mod tests {
             keys in proptest::collection::vec((0_i64..3, 0_u32..20, any::<u8>()), 0..40),
             (single, told) in (any::<bool>(), any::<bool>()),
         ) {
-            let shape = shape();
+            let shape = shape(single);
             // SAFETY: the array outlives the text; entries are made and used as cells say.
             unsafe {
                 let text = Text::new(WORDS.as_ptr(), 26);
@@ -272,7 +273,7 @@ mod tests {
                         continue;
                     }
                     let entry = match single {
-                        true => cell.new_single(&shape, hash, key).unwrap(),
+                        true => cell.make_single(&shape, hash, key).unwrap(),
                         false => (*cell.pane(window)).find(&shape, hash, key),
                     };
                     match (single, told) {
@@ -281,10 +282,12 @@ mod tests {
                         _ => {}
                     }
                     fill(entry, &shape, n);
-                    (*entry).last = i64::from(n);
+                    if single {
+                        (*BeforeEntry::of(entry)).last = i64::from(n);
+                    }
                     known.push((window, hash, row, content(entry, &shape)));
                 }
-                let before = order(&mut cell);
+                let before = order(&mut cell, &shape);
                 let mut parcel = Parcel::default();
                 parcel.put(7, cell, &shape);
                 parcel.put(9, Cell::default(), &shape);
@@ -292,17 +295,17 @@ mod tests {
                 parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
                 let cell = &mut cells[0].1;
-                prop_assert_eq!(order(cell), before);
+                prop_assert_eq!(order(cell, &shape), before);
                 for (window, hash, row, said) in &known {
                     let key = Given { row: row.as_ptr().cast(), text };
                     let entry = match single {
-                        true => cell.single(&shape, *hash, key),
+                        true => cell.single(&shape, *hash, key).unwrap_or(std::ptr::null_mut()),
                         false => (*cell.pane(*window)).find(&shape, *hash, key),
                     };
                     prop_assert!(!entry.is_null());
                     prop_assert_eq!(&content(entry, &shape), said);
                 }
-                prop_assert_eq!(order(&mut cells[1].1), []);
+                prop_assert_eq!(order(&mut cells[1].1, &shape), []);
             }
         }
     }
