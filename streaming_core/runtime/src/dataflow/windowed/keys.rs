@@ -265,7 +265,8 @@ impl Notes for Listed<'_> {
     #[inline(always)]
     fn key(&mut self, _: usize, hash: u64, fields: &[u64]) {
         self.words.push(hash);
-        self.words.extend_from_slice(fields);
+        // A few words: as many calls to copy memory would cost more.
+        fields.iter().for_each(|&field| self.words.push(field));
     }
 
     #[inline(always)]

@@ -22,7 +22,7 @@ use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::{Cell, Gone};
 use crate::state::windows::entry::Given;
 use crate::state::windows::pane::Pane;
-use crate::state::windows::table::Table;
+use crate::state::windows::table::{Table, prefetch};
 use crate::state::windows::{CELLS, cell_of};
 
 /// What a replica may be made to do wrong, for what must notice it.
@@ -53,6 +53,8 @@ pub struct Replica {
     /// Of the row at hand, the own keys: their hashes, and where they are; and, if it will be asked, their numbers.
     own: Vec<(u64, *const u8)>,
     numbers: Vec<u32>,
+    /// Of these, which have to be looked up in a later window too, and where.
+    unlinked: Vec<(usize, *mut Pane)>,
     watermark: Option<i64>,
     late: u64,
     /// Per window that is open its panes in own cells.
@@ -102,6 +104,7 @@ impl Replica {
             every: Vec::new(),
             own: Vec::new(),
             numbers: Vec::new(),
+            unlinked: Vec::new(),
             owns: Box::new([false; CELLS]),
             watermark: None,
             late: 0,
@@ -487,16 +490,28 @@ impl Replica {
                 let pane = self.pane(operator, cell_of(hash), first);
                 self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
             }
-            for own in 0..keys * (windows - 1) {
-                let before = self.met.entries[at + own];
-                let mut entry = (*before).beside;
-                if entry.is_null() {
-                    let (hash, row) = self.own[own % keys];
-                    let pane = self.pane(operator, cell_of(hash), first + 1 + (own / keys) as i64);
-                    entry = (*pane).find(&operator.shape, hash, Given { row, text });
-                    (*before).beside = entry;
+            for window in 1..windows {
+                let (number, before) = (first + window as i64, at + (window - 1) * keys);
+                self.unlinked.clear();
+                for own in 0..keys {
+                    let entry = (*self.met.entries[before + own]).beside;
+                    self.met.entries[before + keys + own] = entry;
+                    if entry.is_null() {
+                        let hash = self.own[own].0;
+                        let pane = self.pane(operator, cell_of(hash), number);
+                        (*pane).table.near(hash);
+                        self.unlinked.push((own, pane));
+                    } else {
+                        // The kernel comes to it.
+                        prefetch(entry);
+                    }
                 }
-                self.met.entries[at + keys + own] = entry;
+                for &(own, pane) in &self.unlinked {
+                    let (hash, row) = self.own[own];
+                    let entry = (*pane).find(&operator.shape, hash, Given { row, text });
+                    (*self.met.entries[before + own]).beside = entry;
+                    self.met.entries[before + keys + own] = entry;
+                }
             }
         }
     }

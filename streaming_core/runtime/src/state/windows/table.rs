@@ -23,8 +23,9 @@ fn entry(slot: u64) -> *mut EntryHeader {
     (slot & ADDRESS) as usize as *mut EntryHeader
 }
 
+/// Has what is there come near.
 #[inline(always)]
-fn prefetch<T>(address: *const T) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, whatever the address.
     unsafe {
