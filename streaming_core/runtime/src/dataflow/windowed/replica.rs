@@ -639,8 +639,11 @@ impl Replica {
                     let path = Path::default().fixed(0, 1).number((number - open) as u64);
                     // SAFETY: as above.
                     unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
+                    // SAFETY: as above.
+                    unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
+                } else {
+                    self.gone.add(pane);
                 }
-                self.gone.add(pane);
             }
             self.spare.push(window);
         }

@@ -15,6 +15,8 @@ pub struct Cell {
     pub(super) panes: ByWindow<Box<Pane>>,
     /// Of the pane that went last.
     pub(super) extent: Extent,
+    /// A pane that went, for the next window.
+    spare: Option<Box<Pane>>,
     /// Windows of the kind `single`: all entries by key.
     singles: Table,
     /// Of which nobody is told when they expire: longest untouched first.
@@ -75,8 +77,8 @@ impl Cell {
 
     /// The pane of a window, made if it is not there. It stays where it is until it is taken out.
     pub fn pane(&mut self, number: i64) -> *mut Pane {
-        let extent = self.extent;
-        let (pane, _) = self.panes.get_or_make(number, || Box::new(Pane::like(extent)));
+        let Self { panes, extent, spare, .. } = self;
+        let (pane, _) = panes.get_or_make(number, || spare.take().unwrap_or_else(|| Box::new(Pane::like(*extent))));
         &raw mut **pane
     }
 
@@ -87,6 +89,12 @@ impl Cell {
             self.extent = pane.extent();
         }
         pane
+    }
+
+    /// Takes back a pane that it gave, none of whose entries is used any more.
+    pub fn keep(&mut self, mut pane: Box<Pane>) {
+        pane.clear();
+        self.spare = Some(pane);
     }
 
     /// The entry of a key of single windows, or a place for it.

@@ -121,15 +121,47 @@ impl Pane {
     /// An empty one, with room for about as much as one had before it.
     pub fn like(before: Extent) -> Self {
         let mut pane = Self { table: Table::like(before.slots), ..Self::default() };
-        if before.bytes > 0 {
-            pane.take(before.bytes.min(LARGEST));
-        }
+        pane.begin(before);
         pane
     }
 
     pub fn extent(&self) -> Extent {
         let whole: usize = self.memory.iter().map(|(piece, _)| 8 * piece.len() - BEHIND).sum();
-        Extent { slots: self.table.slots(), bytes: whole - self.left }
+        Extent { slots: self.table.wanted(), bytes: whole - self.left }
+    }
+
+    /// Has it be like a new one; none of its entries is used any more.
+    pub fn clear(&mut self) {
+        let before = self.extent();
+        if before.slots == self.table.slots() {
+            self.table.clear();
+        } else {
+            self.table = Table::like(before.slots);
+        }
+        self.arena = None;
+        if let Some(standing) = &mut self.standing {
+            **standing = <[List; GROUPS_OF_CELL]>::default();
+        }
+        match &mut self.memory[..] {
+            [(piece, _)] => {
+                // As it was before its first entry: zero.
+                let start = piece.as_mut_ptr() as usize;
+                piece[..(self.at - start) / 8].fill(0);
+                (self.at, self.left) = (start, 8 * piece.len() - BEHIND);
+            }
+            _ => {
+                self.memory.clear();
+                self.begin(before);
+            }
+        }
+    }
+
+    /// Takes memory for as much as there was before, and a little more.
+    fn begin(&mut self, before: Extent) {
+        (self.at, self.left) = (0, 0);
+        if before.bytes > 0 {
+            self.take((before.bytes + before.bytes / 8).min(LARGEST));
+        }
     }
 
     /// The entry of a key in this pane's window, made if it is not there; windows are not single ones.
@@ -210,8 +242,9 @@ impl Pane {
     #[inline]
     fn memory(&mut self, bytes: usize) -> *mut u8 {
         if self.left < bytes {
-            let next = self.memory.last().map_or(FIRST, |(piece, _)| (16 * piece.len()).min(LARGEST));
-            self.take(next.max(bytes));
+            // As much again as there is.
+            let whole: usize = self.memory.iter().map(|(piece, _)| 8 * piece.len()).sum();
+            self.take(whole.clamp(FIRST, LARGEST).max(bytes));
         }
         let at = self.at as *mut u8;
         self.at += bytes;

@@ -45,6 +45,19 @@ impl Table {
         self.slots.len()
     }
 
+    /// How many slots what is in it needs.
+    pub fn wanted(&self) -> usize {
+        match self.used {
+            0 => 0,
+            used => (2 * used).next_power_of_two().max(LEAST),
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.slots.fill(0);
+        self.used = 0;
+    }
+
     /// Has the slot come near at which a search begins.
     #[inline(always)]
     pub fn near(&self, hash: u64) {
