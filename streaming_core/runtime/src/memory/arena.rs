@@ -17,6 +17,8 @@ pub struct ArenaHeader {
 
 const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
 
+/// The first block of `malloc` of an arena that begins small.
+const FIRST_BLOCK: usize = 256;
 const FIRST_CHUNK: usize = 16 << 10;
 const LARGEST_CHUNK: usize = 16 << 20;
 /// Bytes that are made ready at a time.
@@ -32,9 +34,12 @@ pub struct Arena {
 #[derive(Debug)]
 struct ArenaState {
     header: ArenaHeader,
+    blocks: Vec<Box<[u64]>>,
+    /// How large the next block is; from the size of a chunk on there are none.
+    block: usize,
     chunks: Vec<Chunk>,
     next: usize,
-    /// End of what is ready, in the last chunk.
+    /// End of what is ready, in the last chunk, or block if there are no chunks.
     limit: usize,
     chunk: usize,
 }
@@ -44,9 +49,21 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub fn new() -> Self {
+        Self::beginning(FIRST_CHUNK)
+    }
+
+    /// One of very many, most of which stay small: it begins with blocks of `malloc`, each twice as large as the one before.
+    /// What is first in their chunks would also compete for few places of the caches, as chunks are aligned.
+    pub fn small() -> Self {
+        Self::beginning(FIRST_BLOCK)
+    }
+
+    fn beginning(block: usize) -> Self {
         Self {
             inner: Box::new(ArenaState {
                 header: ArenaHeader { alloc: allocate, owner: null_mut() },
+                blocks: Vec::new(),
+                block,
                 chunks: Vec::new(),
                 next: 0,
                 limit: 0,
@@ -67,7 +84,8 @@ impl Arena {
 
     /// Bytes taken from the system.
     pub fn bytes(&self) -> usize {
-        self.inner.chunks.iter().map(Chunk::bytes).sum()
+        let blocks = self.inner.blocks.iter().map(|block| 8 * block.len());
+        blocks.chain(self.inner.chunks.iter().map(Chunk::bytes)).sum()
     }
 }
 
@@ -90,6 +108,16 @@ impl ArenaState {
 
     #[cold]
     fn more(&mut self, bytes: usize) -> bool {
+        let block = self.block.max(bytes);
+        if block < FIRST_CHUNK {
+            let mut words: Box<[u64]> = vec![0; block / 8].into();
+            self.next = words.as_mut_ptr() as usize;
+            self.limit = self.next + block;
+            self.blocks.push(words);
+            self.block = 2 * block;
+            return true;
+        }
+        self.block = FIRST_CHUNK;
         if self.chunks.last().is_none_or(|chunk| chunk.start() + chunk.bytes() - self.next < bytes) {
             let Some(chunk) = Chunk::take(self.chunk.max(bytes)) else { return false };
             (self.next, self.limit) = (chunk.start(), chunk.start());
@@ -118,10 +146,13 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_aligned_and_distinct() {
-        let mut arena = Arena::new();
+        [Arena::new(), Arena::small()].into_iter().for_each(is_zeroed_aligned_and_distinct);
+    }
+
+    fn is_zeroed_aligned_and_distinct(mut arena: Arena) {
         let header = arena.header();
         let mut seen = Vec::new();
-        for bytes in [1, 8, 24, 100_000, 3, 70_000, 8] {
+        for bytes in [1, 8, 24, 300, 1, 9_000, 8, 100_000, 3, 70_000, 8] {
             let block = allocate(header, bytes);
             assert_eq!(block as usize % 8, 0);
             // SAFETY: the arena gave `bytes` bytes at `block`.

@@ -121,7 +121,7 @@ impl Cell {
         // SAFETY: so many bytes, zeroed, nobody else's.
         let entry = unsafe { shape.make(memory, hash, key) };
         if shape.grows() {
-            let arena = self.arenas.entry(entry).or_default();
+            let arena = self.arenas.entry(entry).or_insert_with(Arena::small);
             // SAFETY: just made.
             unsafe { (*BeforeEntry::of(entry)).arena = arena.header() };
         }

@@ -265,6 +265,6 @@ impl Pane {
 
     /// Where containers of its entries grow.
     fn arena(&mut self) -> *mut ArenaHeader {
-        self.arena.get_or_insert_default().header()
+        self.arena.get_or_insert_with(Arena::small).header()
     }
 }
