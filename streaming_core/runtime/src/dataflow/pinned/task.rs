@@ -488,7 +488,11 @@ fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> R
     if taken.started < u64::MAX {
         // Events are numbered from the block's first one on.
         let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
-        delivered.record(job.clock.now(), taken.started, job.arrival(index));
+        let (now, arrival) = (job.clock.now(), job.arrival(index));
+        delivered.record(now, taken.started, arrival);
+        if taken.upto > known {
+            delivered.finished(taken.upto, now, arrival);
+        }
     }
     Ok(())
 }
