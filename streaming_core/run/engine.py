@@ -332,8 +332,8 @@ def one_pass(
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
     nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
-    it may ask for reconfigurations. With `deliveries` it is noted what was delivered when (runtime/README.md), in memory
-    that grows with the events; executor pinned knows. Raises RunFailed when an operator fails.
+    it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/README.md), in
+    memory that grows with the events. Raises RunFailed when an operator fails.
     """
     from streaming_core import _runtime
 
