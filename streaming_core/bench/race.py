@@ -17,7 +17,7 @@ import resource
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +34,6 @@ from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.way import AXES, BATCH, RunSpec
-
-if TYPE_CHECKING:
-    from streaming_core import _runtime
 
 SEED = 1
 INSTANTS = 40
@@ -152,7 +149,7 @@ class Race:
         usage = []
 
         @contextmanager
-        def beside(runtime: _runtime.Engine) -> Iterator[None]:
+        def beside(runtime: Any) -> Iterator[None]:
             usage.append(resource.getrusage(resource.RUSAGE_SELF))
             with asking.beside(loop_seconds)(runtime) if asking is not None else nullcontext():
                 yield

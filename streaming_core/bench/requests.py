@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from streaming_core import _runtime
+from streaming_core.run import engine
 
 SOONEST = 0.002  # seconds from one request to the next, at least
 
@@ -42,12 +41,12 @@ class Requests:
         first = list(range(half))
         return [first, list(range(self.replicas)) if self.kind == "halves" else list(range(half, 2 * half))]
 
-    def beside(self, loop_seconds: float) -> Callable[[_runtime.Engine], AbstractContextManager[None]]:
+    def beside(self, loop_seconds: float) -> engine.Beside:
         """What goes on beside a pass (engine.one_pass)."""
         pause = max(SOONEST, loop_seconds / self.times)
 
         @contextmanager
-        def asking(runtime: _runtime.Engine) -> Iterator[None]:
+        def asking(runtime: Any) -> Iterator[None]:
             control, shares, over = runtime.control(self.operator), itertools.cycle(self.shares()), threading.Event()
 
             def ask() -> None:

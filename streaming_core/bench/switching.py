@@ -22,9 +22,9 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
 from streaming_core.run.way import RunSpec
 
 JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
-SWITCHES = 300  # in as long as the loop takes for a pass, which some ways are faster than
+SWITCHES = 400  # in as long as the loop takes for a pass, which begins to end sooner than that
 COPIED_SWITCHES = 10  # with SN, whose replicas stop while states are copied
-SEEN_SWITCHES = 5  # so few that between two of them one can see what it is like without
+SEEN_SWITCHES = 3  # so few that most outputs are near none
 BATCHES = (1, 16)
 SMALL = 16  # a batch that lets a switch be seen, and not the rows dealt before it
 REPLICAS = 8
@@ -33,7 +33,7 @@ ONE_WINDOW = 10**12  # ms: the largest, in which all tweets fall
 WORDS = (1_000, 32_000, 1_000_000)  # keys of a window that all tweets fall in, every word equally likely
 # Words of which pairs are made, and the share of the events: of few nearly all pairs come, of many nearly every pair is
 # another key, until states are a gigabyte.
-PAIRS = ((32, 0.08), (1_000_000, 0.25))
+PAIRS = ((32, 0.16), (1_000_000, 0.27))
 PAIRED = 2  # a batch of paircount, whose rows have eight times as many keys as those of wordcount
 
 SWITCH = Claim(
@@ -255,7 +255,7 @@ EXPERIMENTS = (
         (SWITCH,),
         _joins,
         _bars("switched", "batch"),
-        events=20_000,
+        events=100_000,
         loads=(LOAD,),
         conclude=_elasticity,
     ),
@@ -278,7 +278,7 @@ EXPERIMENTS = (
         (SWITCH,),
         _replicas,
         _bars("placement", "switched", "threads"),
-        events=1_000_000,
+        events=500_000,
         loads=(LOAD,),
         conclude=_elasticity,
     ),
