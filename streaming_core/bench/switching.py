@@ -22,7 +22,7 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
 from streaming_core.run.way import RunSpec
 
 JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
-SWITCHES = 400  # in as long as the loop takes for a pass, which begins to end sooner than that
+SWITCHES = 400  # in as long as the loop takes for a pass; none come while what is left expires at its end
 COPIED_SWITCHES = 10  # with SN, whose replicas stop while states are copied
 SEEN_SWITCHES = 3  # so few that most outputs are near none
 BATCHES = (1, 16)
@@ -185,7 +185,8 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
             f"batches of {row['batch']}, {row['switched']}: at peak rate {_times(row, 'switch')}"
         )
         if row.get("loaded_switches"):
-            line += f"; under load {_times(row, 'loaded_switch')}; waited for others {_spread(row, 'loaded_waited')}"
+            line += f"; under load {_times(row, 'loaded_switch')}, of that until its event was dealt "
+            line += f"{_spread(row, 'loaded_heard')}; waited for others {_spread(row, 'loaded_waited')}"
         if row.get("copied_max_bytes"):
             p50, most = row["copied_p50_bytes"] / 1e6, row["copied_max_bytes"] / 1e6
             line += f"; copied p50 {p50:,.2f}, max {most:,.2f} MB"

@@ -201,7 +201,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}
     switched |= dict.fromkeys(took, 99.0)
     switched |= {f"loaded_{name}": found for name, found in switched.items()}
-    switched |= dict.fromkeys(("loaded_waited_p50_us", "loaded_waited_p99_us", "loaded_waited_max_us"), 99.0)
+    switched |= {f"loaded_{name}_{of}_us": 99.0 for name in ("heard", "waited") for of in ("p50", "p99", "max")}
     views = ("gap_max_us", "loaded_gap_max_us", "loaded_near_p99_us")
     for declared in suite.experiments:
         heats, notes = declared.sweep([1, 2])

@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(asked(1), 1_000);
         control.request(&[2]).unwrap();
         control.deal((20, 29), u64::MAX, Offered::default());
-        assert!(asked(2) > 1_000);
+        assert!(asked(2) >= 1_000);
         // Nor after it was heard.
         control.request(&[3]).unwrap();
         control.deal((30, 39), 1_000, Offered::default());
