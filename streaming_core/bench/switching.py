@@ -30,10 +30,10 @@ SMALL = 16  # a batch that lets a switch be seen, and not the rows dealt before 
 REPLICAS = 8
 LOAD = 0.5
 ONE_WINDOW = 10**12  # ms: the largest, in which all tweets fall
-WORDS = (1_000, 32_000, 1_000_000)  # keys of a window that all tweets fall in, every word equally likely
-# Words of which pairs are made, and the share of the events: of few nearly all pairs come, of many nearly every pair is
-# another key, until states are a gigabyte.
-PAIRS = ((32, 0.16), (1_000_000, 0.27))
+# Words, every one equally likely, and the share of the events. Of wordcount they are the keys; of paircount, pairs of
+# few words all come, and of many nearly every pair is another key, until states are a gigabyte.
+WORDS = ((1_000, 1.0), (32_000, 1.0), (1_000_000, 0.5))
+PAIRS = ((32, 0.08), (1_000_000, 0.135))
 PAIRED = 2  # a batch of paircount, whose rows have eight times as many keys as those of wordcount
 
 SWITCH = Claim(
@@ -103,13 +103,13 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads = max(counts)
     window: dict[str, Any] = {"skew": 0.0, "hashtag_ratio": 0.0, "advance": ONE_WINDOW, "size": ONE_WINDOW}
 
-    def heat(app: str, params: dict[str, Any], batch: int, share: float = 1.0) -> Heat:
+    def heat(app: str, params: dict[str, Any], batch: int, share: float) -> Heat:
         given = (app, "count", params, threads, max(2, threads), batch)
         copied = _ways(*given, COPIED_SWITCHES, ("swaps",), "sn")
         return _heat(app, params, [*_ways(*given, SWITCHES), *copied], share)
 
-    heats = [heat("wordcount", {"vocabulary": words, **window}, SMALL) for words in WORDS]
-    heats += [heat("paircount", {"vocabulary": n, "level": "H", **window}, PAIRED, share) for n, share in PAIRS]
+    heats = [heat("wordcount", {"vocabulary": words, **window}, SMALL, share) for words, share in WORDS]
+    heats += [heat("paircount", {"vocabulary": words, "level": "H", **window}, PAIRED, share) for words, share in PAIRS]
     return heats, [
         *NOTES,
         "With SN all replicas stop and states are copied, so there are few switches: about "
@@ -122,7 +122,7 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _replicas(counts: list[int]) -> tuple[list[Heat], list[str]]:
-    params, threads = {"vocabulary": WORDS[0], "hashtag_ratio": 0.0}, max(counts)
+    params, threads = {"vocabulary": WORDS[0][0], "hashtag_ratio": 0.0}, max(counts)
     ways = [
         way
         for of in dict.fromkeys((threads, REPLICAS))
@@ -267,7 +267,7 @@ EXPERIMENTS = (
         (SWITCH,),
         _states,
         tuple(Plot("states", y, title, lines=("switched", "parallelism"), log=True, loop=False) for y, title in TIMES),
-        events=500_000,
+        events=1_000_000,
         loads=(LOAD,),
         count=_count,
         conclude=_elasticity,
@@ -279,7 +279,7 @@ EXPERIMENTS = (
         (SWITCH,),
         _replicas,
         _bars("placement", "switched", "threads"),
-        events=500_000,
+        events=800_000,
         loads=(LOAD,),
         conclude=_elasticity,
     ),

@@ -56,7 +56,7 @@ def quick(monkeypatch, races):
     ):  # fmt: skip
         monkeypatch.setattr(stretch, name, values)
     for name, values in (
-        ("JOIN", {"keys": 8}), ("WORDS", (100,)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
+        ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
     ):  # fmt: skip
         monkeypatch.setattr(switching, name, values)
     monkeypatch.setattr(suite, "Race", races)
