@@ -46,6 +46,13 @@ def facts(repetitions: int) -> dict[str, Any]:
     }
 
 
+def unshown(counts: list[int], papers: str) -> str:
+    """What these threads on this machine cannot show of what a paper does."""
+    cores, most = os.cpu_count() or 1, max(counts)
+    said = f"On {cores} core{'s' * (cores != 1)}, with {most} thread{'s' * (most != 1)} at most"
+    return f"{said}: how it grows up to the paper's {papers}, is not shown."
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -12,15 +12,20 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
+import resource
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from streaming_core import interruption
 from streaming_core.apps import registry
+from streaming_core.bench.reconfigurations import columns, seen, switched
+from streaming_core.bench.requests import Requests
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, format_digest
@@ -34,6 +39,16 @@ SEED = 1
 INSTANTS = 40
 
 Row = dict[str, Any]
+
+
+class Pass(NamedTuple):
+    """A pass of a way: what it says of itself, when it delivered what if that was asked for, and how often meanwhile
+    threads of this process gave up their core, and lost it."""
+
+    sample: engine.Sample
+    deliveries: np.ndarray
+    voluntary: int
+    involuntary: int
 
 
 class Race:
@@ -61,58 +76,101 @@ class Race:
         loads: Sequence[float] = (),
         tick: Callable[[], None] = lambda: None,
         phases: Sequence[tuple[float, float]] = (),
+        requests: Sequence[Requests | None] = (),
     ) -> list[Row]:
         """One row for the loop and one per way, over `repetitions` rounds after one that warms up.
 
         Args:
             loads: at each of these shares of its own peak rate, every way also makes `repetitions` passes with an
                 open-loop source, and has a row of its own; their end-to-end latencies are counted from an event's
-                intended arrival.
-            tick: called after every round.
+                intended arrival. Equal ways have the rate of the slowest of them.
+            tick: called after every round, and after every pass with an open-loop source.
             phases: if there are any, every way also makes `repetitions` passes with an open-loop source whose rate
                 changes: how long each phase lasts, in parts of the whole, and its share of the first way's peak rate.
                 Those passes are the way's rows, instant by instant.
+            requests: if there are any, for each way who asks for reconfigurations beside its passes, or nobody. What is
+                seen of passes beside which nobody does is looked for where an equal way was reconfigured.
         """
+        asked = list(requests) or [None] * len(ways)
         yard: list[tuple[float, Spent]] = []
-        samples: list[list[engine.Sample]] = [[] for _ in ways]
+        passes: list[list[Pass]] = [[] for _ in ways]
         wrong = [False] * len(ways)
 
-        def one(i: int, rate: float | engine.Rates = 0.0) -> engine.Sample:
-            sample, state, _ = engine.one_pass(
-                ways[i], self.program, self._blocks_of(ways[i]), rate=rate, meter=self._meter
-            )
-            order = ways[i].order
-            assert order is not None  # a RunSpec knows what is delivered
-            made = sample.digest, states_digest(self.app, order, state)
-            if made != self._expected[order] or not (sample.in_order or order == "none"):
-                wrong[i] = True
-            return sample
+        def one(i: int, rate: float | engine.Rates = 0.0) -> Pass:
+            made, is_right = self._one(ways[i], rate, asked[i], yard[-1][0], deliveries=bool(requests))
+            wrong[i] |= not is_right
+            return made
 
         for _ in range(repetitions + 1):
             yard.append(self._yardstick())
             for i in range(len(ways)):
-                samples[i].append(one(i))
+                passes[i].append(one(i))
             tick()
+        passes = [of_way[1:] for of_way in passes]
+        seconds = [statistics.median(made.sample.seconds for made in of_way) for of_way in passes]
+        equal = [[j for j, way in enumerate(ways) if way == spec] for spec in ways]
         open_loop: list[list[Row]] = [[] for _ in ways]
-        for i in range(len(ways)):
-            for load in loads:
-                rate = load * self.events / statistics.median(s.seconds for s in samples[i][1:])
-                open_loop[i].append(_under_load(load, rate, [one(i, rate) for _ in range(repetitions)]))
-                tick()
+        for load in loads:
+            rates = [load * self.events / max(seconds[j] for j in equal[i]) for i in range(len(ways))]
+            loaded: list[list[Pass]] = [[] for _ in ways]
+            for _ in range(repetitions):  # interleaved, as the rounds are
+                for i, rate in enumerate(rates):
+                    loaded[i].append(one(i, rate))
+                    tick()
+            for i, rate in enumerate(rates):
+                row = _under_load(load, rate, [made.sample for made in loaded[i]])
+                found = _reconfigured(loaded, i, equal[i], asked)
+                open_loop[i].append(row | {f"loaded_{name}": value for name, value in found.items()})
         if phases:
-            peak = self.events / statistics.median(s.seconds for s in samples[0][1:])
-            rates = phased(phases, peak, self.events)
+            rates_in_turn = phased(phases, self.events / seconds[0], self.events)
             for number in range(repetitions):  # interleaved, as the rounds are
                 for i in range(len(ways)):
-                    open_loop[i] += _over_time(number, rates, one(i, rates))
+                    open_loop[i] += _over_time(number, rates_in_turn, one(i, rates_in_turn).sample)
                     tick()
-        seconds = [seconds for seconds, _ in yard[1:]]
-        rows = [self._row(None, seconds, seconds, [], "yardstick") | self._spent([spent for _, spent in yard[1:]])]
+        yard_seconds = [seconds for seconds, _ in yard[1:]]
+        rows = [self._row(None, yard_seconds, yard_seconds, [], "yardstick") | self._spent([s for _, s in yard[1:]])]
         for i, spec in enumerate(ways):
             result = "bound" if spec.is_bound else "different" if wrong[i] else "equal"
-            row = self._row(spec, [s.seconds for s in samples[i][1:]], seconds, samples[i][1:], result)
+            samples = [made.sample for made in passes[i]]
+            row = self._row(spec, [sample.seconds for sample in samples], yard_seconds, samples, result)
+            if requests:
+                row |= _reconfigured(passes, i, equal[i], asked)
+                row["switched"] = "no" if (asking := asked[i]) is None else asking.kind
+                if spec.threads > (os.cpu_count() or 1):
+                    for name in ("voluntary", "involuntary"):
+                        row[name] = statistics.median(getattr(made, name) for made in passes[i])
             rows += [row | found for found in open_loop[i] or [{}]]
         return rows
+
+    def _one(
+        self, spec: RunSpec, rate: float | engine.Rates, asking: Requests | None, loop_seconds: float, deliveries: bool
+    ) -> tuple[Pass, bool]:
+        """One pass, and whether its result is right."""
+        usage = []
+
+        @contextmanager
+        def beside(runtime: Any) -> Iterator[None]:
+            usage.append(resource.getrusage(resource.RUSAGE_SELF))
+            with asking.beside(loop_seconds)(runtime) if asking is not None else nullcontext():
+                yield
+            usage.append(resource.getrusage(resource.RUSAGE_SELF))
+
+        sample, state, more = engine.one_pass(
+            spec,
+            self.program,
+            self._blocks_of(spec),
+            rate=rate,
+            meter=self._meter,
+            beside=beside,
+            deliveries=deliveries,
+        )
+        order = spec.order
+        assert order is not None  # a RunSpec knows what is delivered
+        made = sample.digest, states_digest(self.app, order, state)
+        is_right = made == self._expected[order] and (sample.in_order or order == "none")
+        before, after = usage
+        switches = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
+        return Pass(sample, columns(more["deliveries"] or ()), *switches), is_right
 
     def outputs(self) -> pa.Table:
         """What the loop puts out, one untimed pass."""
@@ -184,8 +242,6 @@ class Race:
             row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
             if spec.plan:
                 row["plan"] = spec.plan
-            if spec.schedule:
-                row |= switched(samples)
             row["cpu_ns"] = _median(s.cpu_ns for s in samples)
             row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)
@@ -216,40 +272,36 @@ def gains(row: Row, other: Row) -> list[float]:
     return [b / a for a, b in zip(row["seconds"], other["seconds"], strict=True)]
 
 
-def switched(samples: Sequence[engine.Sample]) -> Row:
-    """What the reconfigurations of some passes took, in microseconds, all passes together; none is left out.
-
-    `switch`: from its event being dealt to the last replica concerned. `waited`: of each replica, for those who
-    lost keys to it. `copied`: bytes of state, of each reconfiguration.
-    """
-    passes = [[one.microseconds for one in s.reconfigurations if one.microseconds is not None] for s in samples]
-    times = [time for found in passes for time in found]
-    waits = [one.waited / 1e3 for s in samples for at in s.reconfigurations for one in at.gone_over]
-    of_passes = [_ranked(found, 50) for found in passes]
-    row: Row = {"switches": len(times), "shares": [], "switch_p50s_us": [p50 for p50 in of_passes if p50 is not None]}
-    for sample in samples:
-        for at in sample.reconfigurations:
-            if at.replicas not in row["shares"]:
-                row["shares"].append(at.replicas)
-    copied = [at.bytes for s in samples for at in s.reconfigurations if at.microseconds is not None]
-    row |= {"copied_p50_bytes": _ranked(copied, 50), "copied_max_bytes": max(copied, default=None)}
-    for name, found in (("switch", times), ("waited", waits)):
-        row |= {f"{name}_p{rank}_us": _ranked(found, rank) for rank in (50, 99)}
-        row[f"{name}_max_us"] = max(found, default=None)
-    return row
+def right(rows: list[Row]) -> list[Row]:
+    """Those whose results are the loop's."""
+    return [row for row in rows if row["result"] == "equal"]
 
 
-def _ranked(times: Sequence[float], rank: int) -> float | None:
-    """A percentile by nearest rank, which is one of the figures that were measured."""
-    return float(np.percentile(times, rank, method="inverted_cdf")) if times else None
+def interval(found: Sequence[float]) -> str:
+    """From the lowest to the highest."""
+    return f"{min(found):.2f} to {max(found):.2f}"
+
+
+def threads_of(row: Row) -> str:
+    return f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
+
+
+def _reconfigured(passes: list[list[Pass]], i: int, equal: list[int], asked: list[Requests | None]) -> Row:
+    """What reconfigurations took in the passes of way `i`, and what was seen of them; of a way without any, what was
+    seen where one that is equal to it was reconfigured in its pass of the same number."""
+    if not any(asked):
+        return {}
+    where = next((passes[j] for j in (i, *equal) if asked[j] is not None), [])
+    events = [[one.event for one in made.sample.reconfigurations] for made in where] or [[] for _ in passes[i]]
+    found = switched([made.sample for made in passes[i]]) if asked[i] is not None else {}
+    return found | seen(zip([made.deliveries for made in passes[i]], events, strict=True))
 
 
 def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
     """What passes with an open-loop source found; latencies in microseconds."""
     found = [s.end_to_end for s in samples if s.end_to_end is not None]
     passes = [latency.p99 for latency in found]
-    loaded = switched(samples) if any(s.reconfigurations for s in samples) else {}
-    return {f"loaded_{name}": value for name, value in loaded.items() if name != "shares"} | {
+    return {
         "load": load,
         "offered_per_s": rate,
         "end_to_end_p50_us": statistics.median(latency.p50 for latency in found),

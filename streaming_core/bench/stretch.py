@@ -3,13 +3,12 @@ handling the keys that it owns (virtual shared-nothing, VSN), and changes of who
 
 What the paper's figures stand against is another system (Flink) on 36 cores: here the yardstick is the compiled loop,
 and a paper's figure is quoted as the paper's. Questions 1 and 4 also race VSN against a shared-nothing baseline (SN) of
-our own, which shares with it all but this: rows, and states that get other owners, are copied (docs/windows.md). What
-question 4 measures is asked for by a schedule, and in question 5 by controllers.
+our own, which shares with it all but this: rows, and states that get other owners, are copied (docs/windows.md).
+Question 4 has a file of its own (switching.py).
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterator
 from typing import Any
@@ -17,28 +16,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streaming_core.bench import host
-from streaming_core.bench.race import Race, Row, faster, gains
+from streaming_core.bench import host, switching
+from streaming_core.bench.race import Race, Row, faster, gains, interval, right, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run import engine
-from streaming_core.run.way import AXES, RunSpec, Scheduled
+from streaming_core.run.way import AXES, RunSpec
 
 LEVELS = ("L", "M", "H")  # of paircount
 SHARES = {"wordcount": 1.0, "L": 0.12, "M": 0.04, "H": 0.03}  # of the events: passes are about as long
 JOIN = {"keys": 1000, "size": 300_001}  # the paper's: five minutes, those just as old included
-SWITCHED_JOIN = {"keys": 1000, "size": 60_001}  # a minute, which fills early in a pass of seconds
 HEDGE = {"keys": 1000, "size": 30_001}
-SWITCHES = 200  # in a pass: five rounds make a thousand
-SWITCHED = ("no", "halves", "swaps")
-COPIED_SWITCHES = 20  # in a pass that copies states
 PARALLELISMS = ("vsn", "sn")
-BATCHES = (16, 256)
-SMALL = 16  # a batch that lets a switch be seen, and not the rows dealt before it
-REPLICAS = 8
-LOAD = 0.5
-ONE_WINDOW = 10**12  # ms: the largest, in which all tweets fall
-WORDS = (1_000, 32_000, 1_000_000)  # keys of a window that all tweets fall in, every word equally likely
-PAIRS = 1_000_000  # words, of which nearly every pair is another key
+PAPERS_CORES = "36 cores, on two sockets"
 
 VSN = Claim(
     "wordcount, STRETCH over Flink: 1.17 times the throughput, 6 % of the latency; two systems on 36 cores.",
@@ -58,10 +47,6 @@ LINEAR = Claim(
     "fast as a sequential one.",
     "STRETCH, section 8.3",
 )
-SWITCH = Claim(
-    "All reconfigurations take less than 40 ms, and about 12 ms from 30 to 52 threads.",
-    "STRETCH, section 8.4, Figure 9",
-)
 PROVISIONED = Claim(
     "From 70 % to 120 % of what they can do, 1, 5, 9, 18, 30, 40 threads become 2, 9, 16, 31, 52, 69; from 70 % to "
     "30 %, 5, 9, 18, 30, 40, 60, 70 become 2, 3, 7, 12, 17, 25, 30.",
@@ -78,13 +63,6 @@ HEDGES = Claim(
 )
 
 Sweep = tuple[list[Heat], list[str]]
-
-
-def _cores(counts: list[int]) -> str:
-    """What this machine cannot show."""
-    cores, most = host.facts(1)["host"]["cores"], max(counts)
-    said = f"On {cores} core{'s' * (cores != 1)}, with {most} thread{'s' * (most != 1)} at most"
-    return f"{said}: how it grows up to the paper's 36 cores, on two sockets, is not shown."
 
 
 def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
@@ -107,18 +85,6 @@ def _ratio(row: Row) -> str:
     return f"{row['to_loop']:.2f} times the compiled loop ({low:.2f} to {high:.2f})"
 
 
-def _range(found: list[float]) -> str:
-    return f"{min(found):.2f} to {max(found):.2f}"
-
-
-def _threads(row: Row) -> str:
-    return f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
-
-
-def _right(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row["result"] == "equal"]
-
-
 # --- question 1 -------------------------------------------------------------------------------------------------------
 
 
@@ -129,7 +95,7 @@ def _counting(counts: list[int]) -> Sweep:
         "Words and pairs are counted as sets, as STRETCH does; Flink's bags are another result, and not compared.",
         "SN is a baseline of our own, beside VSN in one runtime: it differs by copies of rows, and of their keys, in "
         "queues of their owners. Flink differs by all else too, so that its ratios are no measure of ours.",
-        _cores(counts),
+        host.unshown(counts, PAPERS_CORES),
     ]
 
 
@@ -141,13 +107,13 @@ def _vsn(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         row["chart"] = " ".join([row["app"], *row["params"].values()])
     for chart in dict.fromkeys(row["chart"] for row in rows):
-        here = {(row["parallelism"], row["threads"]): row for row in _right(rows) if row["chart"] == chart}
-        found = [f"{_threads(row)} {_ratio(row)}" for (shared, _), row in here.items() if shared == "vsn"]
+        here = {(row["parallelism"], row["threads"]): row for row in right(rows) if row["chart"] == chart}
+        found = [f"{threads_of(row)} {_ratio(row)}" for (shared, _), row in here.items() if shared == "vsn"]
         if found:
             yield f"{chart}, VSN: {'; '.join(found)}"
         over = [
-            f"{_threads(row)} {faster(row, other):.2f} ({_range(gains(row, other))}), of the processor time an event "
-            f"{row['cpu_ns'] / other['cpu_ns']:.2f}"
+            f"{threads_of(row)} {faster(row, other):.2f} ({interval(gains(row, other))}), of the processor time an "
+            f"event {row['cpu_ns'] / other['cpu_ns']:.2f}"
             for (shared, count), row in here.items()
             if shared == "vsn" and (other := here.get(("sn", count)))
         ]
@@ -166,16 +132,16 @@ def _forwarding(counts: list[int]) -> Sweep:
     notes = [
         f"Every row has {copies} keys, as many as there are threads at most, and leaves once for each: all ways and "
         "the loop put out the same rows.",
-        _cores(counts),
+        host.unshown(counts, PAPERS_CORES),
     ]
     return [_scaling("forward", {"copies": copies}, counts)], notes
 
 
 def _forwarded(rows: list[Row]) -> Iterator[str]:
-    for row in _right(rows):
+    for row in right(rows):
         yield (
-            f"{_threads(row)}: {row['events_per_s'] / 1e6:.2f} M rows/s, {_ratio(row)}; the paper's 0.10 to 0.12 M are "
-            "of up to 72 threads on 36 cores"
+            f"{threads_of(row)}: {row['events_per_s'] / 1e6:.2f} M rows/s, {_ratio(row)}; the paper's 0.10 to 0.12 M "
+            "are of up to 72 threads on 36 cores"
         )
 
 
@@ -209,14 +175,14 @@ def _joining(counts: list[int]) -> Sweep:
     return [_scaling("scalejoin", JOIN, counts)], [
         "The loop is the sequential join. An ad-hoc parallel ScaleJoin does not exist here.",
         "Comparisons are those that the rows make needful, computed from the workload.",
-        _cores(counts),
+        host.unshown(counts, PAPERS_CORES),
     ]
 
 
 def _hedging(counts: list[int]) -> Sweep:
     return [_scaling("hedge", HEDGE, counts)], [
         "Generated trades: the paper's may not be handed on. At peak rate: to follow rates takes a controller.",
-        _cores(counts),
+        host.unshown(counts, PAPERS_CORES),
     ]
 
 
@@ -231,171 +197,12 @@ def _per_second(rows: list[Row]) -> Iterator[str]:
     for row in rows:
         row["comparisons_per_s"] = row["comparisons"] * row["events_per_s"] / row["events"]
     loop = next(row for row in rows if row["way"] == "loop")
-    for row in _right(rows):
+    for row in right(rows):
         yield (
-            f"{row['app']}, {_threads(row)}: {row['comparisons_per_s'] / 1e6:,.0f} M comparisons/s and "
+            f"{row['app']}, {threads_of(row)}: {row['comparisons_per_s'] / 1e6:,.0f} M comparisons/s and "
             f"{row['events_per_s'] / 1e3:,.1f} k rows/s, {_ratio(row)}, which has "
             f"{loop['comparisons_per_s'] / 1e6:,.0f} M comparisons/s; not shown here: {UNSHOWN[row['app']]}"
         )
-
-
-# --- question 4 -------------------------------------------------------------------------------------------------------
-
-
-def switching(operator: str, replicas: int, switched: str, times: int) -> list[Scheduled]:
-    """So many switches in turn: `halves`, from all replicas to half of them and back; `swaps`, from one half to the
-    other, but for the first of them, which begins with all; `no`."""
-    half = replicas // 2
-    first = list(range(half))
-    second = list(range(replicas if switched == "halves" else 2 * half))
-    turns = [first, second if switched == "halves" else second[half:]]
-    if switched == "no":
-        return []
-    return [Scheduled(event=turn, replicas={operator: turns[turn % 2]}) for turn in range(times)]
-
-
-def elastic(
-    app: str,
-    operator: str,
-    params: dict[str, Any],
-    threads: int,
-    replicas: int,
-    batches: tuple[int, ...],
-    times: int | None = None,
-    parallelism: str = "vsn",
-) -> list[RunSpec]:
-    """Ways with and without switches; `times` in a pass, SWITCHES if nothing else is said."""
-    plan = {} if replicas == threads else {operator: [replica % threads for replica in range(replicas)]}
-    return [
-        _way(
-            app,
-            params,
-            threads,
-            batch=batch,
-            plan=plan,
-            parallelism=parallelism,
-            schedule=switching(operator, replicas, switched, SWITCHES if times is None else times),
-        )
-        for batch in batches
-        for switched in SWITCHED
-    ]
-
-
-NOTES = [
-    "Switched `halves`: from all replicas to half of them and back; `swaps`: from one half to the other. A schedule "
-    "asks for them, spread over the pass: no controller decides.",
-    "A switch takes from its event being dealt to the last replica concerned having gone over, rows dealt before it "
-    "included: at peak rate all that are queued, under load (half the peak) little more than a batch. No switch is "
-    "left out: the maximum is of all of them.",
-    "Throughput: half of the replicas have all keys half of the time (`halves`), or always (`swaps`).",
-]
-
-
-def _joins_switched(counts: list[int]) -> Sweep:
-    threads = max(counts)
-    ways = elastic("scalejoin", "from_left", SWITCHED_JOIN, threads, max(2, threads), BATCHES)
-    minute = "A window is a minute, the paper's are five: so it fills early, and a pass stays short."
-    return [Heat("scalejoin", SWITCHED_JOIN, ways)], [*NOTES, minute, _cores(counts)]
-
-
-def _replicas_switched(counts: list[int]) -> Sweep:
-    params, threads = {"vocabulary": WORDS[0], "hashtag_ratio": 0.0}, max(counts)
-    heats = [
-        Heat("wordcount", params, elastic("wordcount", "count", params, of, REPLICAS, (SMALL,)))
-        for of in dict.fromkeys((threads, REPLICAS))
-    ]
-    return heats, [
-        *NOTES,
-        f"{REPLICAS} replicas on {threads} threads, and on as many threads as replicas: where these are more than the "
-        "cores, what is measured is the system's scheduler, and nothing is claimed of it.",
-    ]
-
-
-def _states_switched(counts: list[int]) -> Sweep:
-    threads = max(counts)
-    replicas = max(2, threads)
-    window: dict[str, Any] = {"skew": 0.0, "hashtag_ratio": 0.0, "advance": ONE_WINDOW, "size": ONE_WINDOW}
-
-    def ways(app: str, params: dict[str, Any]) -> list[RunSpec]:
-        given = (app, "count", params, threads, replicas, (SMALL,))
-        return [*elastic(*given), *elastic(*given, COPIED_SWITCHES, "sn")]
-
-    heats = []
-    for words in WORDS:
-        params = {"vocabulary": words, **window}
-        heats.append(Heat("wordcount", params, ways("wordcount", params)))
-    params = {"vocabulary": PAIRS, "level": "H", **window}
-    heats.append(Heat("paircount", params, ways("paircount", params), 0.08))
-    return heats, [
-        *NOTES,
-        f"With SN all replicas stop and states are copied: {COPIED_SWITCHES} switches in a pass.",
-        "All tweets fall into one window: its states are those at its end, and of every size on the way.",
-        "Rows of paircount have many more keys than those of wordcount, so that a batch takes longer, switch or none. "
-        "By default states take half a gigabyte at most: with more events they are more.",
-        _cores(counts),
-    ]
-
-
-def _states(race: Race) -> dict[str, Any]:
-    """States that are there at once, at most: as many as leave with one end, in each of the windows that overlap."""
-    params = race.app.bind(race.given)
-    # What the end of the stream makes expire comes last.
-    ends = pa.concat_tables([race.outputs(), race.loop.finish(race.events)])["ts"].to_numpy()
-    most = int(np.unique(ends, return_counts=True)[1].max(initial=0))
-    return {"states": most * math.ceil(params["size"] / params["advance"])}
-
-
-def _elasticity(rows: list[Row]) -> Iterator[str]:
-    """Names what was switched to; what switches took, and what they cost."""
-    plain: dict[tuple, Row] = {}
-    for row in rows:
-        shares = row.get("shares", [])
-        row["switched"] = "no" if not shares else "swaps" if len({len(share) for share in shares}) == 1 else "halves"
-        row["replicas"] = max((len(places) for places in row.get("plan", {}).values()), default=row["threads"])
-        row["placement"] = f"{row['switched']}, {_threads(row)}"
-        if row["way"] != "loop" and row["switched"] == "no":
-            plain[_of(row)] = row
-    for row in _right(rows):
-        if row["switched"] == "no" or not row.get("switches"):
-            continue
-        states = f", {row['states']:,} states" if "states" in row else ""
-        states += f", {row['parallelism'].upper()}"
-        line = (
-            f"{row['app']}{states}, {row['replicas']} replicas on {_threads(row)}, batches of {row['batch']}, "
-            f"{row['switched']}: {_times(row, 'switch')} at peak rate ({row['switches']} switches)"
-        )
-        if row.get("loaded_switches"):
-            line += f", {_times(row, 'loaded_switch')} under load ({row['loaded_switches']})"
-            line += f"; waited for others {_times(row, 'loaded_waited')}"
-        if row.get("copied_max_bytes"):
-            p50, most = row["copied_p50_bytes"] / 1e6, row["copied_max_bytes"] / 1e6
-            line += f"; copied p50 {p50:,.2f}, max {most:,.2f} MB"
-        without = plain.get(_of(row))
-        if without and without["result"] == "equal":
-            found = gains(row, without)
-            line += f"; {faster(row, without):.2f} times the throughput without switches ({_range(found)})"
-        yield line + ". The paper: below 40 ms, on 36 cores"
-
-
-def _of(row: Row) -> tuple:
-    """What is the same with and without switches."""
-    return (
-        row["app"],
-        *row["params"].items(),
-        row["threads"],
-        row["replicas"],
-        row.get("batch"),
-        row.get("load"),
-        row.get("parallelism"),
-    )
-
-
-def _times(row: Row, name: str) -> str:
-    """In milliseconds; of the median its interval over rounds too."""
-    p50, p99, most = (row[f"{name}_{which}_us"] / 1000 for which in ("p50", "p99", "max"))
-    rounds = row.get(f"{name}_p50s_us")
-    interval = f" ({min(rounds) / 1000:.3f} to {max(rounds) / 1000:.3f})" if rounds else ""
-    return f"p50 {p50:.3f}{interval}, p99 {p99:.3f}, max {most:.3f} ms"
 
 
 # --- question 5 -------------------------------------------------------------------------------------------------------
@@ -414,20 +221,23 @@ def provisioned(starting: int, load: float, most: int = 72) -> int | None:
 
 def _followed(counts: list[int]) -> Sweep:
     threads = max(2, *counts)
-    ways = [_way("scalejoin", SWITCHED_JOIN, threads, batch=SMALL, controller=name) for name in AXES["controller"]]
-    return [Heat("scalejoin", SWITCHED_JOIN, ways, phases=PHASES)], [
+    ways = [
+        _way("scalejoin", switching.JOIN, threads, batch=switching.SMALL, controller=name)
+        for name in AXES["controller"]
+    ]
+    return [Heat("scalejoin", switching.JOIN, ways, phases=PHASES)], [
         "Six phases as long as each other, at "
         + ", ".join(f"{share:.0%}" for _, share in PHASES)
         + " of the peak rate of all replicas; changes are abrupt. The paper's take 100 to 300 seconds each.",
         "A window is a minute of the rows' own time, which does not follow the rates.",
-        _cores(counts),
+        host.unshown(counts, PAPERS_CORES),
     ]
 
 
 def _following(rows: list[Row]) -> Iterator[str]:
     """What controllers did as rates changed, and Table IV."""
-    for way in dict.fromkeys(row["way"] for row in _right(rows)):
-        passes = {row["pass"]: row for row in _right(rows) if row["way"] == way and "pass" in row}
+    for way in dict.fromkeys(row["way"] for row in right(rows)):
+        passes = {row["pass"]: row for row in right(rows) if row["way"] == way and "pass" in row}
         if passes:
             middle = {name: statistics.median(row[name] for row in passes.values()) for name in FIGURES}
             yield (
@@ -450,8 +260,6 @@ ROUNDED = {
 
 
 # --- the suite --------------------------------------------------------------------------------------------------------
-
-TIMES = (("switch_p99_us", "p99 of a switch, at peak"), ("loaded_switch_p99_us", "p99 of a switch, at half the peak"))
 
 
 def _rates(*ys: tuple[str, str], by: str = "app") -> tuple[Plot, ...]:
@@ -493,44 +301,7 @@ SUITE = Suite(
             count=_compared,
             conclude=_per_second,
         ),
-        Experiment(
-            "q4",
-            "section 8.4, Figure 9",
-            "How long a reconfiguration takes: ScaleJoin",
-            (SWITCH,),
-            _joins_switched,
-            tuple(Plot("switched", y, title, lines=("batch",), kind="bar", loop=False) for y, title in TIMES),
-            events=20_000,
-            loads=(LOAD,),
-            conclude=_elasticity,
-        ),
-        Experiment(
-            "q4-states",
-            "section 8.4",
-            "How long a reconfiguration takes, by what there is that does not move",
-            (SWITCH,),
-            _states_switched,
-            tuple(
-                Plot("states", y, title, lines=("switched", "parallelism"), log=True, loop=False) for y, title in TIMES
-            ),
-            events=500_000,
-            loads=(LOAD,),
-            count=_states,
-            conclude=_elasticity,
-        ),
-        Experiment(
-            "q4-replicas",
-            "section 8.4",
-            "How long a reconfiguration takes, with more replicas than cores",
-            (SWITCH,),
-            _replicas_switched,
-            tuple(
-                Plot("placement", y, title, lines=("switched", "threads"), kind="bar", loop=False) for y, title in TIMES
-            ),
-            events=1_000_000,
-            loads=(LOAD,),
-            conclude=_elasticity,
-        ),
+        *switching.EXPERIMENTS,
         Experiment(
             "q5",
             "sections 8.4 and 8.5, Table IV, Figure 11",

@@ -15,9 +15,10 @@ from typing import Any
 from streaming_core.bench import host
 from streaming_core.bench.race import Race, Row
 from streaming_core.bench.report import VERSION
+from streaming_core.bench.requests import Requests
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec, Scheduled, evenly_apart
+from streaming_core.run.way import RunSpec
 
 SUITES = ("tstream", "ordered", "viper", "briskstream", "stretch")  # each a module of this package that defines SUITE
 
@@ -34,9 +35,9 @@ class Claim:
 class Heat:
     """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has.
 
-    A way's schedule says what is switched to in turn: its switches are spread evenly over the events there are.
     `phases`: of an open loop whose rate changes, how long each lasts, in parts of the whole, and its share of the peak
-    rate of the first way.
+    rate of the first way. `requests`: if there are any, for each way who asks for reconfigurations beside its passes,
+    or nobody.
     """
 
     app: str
@@ -44,6 +45,7 @@ class Heat:
     ways: list[RunSpec]
     share: float = 1.0
     phases: tuple[tuple[float, float], ...] = ()
+    requests: tuple[Requests | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,8 +146,7 @@ def run(
 def _experiment(experiment: Experiment, events: int, counts: list[int], repetitions: int, progress) -> dict[str, Any]:
     heats, notes = experiment.sweep(counts)
     total = sum(
-        repetitions + 2 + len(heat.ways) * (len(experiment.loads) + (repetitions if heat.phases else 0))
-        for heat in heats
+        repetitions + 2 + len(heat.ways) * repetitions * (len(experiment.loads) + bool(heat.phases)) for heat in heats
     )
     done = 0
 
@@ -161,8 +162,8 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         race = Race(heat.app, heat.params, size)
         tick()
         counted = experiment.count(race)
-        ways = [spread(spec, size) for spec in heat.ways]
-        rows += [row | counted for row in race.run(ways, repetitions, experiment.loads, tick, heat.phases)]
+        found = race.run(heat.ways, repetitions, experiment.loads, tick, heat.phases, heat.requests)
+        rows += [row | counted for row in found]
     conclusions = list(experiment.conclude(rows))
     return {
         "name": experiment.name,
@@ -175,16 +176,6 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         "conclusions": conclusions,
         "rows": rows,
     }
-
-
-def spread(spec: RunSpec, events: int) -> RunSpec:
-    """A way whose switches, if it has any, are spread evenly over the events; of few, as many as there can be."""
-    switches = spec.schedule[: max(0, events - 1)]
-    if not spec.schedule:
-        return spec
-    places = evenly_apart(len(switches), events)
-    placed = [Scheduled(event=event, replicas=at.replicas) for event, at in zip(places, switches, strict=True)]
-    return spec.model_copy(update={"schedule": placed})
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:

@@ -325,19 +325,22 @@ def one_pass(
     durable: checkpoint.Checkpoints | None = None,
     meter: Meter | None = None,
     beside: Beside | None = None,
+    deliveries: bool = False,
 ) -> tuple[Sample, dict[str, pa.Table], dict]:
-    """One pass from fresh state: its sample, the final state by table, the binding of threads and memory.
+    """One pass from fresh state: its sample, the final state by table, the binding of threads and memory, deliveries.
 
     `folder` receives outputs (parquet sink) and state; without `export` the state returned is empty. `durable` gives
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
     nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
-    it may ask for reconfigurations. Raises RunFailed when an operator fails.
+    it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/README.md), in
+    memory that grows with the events. Raises RunFailed when an operator fails.
     """
     from streaming_core import _runtime
 
     options = spec.for_runtime | {
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
+        "deliveries": deliveries,
     }
     nameable = row_format.nameable_text() if program.makes_texts else None
     engine = _runtime.Engine(program.json(), json.dumps(options), nameable)
@@ -418,7 +421,7 @@ def one_pass(
         loads=metrics["loads"] or {},
         chosen=metrics["chosen"],
     )
-    return sample, state, {name: metrics[name] for name in ("binding", "memory")}
+    return sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")}
 
 
 def _save(engine, durable: checkpoint.Checkpoints, writer: Writer | None, read: tuple[int, int], cpu) -> None:

@@ -68,6 +68,58 @@ def test_requests_from_another_thread_change_no_result(counted, threads):
     assert [one.event for one in found] == sorted(one.event for one in found)
 
 
+def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counted):
+    made = []
+
+    @contextmanager
+    def asking(runtime):
+        over, control, shares = threading.Event(), runtime.control("count"), itertools.cycle([[0], [1], [0, 1]])
+
+        def ask():
+            while not over.is_set():
+                if control.is_settled():
+                    control.request(share := next(shares))
+                    made.append(share)
+
+        assert control.is_settled()
+        control.request(share := next(shares))
+        made.append(share)
+        assert not control.is_settled()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        yield
+        over.set()
+        thread.join()
+
+    found = passed(counted, asking, threads=2).reconfigurations
+    # The last one may have come when nothing was dealt any more.
+    assert [one.replicas for one in found] in (made, made[:-1])
+    assert found[0].asked == 0
+    for one, following in itertools.pairwise(found):
+        assert max(over.at for over in one.gone_over) <= following.asked
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e6])
+def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
+    source, program, _ = counted
+    spec = RunSpec(app="wordcount", params=PARAMS, executor="pinned", threads=2, batch=32)
+    blocks = engine.Blocks(source, program, 1_500)
+    sample, _, more = engine.one_pass(spec, program, blocks, rate=rate, deliveries=True)
+    found = more["deliveries"]
+    events, times = [one["event"] for one in found], [one["at"] for one in found]
+    # A gate hands on some batches together; at the end of a block all are delivered.
+    assert {1_499, 2_999, 4_499, EVENTS - 1} <= {*events}
+    assert events == sorted({*events})
+    assert times == sorted(times)
+    assert times[-1] <= sample.seconds * 1e9
+    for one in found:
+        assert (one["latency"] is None) == (rate == 0)
+        # Before it was there nothing of it can have been delivered.
+        assert rate == 0 or 0 <= one["latency"] <= one["at"]
+    _, _, more = engine.one_pass(spec, program, blocks)
+    assert more["deliveries"] is None
+
+
 def test_a_request_for_what_is_not_there_is_refused(counted):
     @contextmanager
     def asking(runtime):

@@ -187,7 +187,7 @@ CHARTS = {  # by experiment: one per plot and application, or whatever it is tol
     "ordered": (3, 5, 2 * 5, 2, 2, 2 * 3, 2 * 2, 2 * 4),
     "viper": (4 * 2 * 4,),
     "briskstream": (2 * 4, 3 * 4),
-    "stretch": (4, 1, 1, 2, 2 * 2, 2, 4, 2),
+    "stretch": (4, 1, 1, 2, 2 * 2, 2, 2, 4, 2),
 }
 
 
@@ -198,27 +198,30 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     suite, made = suites.load(name), []
     figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")
     took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
-    switched = dict.fromkeys([*took, *(f"loaded_{name}" for name in took)], 99.0) | {
-        "switches": 3,
-        "shares": [[0], [1]],
-    }
+    switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}
+    switched |= dict.fromkeys(took, 99.0)
+    switched |= {f"loaded_{name}": found for name, found in switched.items()}
+    switched |= {f"loaded_{name}_{of}_us": 99.0 for name in ("heard", "waited") for of in ("p50", "p99", "max")}
+    views = ("gap_max_us", "loaded_gap_max_us", "loaded_near_p99_us")
     for declared in suite.experiments:
         heats, notes = declared.sweep([1, 2])
         rows = []
         for heat in heats:
             more = dict.fromkeys(figures, 99.0) | {"params": heat.params, "hottest": 0.5, "operations": 7}
-            more |= {"comparisons": 700, "states": 1000, "to_loop_range": [0.5, 2.0]}
+            more |= {"comparisons": 700, "states": 1000, "state_bytes": 5, "to_loop_range": [0.5, 2.0]}
             if heat.phases:  # instants of a pass
                 more |= {"at_s": 0.5, "offered_per_s": 1e4, "replicas": 2, "work": 0.5, "pending": 0.1}
             rows.append(row("loop", 1e7, 1, "yardstick", heat.app, **more | {"seconds": [0.1]}))
-            for spec, load in itertools.product(heat.ways, declared.loads or (None,)):
+            ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
+            for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
                 axes = {
                     name: getattr(spec, name)
                     for name in ("executor", *AXES, "punctuation", "stealing", "batch")
                     if name != "order"
                 }
                 of = {"plan": spec.plan} if spec.plan else {}
-                of |= switched if spec.schedule else {}
+                of |= switched if asked else {}
+                of |= dict.fromkeys(views, 99.0) | {"switched": asked.kind if asked else "no"} if heat.requests else {}
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}
                 rows.append(row(spec.strategy, 2e7, spec.threads, app=heat.app, **more | axes | of))
         said = list(declared.conclude(rows))

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.bench import briskstream, ordered, report, stretch, suite, viper
-from streaming_core.bench.race import Race, phased, switched, turns
-from streaming_core.run.report import Reconfiguration, Sample
+from streaming_core.bench import briskstream, ordered, report, stretch, suite, switching, viper
+from streaming_core.bench.race import Race, phased, turns
 from streaming_core.run.way import EXECUTORS
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, stretch)}
@@ -53,11 +52,13 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(viper, "COUNTS", (1, 2))
     monkeypatch.setattr(briskstream, "APPS", ("sd",))
     for name, values in (
-        ("LEVELS", ("L",)), ("JOIN", {"keys": 8}), ("SWITCHED_JOIN", {"keys": 8}),
-        ("HEDGE", {"keys": 8}), ("WORDS", (100,)), ("PAIRS", 50),
-        ("SWITCHES", 6), ("COPIED_SWITCHES", 3), ("BATCHES", (16,)),
+        ("LEVELS", ("L",)), ("JOIN", {"keys": 8}), ("HEDGE", {"keys": 8}),
     ):  # fmt: skip
         monkeypatch.setattr(stretch, name, values)
+    for name, values in (
+        ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
+    ):  # fmt: skip
+        monkeypatch.setattr(switching, name, values)
     monkeypatch.setattr(suite, "Race", races)
 
 
@@ -149,16 +150,22 @@ def test_sweeps_cover_what_they_say(monkeypatch, counts):
     counted = {(s.app, s.params.get("level"), s.threads, s.parallelism) for _, s in ways("stretch", "q1")}
     kinds = [("wordcount", None), *(("paircount", level) for level in "LMH")]
     assert counted == {(*kind, count, shared) for kind in kinds for count in counts for shared in ("vsn", "sn")}
-    states = [(s.parallelism, len(s.schedule)) for _, s in ways("stretch", "q4-states")]
-    each = [("vsn", 0), ("vsn", 200), ("vsn", 200), ("sn", 0), ("sn", 20), ("sn", 20)]
-    assert states == each * (len(stretch.WORDS) + 1)
+    states, _ = chosen("stretch", "q4-states").sweep(counts)
+    each = [("vsn", None), ("vsn", "halves"), ("vsn", "swaps"), ("sn", None), ("sn", "swaps")]
+    for heat in states:
+        asked = [one and one.kind for one in heat.requests]
+        assert [(way.parallelism, kind) for way, kind in zip(heat.ways, asked, strict=True)] == each
+    assert len(states) == len(switching.WORDS) + len(switching.PAIRS)
     for name, app in (("q2", "forward"), ("q3", "scalejoin"), ("q6", "hedge")):
         assert [(s.app, s.threads) for _, s in ways("stretch", name)] == [(app, count) for count in counts]
-    for name in ("q4", "q4-states", "q4-replicas"):
-        assert [len(s.schedule) for _, s in ways("stretch", name)][:3] == [0, 200, 200]
-        for _, s in ways("stretch", name):
-            s.check(registry.load(s.app))
-            assert s.threads == most or name == "q4-replicas"
+    for name in ("q4", "q4-states", "q4-replicas", "q4-outputs"):
+        for heat in chosen("stretch", name).sweep(counts)[0]:
+            assert [one and one.kind for one in heat.requests][:3] == [None, "halves", "swaps"]
+            for spec, asked in zip(heat.ways, heat.requests, strict=True):
+                spec.check(registry.load(spec.app))
+                assert spec.threads == most or name == "q4-replicas"
+                if asked:
+                    assert asked.replicas == len(spec.plan.get(asked.operator, range(spec.threads)))
 
 
 def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races):
@@ -225,96 +232,6 @@ def test_what_is_concluded_of_jumbo_tuples():
         "sd, scalegate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "
         "is 2 and 0.5 ms"
     ]
-
-
-def test_switches_go_back_and_forth_and_are_spread():
-    def shares(replicas, kind, times=4):
-        return [at.replicas["count"] for at in stretch.switching("count", replicas, kind, times)]
-
-    assert shares(2, "halves") == [[0], [0, 1], [0], [0, 1]]
-    assert shares(2, "swaps") == [[0], [1], [0], [1]]
-    assert shares(5, "halves", 2) == [[0, 1], [0, 1, 2, 3, 4]]
-    assert shares(5, "swaps", 2) == [[0, 1], [2, 3]]
-    assert shares(8, "no") == []
-    still, halves, _ = stretch.elastic("wordcount", "count", {}, 2, 8, (16,), times=4)
-    assert halves.plan == {"count": [0, 1, 0, 1, 0, 1, 0, 1]}
-    assert suite.spread(still, 100) is still
-    placed = suite.spread(halves, 100)
-    assert [at.event for at in placed.schedule] == [20, 40, 60, 80]
-    assert [at.replicas for at in placed.schedule] == [at.replicas for at in halves.schedule]
-    assert [at.event for at in suite.spread(halves, 3).schedule] == [1, 2]
-    assert suite.spread(halves, 1).schedule == []
-    assert type(placed) is type(halves)
-
-
-def test_every_switch_of_every_pass_counts(races):
-    race = races("wordcount", {}, 3000)
-    [spec] = stretch.elastic("wordcount", "count", {}, 2, 2, (16,), times=20)[1:2]
-    loop, row = race.run([suite.spread(spec, 3000)], 2, loads=(0.5,))
-    assert row["result"] == "equal"
-    assert row["switches"] == row["loaded_switches"] == 2 * 20
-    assert row["shares"] == [[0], [0, 1]]
-    assert len(row["switch_p50s_us"]) == 2
-    assert row["switch_p50_us"] <= row["switch_p99_us"] <= row["switch_max_us"]
-    assert "switches" not in loop
-    low, high = row["to_loop_range"]
-    assert low <= row["to_loop"] <= high
-
-
-def test_what_switches_took():
-    def switch(event, posted, *gone_over):
-        over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
-        given = {"operator": "count", "event": event, "replicas": [event % 2], "moved": 1, "cells": 2}
-        return Reconfiguration(**given, posted=posted, gone_over=over)
-
-    def sample(*switches):
-        return Sample.model_construct(reconfigurations=list(switches))
-
-    one = sample(switch(1, 1000, (2000, 0), (4000, 500)), switch(2, 5000, (4000, 0)), switch(3, None))
-    other = sample(switch(1, 1000, (900_000, 7000)))
-    found = switched([one, other])
-    assert found["switches"] == 3  # one's event was never dealt
-    assert found["shares"] == [[1], [0]]
-    assert found["switch_p50_us"] == 3.0  # the last replica concerned
-    assert found["switch_p99_us"] == found["switch_max_us"] == 899.0
-    assert found["switch_p50s_us"] == [-1.0, 899.0]
-    assert (found["waited_p50_us"], found["waited_max_us"]) == (0.0, 7.0)
-    nothing = switched([sample()])
-    assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
-
-
-def test_what_is_concluded_of_switches():
-    times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
-    plain = {"app": "wordcount", "batch": 16, "states": 1000, "parallelism": "vsn"}
-    apart = plain | {"parallelism": "sn", "copied_p50_bytes": 1.5e6, "copied_max_bytes": 2e6}
-    rows = [
-        loop(app="wordcount"),
-        row([1, 2], **plain),
-        row([2, 4], **plain, **times, switches=400, shares=[[0], [0, 1]]),
-        row([1, 3], **plain, **times, switches=400, shares=[[0], [1]]),
-        row([1, 3], "scalejoin", "different", **times, switches=400, shares=[[0], [1]]),
-        row([2, 2], **apart),
-        row([2, 4], **apart, **times, switches=40, shares=[[0], [1]]),
-    ]
-    lines = list(stretch._elasticity(rows))
-    assert [r["switched"] for r in rows] == ["no", "no", "halves", "swaps", "swaps", "no", "swaps"]
-    assert len(lines) == 3
-    assert "SN, 2 replicas" in lines[2]
-    assert "(40 switches); copied p50 1.50, max 2.00 MB; 0.75 times the throughput without switches" in lines[2]
-    assert lines[0].startswith(
-        "wordcount, 1,000 states, VSN, 2 replicas on 2 threads, batches of 16, halves: "
-        "p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms at peak rate (400 switches); "
-        "0.50 times the throughput without switches (0.50 to 0.50)"
-    )
-    assert "0.83 times the throughput without switches (0.67 to 1.00)" in lines[1]
-
-
-def test_states_are_those_of_windows_that_are_open(races):
-    params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
-    one = {"advance": stretch.ONE_WINDOW, "size": stretch.ONE_WINDOW}
-    # Every word is said, first in a tweet or behind others, and one window has them all.
-    assert stretch._states(races("wordcount", params | one, 500)) == {"states": 100}
-    assert stretch._states(races("wordcount", params | {"advance": 60_000, "size": 120_000}, 9000)) == {"states": 200}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -27,6 +27,9 @@ pub trait Reconfigurable: Send + Sync {
     /// # Errors
     /// `Invalid`: there are no such replicas.
     fn request(&self, replicas: &[usize]) -> Result<(), RunError>;
+
+    /// Whether the last request has been heard, and all whom it concerns have gone over.
+    fn is_settled(&self) -> bool;
 }
 
 /// Processes one run: blocks in order, then `finish` once. After an error nothing but `metrics` may be called.

@@ -265,6 +265,11 @@ impl Control {
     fn request(&self, replicas: Vec<usize>) -> PyResult<()> {
         guarded(|| self.0.request(&replicas))
     }
+
+    /// Whether the last request has been heard, and all replicas that it concerns have gone over.
+    fn is_settled(&self) -> PyResult<bool> {
+        guarded(|| Ok(self.0.is_settled()))
+    }
 }
 
 /// A controller by itself: what it would ask for.

@@ -216,7 +216,7 @@ impl<W: Work> Dataflow<W> {
             lanes: chain.stateful.iter().map(|&at| Lanes::new(&chain.operators[at], lanes(at))).collect(),
             chain,
             preparer: sink.preparer().clone(),
-            delivered: UnsafeCell::new(Delivered::new(sink)),
+            delivered: UnsafeCell::new(Delivered::new(sink).with_deliveries(options.deliveries)),
             signals: team.signals(),
             failure: Mutex::new(None),
             arrivals: Arrivals::new(&options.rate.phases()),
@@ -242,6 +242,7 @@ impl<W: Work> Dataflow<W> {
     fn section(&mut self, block: &Block) -> Result<(), RunError> {
         let clock = self.clock.start();
         self.work.begin(&mut self.frame, block.n)?;
+        self.frame.windows.iter().flatten().for_each(|windowed| windowed.control.begin(clock));
         let Self { team, frame, work, .. } = self;
         let job = Job { frame, block, before: self.events, clock };
         let outcome = team.run(&|thread| work.work(thread, &job));

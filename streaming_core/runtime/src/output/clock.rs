@@ -42,7 +42,18 @@ impl Running {
     /// Nanoseconds of engine time since the engine was made.
     #[inline]
     pub fn now(&self) -> u64 {
-        self.before + self.started.elapsed().as_nanos() as u64
+        self.at(Instant::now())
+    }
+
+    /// What it was at some time since the block began, and at any before that.
+    #[inline]
+    pub fn at(&self, time: Instant) -> u64 {
+        self.before + time.saturating_duration_since(self.started).as_nanos() as u64
+    }
+
+    /// What it was when the block began.
+    pub fn began(&self) -> u64 {
+        self.before
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 use crate::output::counters::Counters;
+use crate::output::delivery::Delivery;
 use crate::output::digest::Digest;
 use crate::output::latency::Latencies;
 use crate::output::sink::Tally;
@@ -43,6 +44,8 @@ pub struct Metrics {
     pub processing: Latencies,
     /// Per batch, open loop: from the intended arrival of its first event to its delivery.
     pub end_to_end: Latencies,
+    /// What was delivered when, if the options ask for it.
+    pub deliveries: Option<Vec<Delivery>>,
     /// Core of each thread as it really took effect, if threads are pinned.
     pub binding: Option<Vec<usize>>,
     /// Where memory lies (`Placement::to_json`), of an executor that sees to that.
@@ -77,6 +80,7 @@ impl Metrics {
             "late": self.late,
             "reconfigurations": self.reconfigurations,
             "loads": self.loads,
+            "deliveries": self.deliveries,
             "binding": self.binding,
             "memory": self.memory,
             "chosen": self.chosen,

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod counters;
 pub mod delivered;
+pub mod delivery;
 pub mod digest;
 pub mod latency;
 pub mod metrics;

@@ -71,6 +71,8 @@ pub struct Options {
     pub pin: bool,
     pub idle: Strategy,
     pub sink: SinkKind,
+    /// Of executor pinned: the metrics say what was delivered when, which takes memory for every batch.
+    pub deliveries: bool,
 }
 
 impl Default for Options {
@@ -97,6 +99,7 @@ impl Default for Options {
             pin: false,
             idle: Strategy::Yield,
             sink: SinkKind::Digest,
+            deliveries: false,
         }
     }
 }

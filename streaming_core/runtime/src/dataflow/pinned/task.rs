@@ -90,7 +90,8 @@ pub(super) struct Task {
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
     pub preparer: Option<Preparer>,
     pub taken: Taken,
-    /// A windowed replica that waits for others to go over to an epoch: up to where it has used what it took.
+    /// A windowed replica that waits for others to go over to an epoch, or has more to expire: up to where it has used what it
+    /// took.
     pub left: Option<usize>,
     pub scratch: Scratch,
     pub counters: Counters,
@@ -124,7 +125,7 @@ impl Task {
             return self.has_room(network);
         }
         if self.left.is_some() {
-            return self.may_go_over(job);
+            return self.may_go_on(job);
         }
         self.gate.has_news(&network.outlets)
     }
@@ -138,12 +139,12 @@ impl Task {
         self.outlet.is_some_and(|first| network.outlets[first..first + queues].iter().all(Outlet::has_room))
     }
 
-    /// Whether it may go over to the epoch that it waits for.
-    fn may_go_over(&self, job: &Job) -> bool {
+    /// Whether it may go on with what it took.
+    fn may_go_on(&self, job: &Job) -> bool {
         let Role::Operator { operator, lane } = self.role else { return true };
-        let windowed = job.frame.windows[operator].as_ref().expect("who waits for an epoch has windows");
+        let windowed = job.frame.windows[operator].as_ref().expect("who leaves something has windows");
         // SAFETY: this task alone is this replica.
-        unsafe { windowed.replicas.with(lane, |replica| replica.may_go_over(&windowed.operator)) }
+        unsafe { windowed.replicas.with(lane, |replica| replica.may_go_on(&windowed.operator)) }
     }
 
     /// Whether it is a source that waits for events to arrive, after a step that did nothing.
@@ -188,7 +189,7 @@ impl Task {
             return self.deal(index, of, network, job, clock);
         }
         if self.left.is_some() {
-            if !self.may_go_over(job) {
+            if !self.may_go_on(job) {
                 return Ok(false);
             }
             self.operate(network, job, clock)?;
@@ -488,7 +489,11 @@ fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> R
     if taken.started < u64::MAX {
         // Events are numbered from the block's first one on.
         let index = (job.block.n - 1).min((first - job.block.seq(0)) as usize);
-        delivered.record(job.clock.now(), taken.started, job.arrival(index));
+        let (now, arrival) = (job.clock.now(), job.arrival(index));
+        delivered.record(now, taken.started, arrival);
+        if taken.upto > known {
+            delivered.finished(taken.upto, now, arrival);
+        }
     }
     Ok(())
 }

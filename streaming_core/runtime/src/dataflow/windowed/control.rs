@@ -15,6 +15,7 @@ use crate::dataflow::windowed::controller::{Controller, Load};
 use crate::dataflow::windowed::epochs::{Asked, Epochs, Reconfiguration};
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
+use crate::output::clock::Running;
 use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, lock};
 
 /// A controller is asked so often, in nanoseconds of engine time, if events come.
@@ -42,7 +43,10 @@ pub struct Control {
 #[derive(Debug)]
 struct Asking {
     schedule: VecDeque<(i64, Vec<usize>)>,
-    request: Option<(Instant, Vec<usize>)>,
+    /// When it came, in engine time, and what it asks for.
+    request: Option<(u64, Vec<usize>)>,
+    /// Of the block that is processed, or was last.
+    clock: Option<Running>,
     controller: Option<Controller>,
     /// When it was asked last, what had come then, and how long replicas had worked.
     seen: (u64, Offered, u64),
@@ -61,6 +65,7 @@ impl Control {
         let asking = Asking {
             schedule: schedule.into(),
             request: None,
+            clock: None,
             controller,
             seen: (0, Offered::default(), 0),
             loads: Vec::new(),
@@ -77,15 +82,25 @@ impl Control {
         worked.store(worked.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
     }
 
+    /// A block begins.
+    pub fn begin(&self, clock: Running) {
+        let mut asking = lock(&self.asking);
+        asking.clock = Some(clock);
+        if let Some((asked, _)) = &mut asking.request {
+            // Between blocks the clock stood still.
+            *asked = (*asked).min(clock.began());
+        }
+    }
+
     /// Events from `first` up to `upto`, or some of them that others have not dealt, are dealt at `now`.
     pub fn deal(&self, (first, upto): (i64, i64), now: u64, offered: Offered) {
         let mut asking = lock(&self.asking);
         let asking = &mut *asking;
         let dealt = self.epochs.dealt();
         let next = if dealt > i64::MIN { dealt + 1 } else { first };
-        if let Some((at, replicas)) = asking.request.take() {
-            let asked = now.saturating_sub(at.elapsed().as_nanos() as u64);
-            let asked = Asked { by: "request", asked: Some(asked), posted: Some(now), cause: None };
+        if let Some((asked, replicas)) = asking.request.take() {
+            // It may have come since `now`.
+            let asked = Asked { by: "request", asked: Some(asked.min(now)), posted: Some(now), cause: None };
             self.epochs.append(next, &replicas, asked);
         }
         self.ask_controller(asking, next, now, offered);
@@ -155,9 +170,17 @@ impl Control {
 
 impl Reconfigurable for Arc<Control> {
     fn request(&self, replicas: &[usize]) -> Result<(), RunError> {
+        let now = Instant::now();
         check_share(&self.operator, replicas, self.epochs.replicas()).map_err(RunError::Invalid)?;
-        lock(&self.asking).request = Some((Instant::now(), replicas.to_vec()));
+        let mut asking = lock(&self.asking);
+        let asked = asking.clock.map_or(0, |clock| clock.at(now));
+        asking.request = Some((asked, replicas.to_vec()));
         Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        // Who holds the lock knows that no epoch is being appended.
+        lock(&self.asking).request.is_none() && self.epochs.is_settled()
     }
 }
 
@@ -173,6 +196,7 @@ pub fn check_share(operator: &str, share: &[usize], replicas: usize) -> Result<(
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::output::clock::Clock;
 
     fn control(schedule: &[(i64, Vec<usize>)], controller: Option<Controller>) -> Control {
         Control::new("count", Arc::new(Epochs::new(4)), schedule.to_vec(), controller)
@@ -201,6 +225,47 @@ mod tests {
         assert_eq!(found[3..], [of("schedule", 20, &[2]), of("schedule", 20, &[3]), of("schedule", 40, &[0])]);
         let reached: Vec<bool> = control.reconfigurations().iter().map(|one| one.asked.posted.is_some()).collect();
         assert_eq!(reached, [true, true, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_request_is_settled_when_all_it_concerns_have_gone_over() {
+        let control = Arc::new(control(&[], None));
+        assert!(control.is_settled());
+        control.request(&[0, 2]).unwrap();
+        assert!(!control.is_settled());
+        control.deal((0, 9), 7, Offered::default());
+        for replica in 0..4 {
+            assert!(!control.is_settled());
+            control.epochs.note(replica, 1, 8, None);
+        }
+        assert!(control.is_settled());
+        // Nobody gains or loses anything.
+        control.request(&[0, 2]).unwrap();
+        control.deal((10, 19), 9, Offered::default());
+        assert!(control.is_settled());
+    }
+
+    #[test]
+    fn what_comes_between_blocks_came_when_the_clock_stopped() {
+        let control = Arc::new(control(&[], None));
+        let asked = |at: usize| control.reconfigurations()[at].asked.asked.unwrap();
+        control.request(&[0]).unwrap();
+        control.begin(Clock::default().start());
+        control.deal((0, 9), u64::MAX, Offered::default());
+        assert_eq!(asked(0), 0);
+        // By this clock it comes later than the next block begins.
+        control.begin(Clock::after(1_000).start());
+        control.request(&[1]).unwrap();
+        control.begin(Clock::after(1_000).start());
+        control.deal((10, 19), u64::MAX, Offered::default());
+        assert_eq!(asked(1), 1_000);
+        control.request(&[2]).unwrap();
+        control.deal((20, 29), u64::MAX, Offered::default());
+        assert!(asked(2) >= 1_000);
+        // Nor after it was heard.
+        control.request(&[3]).unwrap();
+        control.deal((30, 39), 1_000, Offered::default());
+        assert_eq!(asked(3), 1_000);
     }
 
     #[test]

@@ -184,6 +184,13 @@ impl Epochs {
         &self.epochs[self.epochs.count() - 1]
     }
 
+    /// Whether all that the last one concerns have gone over to it; while none is appended.
+    pub fn is_settled(&self) -> bool {
+        let last = self.last();
+        // ORDERING: Relaxed; only when somebody asks again hangs on it.
+        last.concerned.iter().all(|&replica| last.gone_over[replica].0.load(Ordering::Relaxed) > 0)
+    }
+
     pub fn get(&self, index: usize) -> Option<&Epoch> {
         self.epochs.get(index)
     }

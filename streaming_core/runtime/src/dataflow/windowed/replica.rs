@@ -25,6 +25,9 @@ use crate::state::windows::pane::Pane;
 use crate::state::windows::table::{Table, prefetch};
 use crate::state::windows::{CELLS, cell_of};
 
+/// When so many entries have expired, what they have put out goes on before others do.
+const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
+
 /// What a replica may be made to do wrong, for what must notice it.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,6 +59,8 @@ pub struct Replica {
     /// Of these, which have to be looked up in a later window too, and where.
     unlinked: Vec<(usize, *mut Pane)>,
     watermark: Option<i64>,
+    /// Not all has expired yet of what does at the row that comes next.
+    is_expiring: bool,
     late: u64,
     /// Per window that is open its panes in own cells.
     open: ByWindow<Box<Open>>,
@@ -107,6 +112,7 @@ impl Replica {
             unlinked: Vec::new(),
             owns: Box::new([false; CELLS]),
             watermark: None,
+            is_expiring: false,
             late: 0,
             open: ByWindow::default(),
             spare: Vec::new(),
@@ -224,8 +230,12 @@ impl Replica {
         Ok(true)
     }
 
-    /// Whether it may go over to the next epoch, or one step nearer to it, for one that could not.
-    pub fn may_go_over(&self, operator: &Windowed) -> bool {
+    /// Whether one that has not taken all rows may go on: to the next epoch, one step nearer to it, or with what expires.
+    pub fn may_go_on(&self, operator: &Windowed) -> bool {
+        self.is_expiring || self.may_go_over(operator)
+    }
+
+    fn may_go_over(&self, operator: &Windowed) -> bool {
         let (epochs, next) = (&operator.epochs, self.epoch + 1);
         match &operator.transfers {
             Some(transfers) => transfers.may_go_on(epochs, self.number, next),
@@ -272,7 +282,7 @@ impl Replica {
 
     /// Takes rows from number `from` on, behind which there are none of events up to `upto`; `meetings` says of each where its
     /// meeting is, `now` is the engine's time. None: all were taken; else up to where: what follows, if anything, belongs to
-    /// an epoch that others have to go over to first. After a failure `out` holds what earlier events put out.
+    /// an epoch that others have to go over to first, or has more expire than is put out at once. After a failure `out` holds what earlier events put out.
     ///
     /// # Safety
     /// The rows are readable, the meetings are theirs, listed for `operator`, whose replicas keep to its epochs.
@@ -297,7 +307,9 @@ impl Replica {
                     next = self.next_epoch(operator);
                 }
                 let meeting = Meeting::at(meeting, operator);
-                self.take(operator, rows, index, meeting, out)?;
+                if !self.take(operator, rows, index, meeting, out)? {
+                    return Ok(Some(index));
+                }
             }
         }
         // SAFETY: as the caller says.
@@ -336,9 +348,11 @@ impl Replica {
     /// As for `process`, of all rows so far.
     pub unsafe fn finish(&mut self, operator: &Windowed, seq: i64, text: Text, out: &mut Out) -> Result<(), RunError> {
         // SAFETY: as the caller says.
-        unsafe { self.expire(operator, i64::MAX, (seq, 0), text, out) }
+        while unsafe { !self.expire(operator, i64::MAX, (seq, 0), text, out)? } {}
+        Ok(())
     }
 
+    /// False: before it can be taken, more has to expire.
     #[inline]
     unsafe fn take(
         &mut self,
@@ -347,14 +361,18 @@ impl Replica {
         index: usize,
         meeting: Meeting,
         out: &mut Out,
-    ) -> Result<(), RunError> {
+    ) -> Result<bool, RunError> {
         let bounds = operator.bounds;
         let marked = meeting.ts - bounds.delay;
         if self.watermark.is_none_or(|watermark| marked > watermark) {
             let before = bounds.first_beyond(marked);
             if self.open.first().is_some_and(|number| number < before) {
                 // SAFETY: as the caller says.
-                unsafe { self.expire(operator, before, (rows.seq(index), index), rows.text, out) }?;
+                let expired = unsafe { self.expire(operator, before, (rows.seq(index), index), rows.text, out) }?;
+                self.is_expiring = !expired;
+                if self.is_expiring {
+                    return Ok(false);
+                }
             }
             self.watermark = Some(marked);
         }
@@ -365,7 +383,7 @@ impl Replica {
         if first > last {
             // Of all replicas that see it the one counts it that owns the first cell.
             self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
-            return Ok(());
+            return Ok(true);
         }
         if meeting.stream != self.met.stream || self.met.is_full() {
             // SAFETY: as the caller says.
@@ -381,7 +399,8 @@ impl Replica {
             let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
             let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start);
             // SAFETY: as the caller says.
-            return unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) };
+            unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
+            return Ok(true);
         }
         self.own.clear();
         self.numbers.clear();
@@ -395,20 +414,18 @@ impl Replica {
             }
         }
         if self.own.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let numbers = is_asked.then(|| self.numbers.iter().copied());
         let at = self.met.note(row, (first - open, windows), (self.own.len(), numbers), start);
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
-                true => self.find_singles(operator, first, meeting.ts, rows.text, at),
-                false => {
-                    self.find_own(operator, first, windows, rows.text, at);
-                    Ok(())
-                }
+                true => self.find_singles(operator, first, meeting.ts, rows.text, at)?,
+                false => self.find_own(operator, first, windows, rows.text, at),
             }
         }
+        Ok(true)
     }
 
     /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
@@ -608,7 +625,8 @@ impl Replica {
         outcome
     }
 
-    /// Windows before number `before` expire, at the event `at`: its seq, and which row of the batch it is.
+    /// Windows before number `before` expire, at the event `at`: its seq, and which row of the batch it is. False: not all have
+    /// yet, so that what they put out can go on, and others have their turn.
     #[cold]
     #[inline(never)]
     unsafe fn expire(
@@ -618,41 +636,49 @@ impl Replica {
         at: (i64, usize),
         text: Text,
         out: &mut Out,
-    ) -> Result<(), RunError> {
+    ) -> Result<bool, RunError> {
         if operator.is_told() {
             // SAFETY: as the callers say.
             unsafe { self.meet(operator, text, out) }?;
         }
         let open = self.watermark.map_or(0, |watermark| operator.bounds.first_beyond(watermark));
+        let mut expired = 0;
         while let Some(number) = self.open.first()
             && number < before
         {
-            let Some(mut window) = self.open.take(number) else { break };
-            window.cells.sort_unstable();
-            for cell in window.cells.drain(..) {
-                let cell = usize::from(cell);
-                window.panes[cell] = std::ptr::null_mut();
-                // SAFETY: an own cell, as the callers say.
-                let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
-                let Some(pane) = pane else { continue };
-                if operator.is_told() {
-                    let path = Path::default().fixed(0, 1).number((number - open) as u64);
-                    // SAFETY: as above.
-                    unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
-                    // SAFETY: as above.
-                    unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
-                } else {
-                    self.gone.add(pane);
-                }
+            let Some(window) = self.open.get_mut(number) else { break };
+            // Of what is left in the order in which it goes the last one is first; what is sorted stays so.
+            window.cells.sort_unstable_by(|one, other| other.cmp(one));
+            let Some(cell) = window.cells.pop() else {
+                self.spare.extend(self.open.take(number));
+                continue;
+            };
+            let cell = usize::from(cell);
+            window.panes[cell] = std::ptr::null_mut();
+            // SAFETY: an own cell, as the callers say.
+            let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
+            let Some(pane) = pane else { continue };
+            if !operator.is_told() {
+                self.gone.add(pane);
+                continue;
             }
-            self.spare.push(window);
+            let path = Path::default().fixed(0, 1).number((number - open) as u64);
+            // SAFETY: as above.
+            expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
+            // SAFETY: as above.
+            unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
+            if expired >= AT_ONCE {
+                self.gone.clear();
+                return Ok(false);
+            }
         }
         if operator.is_told() {
             self.gone.clear();
         }
-        Ok(())
+        Ok(true)
     }
 
+    /// How many entries expired.
     #[expect(clippy::too_many_arguments, reason = "what is expired, where, at which event, into what")]
     unsafe fn expire_pane(
         &mut self,
@@ -663,10 +689,11 @@ impl Replica {
         ((seq, index), path): ((i64, usize), Path),
         text: Text,
         out: &mut Out,
-    ) -> Result<(), RunError> {
+    ) -> Result<usize, RunError> {
         let mut expired = std::mem::take(&mut self.expired);
         expired.clear();
         pane.entries(&operator.shape, &mut expired);
+        let n = expired.len();
         let start = operator.bounds.start(number);
         let mut context = WindowContext {
             n: expired.len() as i64,
@@ -722,7 +749,7 @@ impl Replica {
             }
         }
         self.expired = expired;
-        outcome
+        outcome.map(|()| n)
     }
 }
 

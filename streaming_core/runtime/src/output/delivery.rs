@@ -1,0 +1,10 @@
+//! When what was delivered, for who wants to see each delivery and not only how long they took.
+
+/// Events up to `event` were finished at `at`, and none of them before; `latency` of the first of them, if the loop is open.
+/// In nanoseconds of engine time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Delivery {
+    pub at: u64,
+    pub event: i64,
+    pub latency: Option<u64>,
+}

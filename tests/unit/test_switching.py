@@ -1,0 +1,258 @@
+"""STRETCH's question 4: who asks for reconfigurations beside a pass, what these took, and what was seen of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from streaming_core.bench import requests, switching
+from streaming_core.bench.race import Race
+from streaming_core.bench.reconfigurations import columns, seen, switched
+from streaming_core.bench.requests import Requests
+from streaming_core.cli import main
+from streaming_core.run.report import Reconfiguration, Sample
+from streaming_core.run.way import RunSpec
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+
+
+def test_switches_go_back_and_forth():
+    def shares(replicas, kind):
+        return Requests("count", kind, replicas, 4).shares()
+
+    assert shares(2, "halves") == [[0], [0, 1]]
+    assert shares(2, "swaps") == [[0], [1]]
+    assert shares(5, "halves") == [[0, 1], [0, 1, 2, 3, 4]]
+    assert shares(5, "swaps") == [[0, 1], [2, 3]]
+
+
+def test_nothing_is_asked_for_before_the_last_request_is_settled(monkeypatch):
+    monkeypatch.setattr(requests, "SOONEST", 0)
+    made, enough = [], threading.Event()
+
+    class Control:
+        """Of every request it is said twice that it is not settled yet."""
+
+        asked = 0
+
+        def request(self, share):
+            made.append((share, self.asked))
+            self.asked = 0
+            if len(made) == 5:
+                enough.set()
+
+        def is_settled(self):
+            self.asked += 1
+            return self.asked > 2
+
+    class Runtime:
+        def control(self, operator):
+            assert operator == "count"
+            return Control()
+
+    with Requests("count", "swaps", 4, 1).beside(0.0)(Runtime()):
+        assert made[0] == ([0, 1], 0), "the first is there before the pass begins"
+        assert enough.wait(600)
+    assert made[1:5] == [([2, 3], 3), ([0, 1], 3), ([2, 3], 3), ([0, 1], 3)]
+    assert not [thread for thread in threading.enumerate() if "ask" in thread.name], "it ends with the pass"
+
+
+def test_what_switches_took():
+    def switch(event, asked, posted, *gone_over, copied=0):
+        over = [{"replica": i, "at": at, "waited": waited} for i, (at, waited) in enumerate(gone_over)]
+        given = {"operator": "count", "event": event, "replicas": [event % 2], "moved": 1, "cells": 2, "bytes": copied}
+        return Reconfiguration(**given, asked=asked, posted=posted, gone_over=over)
+
+    def sample(*switches):
+        return Sample.model_construct(reconfigurations=list(switches))
+
+    one = sample(
+        switch(1, 500, 1_000, (2_000, 0), (4_000, 500), copied=8),
+        switch(2, 4_000, 5_000, (6_000, 0), copied=4),
+        switch(3, 4_000, 5_000),  # nobody lost or gained anything
+    )
+    other = sample(switch(1, 0, 1_000, (1_900_000, 7_000), copied=6))
+    found = switched([one, other])
+    assert found["switches"] == 3
+    assert found["switch_p50_us"] == 3.5  # the last replica concerned
+    assert found["switch_p99_us"] == found["switch_max_us"] == 1_900.0
+    assert found["switch_over_1ms"] == 1
+    assert found["switch_largest"] == [(1_900.0, 1), (3.5, 1), (2.0, 2)]
+    assert found["switch_p50s_us"] == [2.0, 1_900.0]
+    assert (found["heard_p50_us"], found["heard_max_us"]) == (1.0, 1.0)
+    assert (found["waited_p50_us"], found["waited_max_us"]) == (0.0, 7.0)
+    assert (found["copied_p50_bytes"], found["copied_max_bytes"]) == (6, 8)
+    nothing = switched([sample()])
+    assert (nothing["switches"], nothing["switch_p50_us"], nothing["switch_max_us"]) == (0, None, None)
+
+
+def test_what_is_seen_near_a_switch_is_within_a_tenth_of_a_second_of_its_first_event():
+    def delivered(*found):
+        return columns([{"at": round(at * 1e6), "event": event, "latency": late} for at, event, late in found])
+
+    # Of event 25, which the fourth delivery finishes, at 300 ms.
+    times = [(0, 9, 90_000), (150, 19, 80_000), (210, 24, 1_000), (300, 29, 2_000), (400, 39, 3_000), (500, 49, 70_000)]
+    one = delivered(*times)
+    assert seen([(one, [25])]) == {"gap_max_us": 100_000, "gaps_us": [100_000], "near_p99_us": 3.0}
+    # Those between a delivery that is near and one that is not count.
+    assert seen([(delivered(*times[:1], *times[3:]), [25])])["gap_max_us"] == 300_000
+    # Of two events, and of two passes; an event that was not finished is near nothing.
+    assert seen([(one, [25, 40])])["near_p99_us"] == 70.0
+    both = seen([(one, [25]), (one, [9]), (one, [50])])
+    assert (both["gaps_us"], both["near_p99_us"]) == ([100_000, 150_000], 90.0)
+    closed = columns([{"at": at, "event": at, "latency": None} for at in (1_000, 4_000)])
+    assert seen([(closed, [1])]) == {"gap_max_us": 3.0, "gaps_us": [3.0]}
+    assert seen([(columns([]), [1])]) == {"gap_max_us": None, "gaps_us": []}
+
+
+def test_every_switch_of_every_pass_counts(monkeypatch):
+    monkeypatch.setattr(requests, "SOONEST", 0)
+    race = Race("wordcount", {}, 3000)
+    spec = RunSpec(app="wordcount", executor="pinned", threads=2, batch=16)
+    asked = Requests("count", "halves", 2, 10**9)
+    taken = []
+    one = race._one
+
+    def noting(*given, **more):
+        made, is_right = one(*given, **more)
+        taken.append((given[1] > 0, given[2], made.sample.reconfigurations))
+        return made, is_right
+
+    monkeypatch.setattr(race, "_one", noting)
+    loop, still, row = race.run([spec, spec], 2, loads=(0.5,), requests=[None, asked])
+    assert still["result"] == row["result"] == "equal"
+    assert (still["switched"], row["switched"]) == ("no", "halves")
+    for is_loaded, name in ((False, "switches"), (True, "loaded_switches")):
+        # Of the first round nothing counts.
+        counted = [len(found) for loaded, asked, found in taken if asked and loaded == is_loaded][-2:]
+        assert row[name] == sum(counted) >= 2
+        assert name not in still
+    assert len(row["switch_p50s_us"]) == 2
+    assert 0 <= row["switch_p50_us"] <= row["switch_p99_us"] <= row["switch_max_us"] == row["switch_largest"][0][0]
+    assert row["offered_per_s"] == still["offered_per_s"] <= min(row["events_per_s"], still["events_per_s"]) / 2
+    for each in (still, row):
+        assert len(each["gaps_us"]) == len(each["loaded_gaps_us"]) == 2
+        assert each["loaded_near_p99_us"] > 0
+        assert "voluntary" not in each, "there are enough cores"
+    assert "switches" not in loop
+    low, high = row["to_loop_range"]
+    assert low <= row["to_loop"] <= high
+
+
+def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    race = Race("wordcount", {}, 3000)
+    spec = RunSpec(app="wordcount", executor="pinned", threads=2, batch=16)
+    _, row = race.run([spec], 1, requests=[Requests("count", "swaps", 2, 1)])
+    assert row["voluntary"] >= 0
+    assert row["involuntary"] >= 0
+
+
+def test_question_four_runs_by_command(monkeypatch, capsys):
+    given = ("--suite", "stretch", "--only", "q4", "--events", "300", "--threads", "2", "--repetitions", "1", "--json")
+    monkeypatch.setattr("sys.argv", ["streaming-core", "bench", *given])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    [experiment] = json.loads(capsys.readouterr().out)["experiments"]
+    assert experiment["name"] == "q4"
+    rows = experiment["rows"]
+    assert [(row["result"], row["switched"], row.get("batch")) for row in rows] == [
+        ("yardstick", "no", None),
+        *(("equal", kind, batch) for batch in switching.BATCHES for kind in ("no", "halves", "swaps")),
+    ]
+    for row in rows[1:]:
+        # The first request is there before the first event.
+        assert (row.get("switches", 0) > 0) == (row.get("loaded_switches", 0) > 0) == (row["switched"] != "no")
+        assert row["gap_max_us"] > 0
+        assert row["loaded_near_p99_us"] > 0
+    assert len(experiment["conclusions"]) == 2 * len(switching.BATCHES)
+    for said in ("switches", "over 1 ms", "largest", "longest gap under load", "end-to-end p99 near a switch"):
+        assert all(said in line for line in experiment["conclusions"])
+
+
+def row(seconds, **more):
+    plain = {"app": "wordcount", "way": "scalegate", "threads": 2, "params": {}, "batch": 16, "result": "equal"}
+    return plain | {"seconds": seconds, "parallelism": "vsn", "states": 1000, "state_bytes": 2e6} | more
+
+
+def test_what_is_concluded_of_switches():
+    times = {"switch_p50_us": 100.0, "switch_p99_us": 900.0, "switch_max_us": 5000.0, "switch_p50s_us": [90.0, 110.0]}
+    times |= {"switches": 400, "switch_over_1ms": 3, "switch_largest": [(5000.0, 7), (1200.0, 3)]}
+    halves, swaps = times | {"switched": "halves"}, times | {"switched": "swaps"}
+    apart = {"parallelism": "sn", "copied_p50_bytes": 1.5e6, "copied_max_bytes": 2e6}
+    many = {"threads": 8, "voluntary": 1200.0, "involuntary": 300.0}
+    rows = [
+        {"app": "wordcount", "way": "loop", "threads": 1, "params": {}, "seconds": [1], "result": "yardstick"},
+        row([1, 2], gap_max_us=500.0, loaded_gap_max_us=700.0, loaded_near_p99_us=900.0),
+        row([2, 4], **halves, gap_max_us=5500.0, loaded_gap_max_us=800.0, loaded_near_p99_us=950.0),
+        row([1, 3], **swaps),
+        row([1, 3], app="scalejoin", **swaps | {"result": "different"}),
+        row([2, 2], parallelism="sn"),
+        row([2, 4], **apart | swaps),
+        row([2, 2], **many | {"voluntary": 5.0}),
+        row([2, 4], **many | swaps),
+    ]
+    lines = list(switching._elasticity(rows))
+    assert [r["switched"] for r in rows][:4] == ["no", "no", "halves", "swaps"]
+    assert [r["placement"] for r in rows][:3] == ["no, 1 thread", "no, 2 threads", "halves, 2 threads"]
+    assert len(lines) == 4
+    assert lines[0] == (
+        "wordcount, 1,000 states of 2.0 MB, VSN, 2 replicas on 2 threads, batches of 16, halves: at peak rate "
+        "p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms of 400 switches, 3 over 1 ms, largest 5.000, 1.200; "
+        "longest gap at peak rate 5.500 ms, without 0.500 ms; longest gap under load 0.800 ms, without 0.700 ms; "
+        "end-to-end p99 near a switch 0.950 ms, without 0.900 ms; 0.50 times the throughput without switches "
+        "(0.50 to 0.50). The paper: below 40 ms, on 36 cores"
+    )
+    assert "0.83 times the throughput without switches (0.67 to 1.00)" in lines[1]
+    assert "SN, 2 replicas" in lines[2]
+    assert "copied p50 1.50, max 2.00 MB; 0.75 times the throughput without switches" in lines[2]
+    assert "1,200 voluntary and 300 involuntary context switches, without 5 and 300" in lines[3]
+
+
+def test_states_are_those_of_windows_that_are_open():
+    params = {"vocabulary": 100, "skew": 0.0, "hashtag_ratio": 0.0}
+    one = {"advance": switching.ONE_WINDOW, "size": switching.ONE_WINDOW}
+
+    def counted(params, events, app="wordcount"):
+        race = Race(app, params, events)
+        found = switching._count(race)
+        race.outputs()
+        return found, race.loop.finish(race.events).to_pylist()
+
+    # Every word is said, first in a tweet or behind others, and one window has them all.
+    found, outputs = counted(params | one, 500)
+    assert found["states"] == 100
+    # An entry: header, the text's place, the count, and the text itself (runtime/README.md).
+    assert found["state_bytes"] == sum(16 + 8 + 8 + len(row["word"]) for row in outputs)
+    found, _ = counted(params | {"advance": 60_000, "size": 120_000}, 9000)
+    assert found["states"] == 200
+    found, outputs = counted(params | one | {"vocabulary": 3}, 50, "paircount")
+    assert found["states"] == len(outputs)
+    assert found["state_bytes"] == sum(16 + 16 + 8 + len(row["first"]) + len(row["second"]) for row in outputs)
+
+
+def test_gaps_and_latencies_of_no_switch_are_those_where_an_equal_way_was_switched():
+    from streaming_core.bench.race import Pass, _reconfigured
+
+    def made(events, *times):
+        found = [Reconfiguration(operator="count", event=e, replicas=[0], moved=0, cells=2, posted=0, gone_over=[])
+                 for e in events]  # fmt: skip
+        delivered = columns([{"at": at * 10**6, "event": at, "latency": at} for at in times])
+        return Pass(Sample.model_construct(reconfigurations=found), delivered, 0, 0)
+
+    still, switched_ = made([], 0, 90, 500, 700), made([500], 0, 20, 450, 500)
+    asked = [None, Requests("count", "halves", 2, 1)]
+    found = _reconfigured([[still], [switched_]], 0, [0, 1], asked)
+    assert (found["gap_max_us"], "switches" in found) == (410_000, False)
+    found = _reconfigured([[still], [switched_]], 1, [0, 1], asked)
+    assert (found["gap_max_us"], found["switches"]) == (430_000, 0)
+    # Where nobody ever asks, nothing is looked for.
+    assert _reconfigured([[still]], 0, [0], [None]) == {}
+    assert np.isnan(columns([{"at": 1, "event": 1, "latency": None}])["latency"]).all()
