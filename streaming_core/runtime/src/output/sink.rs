@@ -25,7 +25,9 @@ const TILE: usize = 8;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Prepared {
     rows: usize,
-    /// Digest with `sub` starting at 0 for the first row.
+    /// The `sub` that the first row is taken to have.
+    begin: u64,
+    /// Digest with that.
     digest: Digest,
     first: i64,
     last: i64,
@@ -46,12 +48,18 @@ impl Prepared {
         let seq_of = |i: usize| unsafe { rows.seq(i) };
         let ordered = (1..rows.n).fold(true, |ordered, i| ordered & (seq_of(i - 1) < seq_of(i)));
         let (first, last) = (seq_of(0), seq_of(rows.n - 1));
-        Self { rows: rows.n, digest, first, last, leading: 1, trailing: 1, ordered }
+        Self { rows: rows.n, begin: 0, digest, first, last, leading: 1, trailing: 1, ordered }
     }
 
     /// Sum of the hashes of the rows.
     pub fn digest(&self) -> Digest {
         self.digest
+    }
+
+    /// The event of the last row, and its next `sub`; of no rows, those before.
+    pub fn end(&self) -> (i64, u64) {
+        let whole = self.trailing == self.rows;
+        (self.last, self.trailing as u64 + if whole { self.begin } else { 0 })
     }
 }
 
@@ -66,35 +74,42 @@ impl Preparer {
     /// Examines a batch of outputs whose rows are in the order in which they will be delivered.
     pub fn prepare(&self, rows: &RowBuffer, text: Text) -> Result<Prepared, RunError> {
         // SAFETY: a buffer's rows are readable.
-        unsafe { self.prepare_rows(Rows::of(rows, text)) }
+        unsafe { self.prepare_rows(Rows::of(rows, text), None) }
     }
 
-    /// As `prepare`, wherever the rows lie.
+    /// As `prepare`, wherever the rows lie. `before`: who knows what will be delivered before them says its last event, and the
+    /// next `sub` of that; if it is wrong, or not known, the sink looks at rows once more that go on with it.
     ///
     /// # Safety
     /// The rows are readable.
-    pub unsafe fn prepare_rows(&self, rows: Rows) -> Result<Prepared, RunError> {
+    pub unsafe fn prepare_rows(&self, rows: Rows, before: Option<(i64, u64)>) -> Result<Prepared, RunError> {
         assert_eq!(rows.stride, self.hasher.stride(), "rows of another layout");
         // SAFETY: as the caller says; for either way of lying a loop of its own.
         unsafe {
             match rows.places.is_null() {
-                true => self.examine(rows, |i| rows.start.wrapping_add(i * rows.stride)),
-                false => self.examine(rows, |i| *rows.places.add(i)),
+                true => self.examine(rows, before, |i| rows.start.wrapping_add(i * rows.stride)),
+                false => self.examine(rows, before, |i| *rows.places.add(i)),
             }
         }
     }
 
     /// `row(i)` is the i-th of `rows`.
     #[inline(always)]
-    unsafe fn examine(&self, rows: Rows, row: impl Fn(usize) -> *const u8 + Copy) -> Result<Prepared, RunError> {
+    unsafe fn examine(
+        &self,
+        rows: Rows,
+        before: Option<(i64, u64)>,
+        row: impl Fn(usize) -> *const u8 + Copy,
+    ) -> Result<Prepared, RunError> {
         let n = rows.n;
         if n == 0 {
             return Ok(Prepared { ordered: true, ..Prepared::default() });
         }
         // SAFETY: the caller says that the rows are readable; they start with their seq.
         let seq_of = |i: usize| unsafe { row(i).cast::<i64>().read_unaligned() };
-        let mut prepared = Prepared { rows: n, first: seq_of(0), ordered: true, ..Prepared::default() };
-        let (mut seq, mut sub, mut leading) = (prepared.first, 0_u64, None);
+        let begin = before.filter(|&(last, _)| last == seq_of(0)).map_or(0, |(_, sub)| sub);
+        let mut prepared = Prepared { rows: n, begin, first: seq_of(0), ordered: true, ..Prepared::default() };
+        let (mut seq, mut sub, mut leading) = (prepared.first, begin, None);
         let mut sum = 0_u64;
         let mut number = |i: usize| {
             let this = seq_of(i);
@@ -124,7 +139,7 @@ impl Preparer {
         prepared.digest = Digest { rows: n as u64, sum };
         prepared.last = seq;
         prepared.leading = leading.unwrap_or(n);
-        prepared.trailing = sub as usize;
+        prepared.trailing = (sub - if leading.is_none() { begin } else { 0 }) as usize;
         Ok(prepared)
     }
 
@@ -202,12 +217,12 @@ impl Sink {
         let offset = if continues { self.so_far.sub } else { 0 };
         self.so_far.in_order &= prepared.ordered && self.so_far.last.is_none_or(|last| last <= prepared.first);
         self.so_far.digest += prepared.digest;
-        if offset > 0 && self.preparer.kind != SinkKind::Count {
-            // The batch goes on with the seq the last one ended with: its first rows get other numbers.
+        if offset != prepared.begin && self.preparer.kind != SinkKind::Count {
+            // The batch goes on with the seq the last one ended with, or does not: its first rows get other numbers.
             for i in 0..prepared.leading {
                 // SAFETY: as the caller says, and `prepare` has seen their stride.
                 let hash = |sub| unsafe { self.preparer.hash(|_| rows.row(i), [sub], rows.text) };
-                let (assumed, real) = (hash(i as u64)?, hash(offset + i as u64)?);
+                let (assumed, real) = (hash(prepared.begin + i as u64)?, hash(offset + i as u64)?);
                 self.so_far.digest.sum = self.so_far.digest.sum.wrapping_sub(assumed).wrapping_add(real);
             }
         }
@@ -228,7 +243,7 @@ impl Sink {
     pub unsafe fn take_back(&mut self, rows: Rows) -> Result<(), RunError> {
         for i in 0..rows.n {
             // SAFETY: as the caller says.
-            let prepared = unsafe { self.preparer.prepare_rows(rows.slice(i..i + 1)) }?;
+            let prepared = unsafe { self.preparer.prepare_rows(rows.slice(i..i + 1), None) }?;
             self.so_far.digest -= prepared.digest;
         }
         Ok(())
@@ -305,9 +320,15 @@ mod tests {
     }
 
     fn deliver(sink: &mut Sink, rows: &[(i64, i64)]) {
+        deliver_behind(sink, rows, None);
+    }
+
+    fn deliver_behind(sink: &mut Sink, rows: &[(i64, i64)], before: Option<(i64, u64)>) -> Option<(i64, u64)> {
         let rows = batch(rows);
-        let prepared = sink.preparer().prepare(&rows, Text::empty()).unwrap();
+        // SAFETY: a buffer's rows.
+        let prepared = unsafe { sink.preparer().prepare_rows(Rows::of(&rows, Text::empty()), before) }.unwrap();
         sink.deliver(&rows, &prepared, Text::empty()).unwrap();
+        Some(prepared.end())
     }
 
     proptest! {
@@ -318,11 +339,15 @@ mod tests {
             let (mut whole, mut parts) = (sink(SinkKind::Parquet), sink(SinkKind::Parquet));
             deliver(&mut whole, &rows);
             let mut rest = &rows[..];
-            let mut bits = cuts;
+            let (mut bits, mut end) = (cuts, None);
             while !rest.is_empty() {
                 let n = (bits as usize % 4).min(rest.len());
                 bits = bits.rotate_right(3).wrapping_add(1);
-                deliver(&mut parts, &rest[..n]);
+                // What comes before is known, not known, or taken for something else.
+                let before = [end, None, Some((rest[0].0, bits % 5))][bits as usize % 3];
+                if n > 0 {
+                    end = deliver_behind(&mut parts, &rest[..n], before);
+                }
                 rest = &rest[n..];
             }
             // Not adjacent, and put down the other way round.
@@ -334,7 +359,7 @@ mod tests {
                 let rows = Rows { places: places.as_ptr(), n: places.len(), ..Rows::nothing(16) };
                 // SAFETY: rows of the buffer.
                 unsafe {
-                    let prepared = scattered.preparer().prepare_rows(rows).unwrap();
+                    let prepared = scattered.preparer().prepare_rows(rows, None).unwrap();
                     scattered.deliver_rows(rows, &prepared).unwrap();
                 }
             }

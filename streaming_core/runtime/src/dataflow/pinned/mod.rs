@@ -199,6 +199,7 @@ fn wire(
         edges,
         ranked,
         preparer: None,
+        put_out: None,
         taken: Taken::new(stride),
         left: None,
         scratch: Scratch::default(),

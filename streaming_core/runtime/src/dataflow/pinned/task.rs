@@ -89,6 +89,8 @@ pub(super) struct Task {
     pub ranked: bool,
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
     pub preparer: Option<Preparer>,
+    /// The event that it put out something of last, and how many rows: those that follow are numbered from there.
+    pub put_out: Option<(i64, u64)>,
     pub taken: Taken,
     /// A windowed replica that waits for others to go over to an epoch, or has more to expire: up to where it has used what it
     /// took.
@@ -273,7 +275,7 @@ impl Task {
             return self.copy(network, job, clock);
         }
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, preparer, taken, left, scratch, counters, ended, .. } = self;
+        let Self { role, edges, ranked, preparer, put_out, taken, left, scratch, counters, ended, .. } = self;
         let fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
@@ -298,7 +300,7 @@ impl Task {
                     hashes.extend_from_slice(&taken.hashes);
                 }
                 jumbo.shares[0].whole = true;
-                return prepare(preparer.as_ref(), jumbo);
+                return prepare(preparer.as_ref(), jumbo, put_out);
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
             let about = &chain.operators[operator];
@@ -343,7 +345,7 @@ impl Task {
             }
             jumbo.rows = Rows::of(&jumbo.made, job.block.text);
             clock.lap(&mut counters.time.other);
-            prepare(preparer.as_ref(), jumbo)?;
+            prepare(preparer.as_ref(), jumbo, put_out)?;
             clock.lap(&mut counters.time.useful);
             route(edges, outlet.serial(), scratch, jumbo)
         };
@@ -500,13 +502,15 @@ fn deliver(delivered: &mut Delivered, taken: &Taken, known: i64, job: &Job) -> R
 
 /// Finds out about the rows of a jumbo tuple what the sink needs to know. Of an event whose rows part only the sink sees
 /// how many there are: it examines these.
-fn prepare(preparer: Option<&Preparer>, jumbo: &mut Jumbo) -> Result<(), RunError> {
+fn prepare(preparer: Option<&Preparer>, jumbo: &mut Jumbo, put_out: &mut Option<(i64, u64)>) -> Result<(), RunError> {
     if let Some(preparer) = preparer
         && jumbo.ranks.is_empty()
         && jumbo.rows.n > 0
     {
         // SAFETY: the rows were made just now.
-        jumbo.prepared = Some(unsafe { preparer.prepare_rows(jumbo.rows) }?);
+        let prepared = unsafe { preparer.prepare_rows(jumbo.rows, *put_out) }?;
+        *put_out = Some(prepared.end());
+        jumbo.prepared = Some(prepared);
     }
     Ok(())
 }

@@ -100,7 +100,7 @@ fn sums_of_batches_that_part_are_those_of_their_rows() {
                 fill(jumbo, seqs, upto, false);
                 jumbo.ranks.extend_from_slice(ranks);
                 if ranks.is_empty() && !seqs.is_empty() {
-                    jumbo.prepared = Some(whole.preparer().prepare_rows(jumbo.rows).unwrap());
+                    jumbo.prepared = Some(whole.preparer().prepare_rows(jumbo.rows, None).unwrap());
                 }
             });
         }
@@ -135,7 +135,7 @@ fn sums_of_batches_that_part_are_those_of_their_rows() {
     let rows = Rows::new(rows.as_ptr().cast(), rows.len(), 16, Text::empty());
     // SAFETY: the rows are above.
     unsafe {
-        let prepared = whole.preparer().prepare_rows(rows).unwrap();
+        let prepared = whole.preparer().prepare_rows(rows, None).unwrap();
         whole.deliver_rows(rows, &prepared).unwrap();
     }
     assert_eq!(digest, whole.digest());
