@@ -53,7 +53,7 @@ pub struct Replica {
     /// Of the keys that every row has, the own ones; and of single windows of which nobody is told their entries, as every row
     /// touches all of them: null, or one that is there until it is found to have gone.
     every: Vec<(u32, *mut EntryHeader)>,
-    /// Of the row at hand, the own keys: their hashes, and where they are; and, if it will be asked, their numbers.
+    /// Of the row at hand, first the own keys: their hashes, and where they are; and their numbers.
     own: Vec<(u64, *const u8)>,
     numbers: Vec<u32>,
     /// Of these, which have to be looked up in a later window too, and where.
@@ -402,27 +402,28 @@ impl Replica {
             unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
             return Ok(true);
         }
-        self.own.clear();
-        self.numbers.clear();
-        for j in 0..meeting.keys {
-            let (number, hash, key) = meeting.key(j, rows.text);
-            if self.owns[cell_of(hash)] {
-                self.own.push((hash, key.row));
-                if is_asked {
-                    self.numbers.push(number as u32);
-                }
-            }
+        // Whose a key is cannot be guessed: each is written down, and the next one over it if it is another's.
+        let (mut n, keys) = (0, meeting.keys);
+        if self.own.len() < keys {
+            self.own.resize(keys, (0, std::ptr::null()));
+            self.numbers.resize(keys, 0);
         }
-        if self.own.is_empty() {
+        let (own, numbers) = (&mut self.own[..keys], &mut self.numbers[..keys]);
+        for j in 0..keys {
+            let (number, hash, key) = meeting.key(j, rows.text);
+            (own[n], numbers[n]) = ((hash, key.row), number as u32);
+            n += usize::from(self.owns[cell_of(hash)]);
+        }
+        if n == 0 {
             return Ok(true);
         }
-        let numbers = is_asked.then(|| self.numbers.iter().copied());
-        let at = self.met.note(row, (first - open, windows), (self.own.len(), numbers), start);
+        let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
+        let at = self.met.note(row, (first - open, windows), (n, numbers), start);
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
-                true => self.find_singles(operator, first, meeting.ts, rows.text, at)?,
-                false => self.find_own(operator, first, windows, rows.text, at),
+                true => self.find_singles(operator, first, meeting.ts, rows.text, (at, n))?,
+                false => self.find_own(operator, first, windows, rows.text, (at, n)),
             }
         }
         Ok(true)
@@ -474,9 +475,9 @@ impl Replica {
         number: i64,
         ts: i64,
         text: Text,
-        at: usize,
+        (at, keys): (usize, usize),
     ) -> Result<(), RunError> {
-        for own in 0..self.own.len() {
+        for own in 0..keys {
             let (hash, row) = self.own[own];
             // SAFETY: the cell is an own one.
             self.met.entries[at + own] = unsafe { self.single(operator, number, hash, Given { row, text }, ts) }?;
@@ -487,12 +488,18 @@ impl Replica {
     /// As `find_singles`, of windows that are not single ones. A key is looked up in the first; what it has there knows what it
     /// has in the next.
     #[inline(always)]
-    unsafe fn find_own(&mut self, operator: &Windowed, first: i64, windows: usize, text: Text, at: usize) {
-        let keys = self.own.len();
+    unsafe fn find_own(
+        &mut self,
+        operator: &Windowed,
+        first: i64,
+        windows: usize,
+        text: Text,
+        (at, keys): (usize, usize),
+    ) {
         // What is looked up lies anywhere: all of it is asked for before any is waited for.
         if let Some(window) = self.open.get_mut(first) {
             for look in [Table::near, Table::nearer] {
-                for &(hash, _) in &self.own {
+                for &(hash, _) in &self.own[..keys] {
                     // SAFETY: null, or a pane of an own cell.
                     if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
                         look(&pane.table, hash);
