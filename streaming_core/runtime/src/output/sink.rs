@@ -198,6 +198,11 @@ impl Sink {
         &self.preparer
     }
 
+    /// The event of the last row delivered, and its next `sub`.
+    pub fn end(&self) -> Option<(i64, u64)> {
+        self.so_far.last.map(|last| (last, self.so_far.sub))
+    }
+
     /// Delivers a batch that `prepare` has examined.
     pub fn deliver(&mut self, rows: &RowBuffer, prepared: &Prepared, text: Text) -> Result<(), RunError> {
         // SAFETY: a buffer's rows are readable.

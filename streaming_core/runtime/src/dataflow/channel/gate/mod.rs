@@ -90,7 +90,7 @@ impl Taken {
             sink.take_back(left_over)?;
             let prepared = match self.prepared {
                 Some(prepared) => prepared,
-                None => sink.preparer().prepare_rows(self.rows, None)?,
+                None => sink.preparer().prepare_rows(self.rows, sink.end())?,
             };
             sink.deliver_rows(self.rows, &prepared)
         }
