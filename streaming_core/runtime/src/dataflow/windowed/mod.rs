@@ -14,7 +14,6 @@ pub mod controller;
 pub mod copies;
 pub mod epochs;
 pub mod keys;
-pub mod met;
 pub mod operator;
 pub mod replica;
 pub mod transfer;

@@ -8,25 +8,23 @@
 //! was met (1); the window, counted from the first that can have been open; of an expiry the key group, of a meeting the
 //! key's number in its row; and a number. So ranks of all replicas together are in the order that the language gives.
 
+mod expiry;
+mod lookup;
+mod met;
+
 use crate::dataflow::channel::gate::path_too_long;
 use crate::dataflow::channel::rank::{Path, Rank};
 use crate::dataflow::windowed::keys::Meeting;
-use crate::dataflow::windowed::met::Met;
 use crate::dataflow::windowed::operator::{Out, Windowed};
+use crate::dataflow::windowed::replica::met::Met;
 use crate::error::RunError;
-use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
+use crate::program::kernel::{EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::rows::view::Rows;
-use crate::state::key_group::{GROUPS, group};
 use crate::state::windows::by_window::ByWindow;
-use crate::state::windows::cell::{Cell, Gone};
-use crate::state::windows::entry::Given;
+use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
-use crate::state::windows::table::{Table, prefetch};
 use crate::state::windows::{CELLS, cell_of};
-
-/// When so many entries have expired, what they have put out goes on before others do.
-const AT_ONCE: usize = if cfg!(test) { 2 } else { 1024 };
 
 /// What a replica may be made to do wrong, for what must notice it.
 #[cfg(test)]
@@ -282,7 +280,8 @@ impl Replica {
 
     /// Takes rows from number `from` on, behind which there are none of events up to `upto`; `meetings` says of each where its
     /// meeting is, `now` is the engine's time. None: all were taken; else up to where: what follows, if anything, belongs to
-    /// an epoch that others have to go over to first, or has more expire than is put out at once. After a failure `out` holds what earlier events put out.
+    /// an epoch that others have to go over to first, or has more expire than is put out at once. After a failure `out` holds
+    /// what earlier events put out.
     ///
     /// # Safety
     /// The rows are readable, the meetings are theirs, listed for `operator`, whose replicas keep to its epochs.
@@ -429,177 +428,6 @@ impl Replica {
         Ok(true)
     }
 
-    /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
-    unsafe fn find_every(
-        &mut self,
-        operator: &Windowed,
-        windows: std::ops::Range<i64>,
-        ts: i64,
-        mut at: usize,
-    ) -> Result<(), RunError> {
-        let every = operator.every.as_deref().unwrap_or_default();
-        let stands = operator.single && !operator.is_told();
-        for number in windows {
-            let start = operator.bounds.start(number);
-            for own in 0..self.every.len() {
-                let (j, mut entry) = self.every[own];
-                // SAFETY: an entry that was found stays until this replica finds that it has gone; cells are own ones.
-                unsafe {
-                    if stands && !entry.is_null() && (*BeforeEntry::of(entry)).last >= start {
-                        let last = &raw mut (*BeforeEntry::of(entry)).last;
-                        *last = ts.max(*last);
-                    } else {
-                        let (hash, key) = &every[j as usize];
-                        entry = match operator.single {
-                            true => self.single(operator, number, *hash, Given::index(key), ts)?,
-                            false => (*self.pane(operator, cell_of(*hash), number)).find(
-                                &operator.shape,
-                                *hash,
-                                Given::index(key),
-                            ),
-                        };
-                        self.every[own].1 = entry;
-                    }
-                }
-                self.met.entries[at] = entry;
-                at += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// As `find_every`, of the own keys of the row at hand.
-    unsafe fn find_singles(
-        &mut self,
-        operator: &Windowed,
-        number: i64,
-        ts: i64,
-        text: Text,
-        (at, keys): (usize, usize),
-    ) -> Result<(), RunError> {
-        for own in 0..keys {
-            let (hash, row) = self.own[own];
-            // SAFETY: the cell is an own one.
-            self.met.entries[at + own] = unsafe { self.single(operator, number, hash, Given { row, text }, ts) }?;
-        }
-        Ok(())
-    }
-
-    /// As `find_singles`, of windows that are not single ones. A key is looked up in the first; what it has there knows what it
-    /// has in the next.
-    #[inline(always)]
-    unsafe fn find_own(
-        &mut self,
-        operator: &Windowed,
-        first: i64,
-        windows: usize,
-        text: Text,
-        (at, keys): (usize, usize),
-    ) {
-        // What is looked up lies anywhere: all of it is asked for before any is waited for.
-        if let Some(window) = self.open.get_mut(first) {
-            for look in [Table::near, Table::nearer] {
-                for &(hash, _) in &self.own[..keys] {
-                    // SAFETY: null, or a pane of an own cell.
-                    if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
-                        look(&pane.table, hash);
-                    }
-                }
-            }
-        }
-        // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
-        unsafe {
-            for own in 0..keys {
-                let (hash, row) = self.own[own];
-                let pane = self.pane(operator, cell_of(hash), first);
-                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
-            }
-            for window in 1..windows {
-                let (number, before) = (first + window as i64, at + (window - 1) * keys);
-                self.unlinked.clear();
-                for own in 0..keys {
-                    let entry = (*self.met.entries[before + own]).beside;
-                    self.met.entries[before + keys + own] = entry;
-                    if entry.is_null() {
-                        let hash = self.own[own].0;
-                        let pane = self.pane(operator, cell_of(hash), number);
-                        (*pane).table.near(hash);
-                        self.unlinked.push((own, pane));
-                    } else {
-                        // The kernel comes to it.
-                        prefetch(entry);
-                    }
-                }
-                for &(own, pane) in &self.unlinked {
-                    let (hash, row) = self.own[own];
-                    let entry = (*pane).find(&operator.shape, hash, Given { row, text });
-                    (*self.met.entries[before + own]).beside = entry;
-                    self.met.entries[before + keys + own] = entry;
-                }
-            }
-        }
-    }
-
-    /// The pane of a window in an own cell, made if it is not there.
-    #[inline(always)]
-    unsafe fn pane(&mut self, operator: &Windowed, cell: usize, number: i64) -> *mut Pane {
-        let spare = &mut self.spare;
-        let (window, _) = self.open.get_or_make(number, || spare.pop().unwrap_or_default());
-        if window.panes[cell].is_null() {
-            // SAFETY: the cell is this replica's, as the caller says.
-            window.panes[cell] = unsafe { operator.cells.with_mut(self.number, cell, |here| here.pane(number)) };
-            window.cells.push(cell as u16);
-        }
-        window.panes[cell]
-    }
-
-    /// What a key has in single windows.
-    #[inline]
-    unsafe fn single(
-        &mut self,
-        operator: &Windowed,
-        number: i64,
-        hash: u64,
-        key: Given,
-        ts: i64,
-    ) -> Result<*mut EntryHeader, RunError> {
-        let (shape, cell) = (&operator.shape, cell_of(hash));
-        let (start, is_told) = (operator.bounds.start(number), operator.is_told());
-        let gone = &mut self.gone;
-        let mut is_new = false;
-        let find = |here: &mut Cell| {
-            let mut found = here.single(shape, hash, key).ok();
-            // SAFETY: entries that are found are there, and listed if nobody is told.
-            unsafe {
-                if !is_told
-                    && let Some(old) = found
-                    && (*BeforeEntry::of(old)).last < start
-                {
-                    // Nobody was told that it has gone.
-                    here.untouch(old);
-                    here.remove(old, gone);
-                    found = None;
-                }
-                is_new = found.is_none();
-                let entry = found.or_else(|| here.make_single(shape, hash, key))?;
-                let last = &raw mut (*BeforeEntry::of(entry)).last;
-                *last = if is_new { ts } else { ts.max(*last) };
-                if !is_told {
-                    here.touch(entry, !is_new, start, gone);
-                }
-                Some(entry)
-            }
-        };
-        // SAFETY: the cell is this replica's, as the caller says.
-        let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
-        let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
-        if is_new && is_told {
-            // SAFETY: as above; it is in no list yet.
-            unsafe { (*self.pane(operator, cell, number)).stand(entry) };
-        }
-        Ok(entry)
-    }
-
     /// Has the rows meet their windows that were noted.
     unsafe fn meet(&mut self, operator: &Windowed, text: Text, out: &mut Out) -> Result<(), RunError> {
         let met = &mut self.met;
@@ -630,133 +458,6 @@ impl Replica {
         met.clear();
         self.gone.clear();
         outcome
-    }
-
-    /// Windows before number `before` expire, at the event `at`: its seq, and which row of the batch it is. False: not all have
-    /// yet, so that what they put out can go on, and others have their turn.
-    #[cold]
-    #[inline(never)]
-    unsafe fn expire(
-        &mut self,
-        operator: &Windowed,
-        before: i64,
-        at: (i64, usize),
-        text: Text,
-        out: &mut Out,
-    ) -> Result<bool, RunError> {
-        if operator.is_told() {
-            // SAFETY: as the callers say.
-            unsafe { self.meet(operator, text, out) }?;
-        }
-        let open = self.watermark.map_or(0, |watermark| operator.bounds.first_beyond(watermark));
-        let mut expired = 0;
-        while let Some(number) = self.open.first()
-            && number < before
-        {
-            let Some(window) = self.open.get_mut(number) else { break };
-            // Of what is left in the order in which it goes the last one is first; what is sorted stays so.
-            window.cells.sort_unstable_by(|one, other| other.cmp(one));
-            let Some(cell) = window.cells.pop() else {
-                self.spare.extend(self.open.take(number));
-                continue;
-            };
-            let cell = usize::from(cell);
-            window.panes[cell] = std::ptr::null_mut();
-            // SAFETY: an own cell, as the callers say.
-            let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
-            let Some(pane) = pane else { continue };
-            if !operator.is_told() {
-                self.gone.add(pane);
-                continue;
-            }
-            let path = Path::default().fixed(0, 1).number((number - open) as u64);
-            // SAFETY: as above.
-            expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
-            // SAFETY: as above.
-            unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
-            if expired >= AT_ONCE {
-                self.gone.clear();
-                return Ok(false);
-            }
-        }
-        if operator.is_told() {
-            self.gone.clear();
-        }
-        Ok(true)
-    }
-
-    /// How many entries expired.
-    #[expect(clippy::too_many_arguments, reason = "what is expired, where, at which event, into what")]
-    unsafe fn expire_pane(
-        &mut self,
-        operator: &Windowed,
-        cell: usize,
-        number: i64,
-        pane: &Pane,
-        ((seq, index), path): ((i64, usize), Path),
-        text: Text,
-        out: &mut Out,
-    ) -> Result<usize, RunError> {
-        let mut expired = std::mem::take(&mut self.expired);
-        expired.clear();
-        pane.entries(&operator.shape, &mut expired);
-        let n = expired.len();
-        let start = operator.bounds.start(number);
-        let mut context = WindowContext {
-            n: expired.len() as i64,
-            entries: expired.as_ptr().cast(),
-            span: operator.bounds.size,
-            text: text.pointer(),
-            emitter: out.rows.emitter(),
-            seq,
-            ..WindowContext::default()
-        };
-        self.starts.clear();
-        self.starts.resize(expired.len(), start);
-        context.starts = self.starts.as_ptr();
-        let mut outcome = Ok(());
-        if let Some(result) = operator.result {
-            let before = out.rows.len();
-            // SAFETY: the entries are of an own cell.
-            let called = unsafe { result.call(&mut context) };
-            if let Some(inputs) = out.inputs {
-                // SAFETY: as above.
-                let hash = |origin: u32| unsafe { (*expired[origin as usize]).hash };
-                let cause =
-                    |origin: u32| (index as u32, path.fixed(group(hash(origin)) as u64, GROUPS.trailing_zeros()));
-                rank_more(out, inputs, before, cause)?;
-            }
-            outcome = called.map_err(|raised| operator.raised(seq, start, raised, out));
-        }
-        if operator.single && outcome.is_ok() {
-            let next = operator.bounds.start(number + 1);
-            let gone = &mut self.gone;
-            // SAFETY: the cell is an own one; its entries stood in the pane that is no list any more.
-            unsafe {
-                operator.cells.with_mut(self.number, cell, |cell| {
-                    expired.retain(|&entry| {
-                        let stays = (*BeforeEntry::of(entry)).last >= next;
-                        if !stays {
-                            cell.remove(entry, gone);
-                        }
-                        stays
-                    });
-                });
-                for &entry in &expired {
-                    (*self.pane(operator, cell, number + 1)).stand(entry);
-                }
-            }
-            if let Some(slide) = operator.slide
-                && !expired.is_empty()
-            {
-                self.starts.fill(next);
-                context.n = expired.len() as i64;
-                // SAFETY: as above.
-                outcome = unsafe { slide.call(&mut context) }.map_err(|raised| operator.raised(seq, next, raised, out));
-            }
-        }
-        self.expired = expired;
-        outcome.map(|()| n)
     }
 }
 

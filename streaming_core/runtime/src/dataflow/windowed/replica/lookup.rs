@@ -1,0 +1,185 @@
+//! What keys have in windows, found or made: of a row all that it meets, looked up together.
+
+use crate::dataflow::windowed::operator::Windowed;
+use crate::dataflow::windowed::replica::Replica;
+use crate::error::RunError;
+use crate::program::kernel::{BeforeEntry, EntryHeader};
+use crate::rows::block::Text;
+use crate::state::windows::cell::Cell;
+use crate::state::windows::cell_of;
+use crate::state::windows::entry::Given;
+use crate::state::windows::pane::Pane;
+use crate::state::windows::table::{Table, prefetch};
+
+impl Replica {
+    /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
+    pub(super) unsafe fn find_every(
+        &mut self,
+        operator: &Windowed,
+        windows: std::ops::Range<i64>,
+        ts: i64,
+        mut at: usize,
+    ) -> Result<(), RunError> {
+        let every = operator.every.as_deref().unwrap_or_default();
+        let stands = operator.single && !operator.is_told();
+        for number in windows {
+            let start = operator.bounds.start(number);
+            for own in 0..self.every.len() {
+                let (j, mut entry) = self.every[own];
+                // SAFETY: an entry that was found stays until this replica finds that it has gone; cells are own ones.
+                unsafe {
+                    if stands && !entry.is_null() && (*BeforeEntry::of(entry)).last >= start {
+                        let last = &raw mut (*BeforeEntry::of(entry)).last;
+                        *last = ts.max(*last);
+                    } else {
+                        let (hash, key) = &every[j as usize];
+                        entry = match operator.single {
+                            true => self.single(operator, number, *hash, Given::index(key), ts)?,
+                            false => (*self.pane(operator, cell_of(*hash), number)).find(
+                                &operator.shape,
+                                *hash,
+                                Given::index(key),
+                            ),
+                        };
+                        self.every[own].1 = entry;
+                    }
+                }
+                self.met.entries[at] = entry;
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// As `find_every`, of the own keys of the row at hand.
+    pub(super) unsafe fn find_singles(
+        &mut self,
+        operator: &Windowed,
+        number: i64,
+        ts: i64,
+        text: Text,
+        (at, keys): (usize, usize),
+    ) -> Result<(), RunError> {
+        for own in 0..keys {
+            let (hash, row) = self.own[own];
+            // SAFETY: the cell is an own one.
+            self.met.entries[at + own] = unsafe { self.single(operator, number, hash, Given { row, text }, ts) }?;
+        }
+        Ok(())
+    }
+
+    /// As `find_singles`, of windows that are not single ones. A key is looked up in the first; what it has there knows what it
+    /// has in the next.
+    #[inline(always)]
+    pub(super) unsafe fn find_own(
+        &mut self,
+        operator: &Windowed,
+        first: i64,
+        windows: usize,
+        text: Text,
+        (at, keys): (usize, usize),
+    ) {
+        // What is looked up lies anywhere: all of it is asked for before any is waited for.
+        if let Some(window) = self.open.get_mut(first) {
+            for look in [Table::near, Table::nearer] {
+                for &(hash, _) in &self.own[..keys] {
+                    // SAFETY: null, or a pane of an own cell.
+                    if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
+                        look(&pane.table, hash);
+                    }
+                }
+            }
+        }
+        // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
+        unsafe {
+            for own in 0..keys {
+                let (hash, row) = self.own[own];
+                let pane = self.pane(operator, cell_of(hash), first);
+                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
+            }
+            for window in 1..windows {
+                let (number, before) = (first + window as i64, at + (window - 1) * keys);
+                self.unlinked.clear();
+                for own in 0..keys {
+                    let entry = (*self.met.entries[before + own]).beside;
+                    self.met.entries[before + keys + own] = entry;
+                    if entry.is_null() {
+                        let hash = self.own[own].0;
+                        let pane = self.pane(operator, cell_of(hash), number);
+                        (*pane).table.near(hash);
+                        self.unlinked.push((own, pane));
+                    } else {
+                        // The kernel comes to it.
+                        prefetch(entry);
+                    }
+                }
+                for &(own, pane) in &self.unlinked {
+                    let (hash, row) = self.own[own];
+                    let entry = (*pane).find(&operator.shape, hash, Given { row, text });
+                    (*self.met.entries[before + own]).beside = entry;
+                    self.met.entries[before + keys + own] = entry;
+                }
+            }
+        }
+    }
+
+    /// The pane of a window in an own cell, made if it is not there.
+    #[inline(always)]
+    pub(super) unsafe fn pane(&mut self, operator: &Windowed, cell: usize, number: i64) -> *mut Pane {
+        let spare = &mut self.spare;
+        let (window, _) = self.open.get_or_make(number, || spare.pop().unwrap_or_default());
+        if window.panes[cell].is_null() {
+            // SAFETY: the cell is this replica's, as the caller says.
+            window.panes[cell] = unsafe { operator.cells.with_mut(self.number, cell, |here| here.pane(number)) };
+            window.cells.push(cell as u16);
+        }
+        window.panes[cell]
+    }
+
+    /// What a key has in single windows.
+    #[inline]
+    unsafe fn single(
+        &mut self,
+        operator: &Windowed,
+        number: i64,
+        hash: u64,
+        key: Given,
+        ts: i64,
+    ) -> Result<*mut EntryHeader, RunError> {
+        let (shape, cell) = (&operator.shape, cell_of(hash));
+        let (start, is_told) = (operator.bounds.start(number), operator.is_told());
+        let gone = &mut self.gone;
+        let mut is_new = false;
+        let find = |here: &mut Cell| {
+            let mut found = here.single(shape, hash, key).ok();
+            // SAFETY: entries that are found are there, and listed if nobody is told.
+            unsafe {
+                if !is_told
+                    && let Some(old) = found
+                    && (*BeforeEntry::of(old)).last < start
+                {
+                    // Nobody was told that it has gone.
+                    here.untouch(old);
+                    here.remove(old, gone);
+                    found = None;
+                }
+                is_new = found.is_none();
+                let entry = found.or_else(|| here.make_single(shape, hash, key))?;
+                let last = &raw mut (*BeforeEntry::of(entry)).last;
+                *last = if is_new { ts } else { ts.max(*last) };
+                if !is_told {
+                    here.touch(entry, !is_new, start, gone);
+                }
+                Some(entry)
+            }
+        };
+        // SAFETY: the cell is this replica's, as the caller says.
+        let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
+        let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
+        if is_new && is_told {
+            // SAFETY: as above; it is in no list yet.
+            unsafe { (*self.pane(operator, cell, number)).stand(entry) };
+        }
+        Ok(entry)
+    }
+}
