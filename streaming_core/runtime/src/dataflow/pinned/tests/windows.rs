@@ -186,6 +186,8 @@ fn planted_faults_show() {
         assert!(!shows(parallelism, spoil(Faults::default())));
         assert!(shows(parallelism, spoil(Faults { early: 1, ..Faults::default() })));
         assert!(shows(parallelism, spoil(Faults { forgets: true, ..Faults::default() })));
+        assert!(shows(parallelism, spoil(Faults { dreams: true, ..Faults::default() })));
+        assert!(shows(parallelism, spoil(Faults { loses: true, ..Faults::default() })));
         assert!(shows(parallelism, |windowed| windowed.operator.bag = true));
     }
 }

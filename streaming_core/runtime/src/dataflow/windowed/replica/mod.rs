@@ -34,6 +34,10 @@ pub struct Faults {
     pub early: i64,
     /// Does not take up what is open in the cells it gains.
     pub forgets: bool,
+    /// Does not know how far time went while it was away.
+    pub dreams: bool,
+    /// Does not take the row at which it has gone over.
+    pub loses: bool,
 }
 
 /// See the module.
@@ -222,7 +226,11 @@ impl Replica {
         self.epoch += 1;
         if self.owns.contains(&true) {
             // What went by while it had no cells may have raised it.
-            self.watermark = self.watermark.max(epochs.watermark(self.epoch));
+            #[cfg(test)]
+            let known = epochs.watermark(self.epoch).filter(|_| !self.faults.dreams);
+            #[cfg(not(test))]
+            let known = epochs.watermark(self.epoch);
+            self.watermark = self.watermark.max(known);
         }
         epochs.note(self.number, self.epoch, now(), self.waits.take());
         Ok(true)
@@ -298,12 +306,18 @@ impl Replica {
         for (index, &meeting) in meetings[..rows.n].iter().enumerate().skip(from) {
             // SAFETY: as the caller says.
             unsafe {
+                #[cfg(test)]
+                let is_lost = self.faults.loses && rows.seq(index) >= next;
                 while rows.seq(index) >= next {
                     self.meet(operator, rows.text, out)?;
                     if !self.go_over(operator, now)? {
                         return Ok(Some(index));
                     }
                     next = self.next_epoch(operator);
+                }
+                #[cfg(test)]
+                if is_lost {
+                    continue;
                 }
                 let meeting = Meeting::at(meeting, operator);
                 if !self.take(operator, rows, index, meeting, out)? {
