@@ -42,8 +42,36 @@ impl Given {
     #[inline(always)]
     fn text(&self, offset: usize) -> &[u8] {
         // SAFETY: a text field of the key; `hash` has refused those that lie outside.
-        unsafe { self.text.field(self.row.add(offset)) }.unwrap_or(&[])
+        unsafe { self.text.field(self.row.add(offset)) }.unwrap_or(&ZEROS[..0])
     }
+}
+
+/// An empty text is at its start: it has bytes behind it as all texts have.
+static ZEROS: [u8; BEHIND] = [0; BEHIND];
+
+/// The first bytes of a text of a key, zero behind its end: most are no longer than that, and calls to compare or copy memory
+/// take longer than comparing or copying these.
+///
+/// # Safety
+/// `BEHIND` bytes behind the text can be read.
+#[inline(always)]
+unsafe fn head(text: &[u8]) -> u128 {
+    const { assert!(size_of::<u128>() <= BEHIND) };
+    // SAFETY: as the caller says.
+    let whole = u128::from_le(unsafe { text.as_ptr().cast::<u128>().read_unaligned() });
+    if text.len() < size_of::<u128>() { whole & ((1 << (8 * text.len())) - 1) } else { whole }
+}
+
+/// Whether two texts of keys are the same.
+///
+/// # Safety
+/// As for `head`, of both.
+#[inline(always)]
+unsafe fn same(one: &[u8], other: &[u8]) -> bool {
+    const HEAD: usize = size_of::<u128>();
+    // SAFETY: as the caller says.
+    let begin = || unsafe { head(one) == head(other) };
+    one.len() == other.len() && begin() && (one.len() <= HEAD || one[HEAD..] == other[HEAD..])
 }
 
 /// Where a key's row would begin in an entry.
@@ -125,7 +153,8 @@ impl Shape {
     #[inline]
     pub fn equal(&self, one: Given, other: Given) -> bool {
         self.key.fields.iter().all(|field| match field.kind {
-            ColumnKind::Text => one.text(field.offset) == other.text(field.offset),
+            // SAFETY: texts of blocks and of entries have as many bytes behind them.
+            ColumnKind::Text => unsafe { same(one.text(field.offset), other.text(field.offset)) },
             kind => {
                 // SAFETY: a field of both keys.
                 unsafe { kind.load(one.row.add(field.offset)) == kind.load(other.row.add(field.offset)) }
@@ -158,7 +187,7 @@ impl Shape {
     /// Makes an entry for a key.
     ///
     /// # Safety
-    /// `memory` has as many bytes as `bytes` says, all zero, which nobody else uses.
+    /// `memory` has as many bytes as `bytes` says and `BEHIND` more, all zero, which nobody else uses.
     pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: as the caller says; the parts of an entry are apart from each other.
         unsafe {
@@ -166,11 +195,20 @@ impl Shape {
             let entry = memory.cast::<EntryHeader>();
             (*entry).hash = hash;
             let from = key.row.add(SEQ_BYTES);
-            std::ptr::copy_nonoverlapping(from, memory.add(KEY_ROW + SEQ_BYTES), self.key.stride - SEQ_BYTES);
+            let to = memory.add(KEY_ROW + SEQ_BYTES);
+            match self.key.stride - SEQ_BYTES {
+                8 => std::ptr::copy_nonoverlapping(from, to, 8),
+                16 => std::ptr::copy_nonoverlapping(from, to, 16),
+                bytes => std::ptr::copy_nonoverlapping(from, to, bytes),
+            }
             let mut at = self.head();
             for offset in self.texts() {
                 let text = key.text(offset);
-                std::ptr::copy_nonoverlapping(text.as_ptr(), memory.add(at), text.len());
+                // What is behind the entry is zero, and stays so.
+                memory.add(at).cast::<u128>().write_unaligned(head(text).to_le());
+                if let Some(rest @ [_, ..]) = text.get(size_of::<u128>()..) {
+                    std::ptr::copy_nonoverlapping(rest.as_ptr(), memory.add(at + size_of::<u128>()), rest.len());
+                }
                 memory.add(KEY_ROW + offset).cast::<u32>().write_unaligned(at as u32);
                 at += text.len();
             }
@@ -215,7 +253,7 @@ mod tests {
         let shape = shape(&[ColumnKind::Text, ColumnKind::I64, ColumnKind::Text]);
         let row = [0_u64, 3 << 32, 7, 3 << 32 | 8];
         let key = Given { row: row.as_ptr().cast(), text };
-        let mut memory = vec![0_u64; shape.bytes(key) / 8];
+        let mut memory = vec![0_u64; (shape.bytes(key) + BEHIND) / 8];
         // SAFETY: so many bytes are there.
         let kept = unsafe {
             let entry = shape.make(memory.as_mut_ptr().cast(), 1, key);

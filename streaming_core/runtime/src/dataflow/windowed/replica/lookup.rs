@@ -6,10 +6,10 @@ use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
 use crate::state::windows::cell::Cell;
-use crate::state::windows::cell_of;
 use crate::state::windows::entry::Given;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::table::{Table, prefetch};
+use crate::state::windows::{CELLS, cell_of};
 
 impl Replica {
     /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
@@ -79,22 +79,29 @@ impl Replica {
         text: Text,
         (at, keys): (usize, usize),
     ) {
-        // What is looked up lies anywhere: all of it is asked for before any is waited for.
-        if let Some(window) = self.open.get_mut(first) {
-            for look in [Table::near, Table::nearer] {
-                for &(hash, _) in &self.own[..keys] {
-                    // SAFETY: null, or a pane of an own cell.
-                    if let Some(pane) = unsafe { window.panes[cell_of(hash)].as_ref() } {
-                        look(&pane.table, hash);
+        // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
+        unsafe {
+            // What is looked up lies anywhere: all of it is asked for before any is waited for.
+            let mut panes: *const [*mut Pane; CELLS] = std::ptr::null();
+            if let Some(window) = self.open.get_mut(first) {
+                panes = &raw const window.panes;
+                for look in [Table::near, Table::nearer] {
+                    for &(hash, _) in &self.own[..keys] {
+                        if let Some(pane) = window.panes[cell_of(hash)].as_ref() {
+                            look(&pane.table, hash);
+                        }
                     }
                 }
             }
-        }
-        // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
-        unsafe {
             for own in 0..keys {
                 let (hash, row) = self.own[own];
-                let pane = self.pane(operator, cell_of(hash), first);
+                let mut pane = match panes.is_null() {
+                    false => (*panes)[cell_of(hash)],
+                    true => std::ptr::null_mut(),
+                };
+                if pane.is_null() {
+                    pane = self.pane(operator, cell_of(hash), first);
+                }
                 self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
             }
             for window in 1..windows {
