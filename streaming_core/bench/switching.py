@@ -19,6 +19,7 @@ from streaming_core.bench import host
 from streaming_core.bench.race import Race, Row, faster, gains, interval, right, threads_of
 from streaming_core.bench.requests import SOONEST, Requests
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
+from streaming_core.kernels import abi
 from streaming_core.run.way import RunSpec
 
 JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
@@ -149,7 +150,7 @@ def _outputs(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ]
 
 
-HEADER, FIELD = 16, 8  # bytes of an entry's, and of a text's place in it, or a count
+FIELD = 8  # bytes of a text's place in an entry, or a count
 
 
 def _count(race: Race) -> dict[str, Any]:
@@ -164,7 +165,10 @@ def _count(race: Race) -> dict[str, Any]:
     texts = [column for column in last.itercolumns() if pa.types.is_binary(column.type)]
     texts_bytes = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in texts)
     states = last.num_rows * at_once
-    return {"states": states, "state_bytes": states * (HEADER + (len(texts) + 1) * FIELD) + texts_bytes * at_once}
+    return {
+        "states": states,
+        "state_bytes": states * (abi.ENTRY_SIZE + (len(texts) + 1) * FIELD) + texts_bytes * at_once,
+    }
 
 
 def _elasticity(rows: list[Row]) -> Iterator[str]:

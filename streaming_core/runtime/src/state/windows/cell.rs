@@ -63,7 +63,7 @@ impl Drop for Gone {
 }
 
 /// # Safety
-/// The entry is one of a single window, made in `Cell::make_single`, which nobody uses any more.
+/// The entry is one of a single window, made in `Cell::get_or_make_single`, which nobody uses any more.
 unsafe fn free_single(entry: *mut EntryHeader) {
     // SAFETY: from `calloc`, with all that lies before an entry.
     unsafe { libc::free(BeforeEntry::of(entry).cast()) };
@@ -107,10 +107,10 @@ impl Cell {
         self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
     }
 
-    /// The entry of a key of single windows, made if it is not there; None: there is no memory.
-    pub fn make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
+    /// The entry of a key of single windows, made if there is none; whether there was none. None: there is no memory.
+    pub fn get_or_make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<(*mut EntryHeader, bool)> {
         let place = match self.single(shape, hash, key) {
-            Ok(entry) => return Some(entry),
+            Ok(entry) => return Some((entry, false)),
             Err(place) => place,
         };
         // SAFETY: zeroed memory, or null.
@@ -126,7 +126,7 @@ impl Cell {
             unsafe { (*BeforeEntry::of(entry)).arena = arena.header() };
         }
         self.singles.add(entry, hash, place);
-        Some(entry)
+        Some((entry, true))
     }
 
     /// An entry becomes the one that was touched last; those whose keys have had no row since `start` go, except for itself.

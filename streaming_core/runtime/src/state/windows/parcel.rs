@@ -163,7 +163,7 @@ impl Reader<'_> {
             let hash = (*image).hash;
             let entry = match pane {
                 Some(pane) => Some(pane.find(shape, hash, key)),
-                None => cell.make_single(shape, hash, key),
+                None => cell.get_or_make_single(shape, hash, key).map(|(entry, _)| entry),
             };
             let entry = entry.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
             if shape.is_single() {
@@ -273,7 +273,7 @@ mod tests {
                         continue;
                     }
                     let entry = match single {
-                        true => cell.make_single(&shape, hash, key).unwrap(),
+                        true => cell.get_or_make_single(&shape, hash, key).unwrap().0,
                         false => (*cell.pane(window)).find(&shape, hash, key),
                     };
                     match (single, told) {

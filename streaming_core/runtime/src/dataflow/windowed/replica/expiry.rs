@@ -36,30 +36,31 @@ impl Replica {
             && number < before
         {
             let Some(window) = self.open.get_mut(number) else { break };
-            // Of what is left in the order in which it goes the last one is first; what is sorted stays so.
+            // The first one to go is the last.
             window.cells.sort_unstable_by(|one, other| other.cmp(one));
-            let Some(cell) = window.cells.pop() else {
-                self.spare.extend(self.open.take(number));
-                continue;
-            };
-            let cell = usize::from(cell);
-            window.panes[cell] = std::ptr::null_mut();
-            // SAFETY: an own cell, as the callers say.
-            let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
-            let Some(pane) = pane else { continue };
-            if !operator.is_told() {
-                self.gone.add(pane);
-                continue;
+            while let Some(window) = self.open.get_mut(number)
+                && let Some(cell) = window.cells.pop()
+            {
+                let cell = usize::from(cell);
+                window.panes[cell] = std::ptr::null_mut();
+                // SAFETY: an own cell, as the callers say.
+                let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
+                let Some(pane) = pane else { continue };
+                if !operator.is_told() {
+                    self.gone.add(pane);
+                    continue;
+                }
+                let path = Path::default().fixed(0, 1).number((number - open) as u64);
+                // SAFETY: as above.
+                expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
+                // SAFETY: as above.
+                unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
+                if expired >= AT_ONCE {
+                    self.gone.clear();
+                    return Ok(false);
+                }
             }
-            let path = Path::default().fixed(0, 1).number((number - open) as u64);
-            // SAFETY: as above.
-            expired += unsafe { self.expire_pane(operator, cell, number, &pane, (at, path), text, out) }?;
-            // SAFETY: as above.
-            unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.keep(pane)) };
-            if expired >= AT_ONCE {
-                self.gone.clear();
-                return Ok(false);
-            }
+            self.spare.extend(self.open.take(number));
         }
         if operator.is_told() {
             self.gone.clear();
@@ -69,7 +70,7 @@ impl Replica {
 
     /// How many entries expired.
     #[expect(clippy::too_many_arguments, reason = "what is expired, where, at which event, into what")]
-    pub(super) unsafe fn expire_pane(
+    unsafe fn expire_pane(
         &mut self,
         operator: &Windowed,
         cell: usize,

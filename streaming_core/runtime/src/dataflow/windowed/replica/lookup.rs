@@ -1,7 +1,7 @@
 //! What keys have in windows, found or made: of a row all that it meets, looked up together.
 
 use crate::dataflow::windowed::operator::Windowed;
-use crate::dataflow::windowed::replica::Replica;
+use crate::dataflow::windowed::replica::{Open, Replica};
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
@@ -82,23 +82,17 @@ impl Replica {
         // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
         unsafe {
             // What is looked up lies anywhere: all of it is asked for before any is waited for.
-            let mut panes: *const [*mut Pane; CELLS] = std::ptr::null();
-            if let Some(window) = self.open.get_mut(first) {
-                panes = &raw const window.panes;
-                for look in [Table::near, Table::nearer] {
-                    for &(hash, _) in &self.own[..keys] {
-                        if let Some(pane) = window.panes[cell_of(hash)].as_ref() {
-                            look(&pane.table, hash);
-                        }
+            let panes: *const [*mut Pane; CELLS] = &raw const self.window(first).panes;
+            for look in [Table::near, Table::nearer] {
+                for &(hash, _) in &self.own[..keys] {
+                    if let Some(pane) = (&(*panes))[cell_of(hash)].as_ref() {
+                        look(&pane.table, hash);
                     }
                 }
             }
             for own in 0..keys {
                 let (hash, row) = self.own[own];
-                let mut pane = match panes.is_null() {
-                    false => (*panes)[cell_of(hash)],
-                    true => std::ptr::null_mut(),
-                };
+                let mut pane = (&(*panes))[cell_of(hash)];
                 if pane.is_null() {
                     pane = self.pane(operator, cell_of(hash), first);
                 }
@@ -130,14 +124,21 @@ impl Replica {
         }
     }
 
+    /// Where the panes of a window are, which stays where it is while the window is open.
+    #[inline(always)]
+    fn window(&mut self, number: i64) -> &mut Open {
+        let Self { open, spare, .. } = self;
+        open.get_or_make(number, || spare.pop().unwrap_or_default()).0
+    }
+
     /// The pane of a window in an own cell, made if it is not there.
     #[inline(always)]
     pub(super) unsafe fn pane(&mut self, operator: &Windowed, cell: usize, number: i64) -> *mut Pane {
-        let spare = &mut self.spare;
-        let (window, _) = self.open.get_or_make(number, || spare.pop().unwrap_or_default());
+        let replica = self.number;
+        let window = self.window(number);
         if window.panes[cell].is_null() {
             // SAFETY: the cell is this replica's, as the caller says.
-            window.panes[cell] = unsafe { operator.cells.with_mut(self.number, cell, |here| here.pane(number)) };
+            window.panes[cell] = unsafe { operator.cells.with_mut(replica, cell, |here| here.pane(number)) };
             window.cells.push(cell as u16);
         }
         window.panes[cell]
@@ -158,20 +159,16 @@ impl Replica {
         let gone = &mut self.gone;
         let mut is_new = false;
         let find = |here: &mut Cell| {
-            let mut found = here.single(shape, hash, key).ok();
+            let mut entry;
+            (entry, is_new) = here.get_or_make_single(shape, hash, key)?;
             // SAFETY: entries that are found are there, and listed if nobody is told.
             unsafe {
-                if !is_told
-                    && let Some(old) = found
-                    && (*BeforeEntry::of(old)).last < start
-                {
+                if !is_told && !is_new && (*BeforeEntry::of(entry)).last < start {
                     // Nobody was told that it has gone.
-                    here.untouch(old);
-                    here.remove(old, gone);
-                    found = None;
+                    here.untouch(entry);
+                    here.remove(entry, gone);
+                    (entry, is_new) = here.get_or_make_single(shape, hash, key)?;
                 }
-                is_new = found.is_none();
-                let entry = found.or_else(|| here.make_single(shape, hash, key))?;
                 let last = &raw mut (*BeforeEntry::of(entry)).last;
                 *last = if is_new { ts } else { ts.max(*last) };
                 if !is_told {
