@@ -198,14 +198,16 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
 
 
 def test_interrupted_is_not_different(made):
-    # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for.
+    # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for. Tests
+    # that a shell runs in the background inherit that SIGINT is ignored, which the command would heed.
     script = (
         "import signal\nfrom streaming_core import interruption\nfrom streaming_core.cli import main\n"
         "from streaming_core.run import comparison\n"
-        "comparison.diff = lambda *_: (signal.raise_signal(signal.%s), interruption.check())\nmain()\n"
+        "signal.signal(signal.%(name)s, signal.SIG_DFL)\n"
+        "comparison.diff = lambda *_: (signal.raise_signal(signal.%(name)s), interruption.check())\nmain()\n"
     )
     for number, code in (("SIGINT", 130), ("SIGTERM", 143)):
-        command = [sys.executable, "-c", script % number, "diff", made / "run", made / "oracle"]
+        command = [sys.executable, "-c", script % {"name": number}, "diff", made / "run", made / "oracle"]
         ends(subprocess.run(command, capture_output=True), code, f"stopped by {number}")
 
 
