@@ -2,7 +2,7 @@
 //!
 //! Hashes have a fixed seed: where a key goes is the same in every process and on every host.
 
-use crate::rows::mix::{K1, finish, step, word};
+use crate::rows::mix::{K1, finish, first_words, select, step, word};
 
 /// Key groups: the unit in which ownership is given out. A power of two, far more than threads.
 pub const GROUPS: usize = 4096;
@@ -10,9 +10,12 @@ pub const GROUPS: usize = 4096;
 /// What the hash of a key begins with.
 pub const SEED: u64 = 0x2545_F491_4F6C_DD1D;
 
-/// What the hash of a text key begins with, for who has its words at hand: `finish(step(step(start(n), w0), w1))`.
+/// Text keys of up to so many bytes are two words.
+pub const SHORT: usize = 16;
+
+/// What the hash of a text key begins with.
 #[inline(always)]
-pub fn start(len: usize) -> u64 {
+fn start(len: usize) -> u64 {
     (len as u64 ^ SEED).wrapping_mul(K1)
 }
 
@@ -32,6 +35,28 @@ pub fn hash_bytes(key: &[u8]) -> u64 {
     }
     let rest = words.remainder();
     finish(if rest.is_empty() { h } else { step(h, word(rest)) })
+}
+
+/// Hash of a short text key, given as its first words. Both are always mixed, and the result chosen: lengths of words vary,
+/// and a branch on them would be guessed wrong.
+#[inline(always)]
+pub fn hash_short(len: usize, (low, high): (u64, u64)) -> u64 {
+    let empty = start(len);
+    let one = step(empty, low);
+    finish(select(len > 8, step(one, high), select(len == 0, empty, one)))
+}
+
+/// `hash_bytes` of a text key, if it is short without a branch on its length.
+///
+/// # Safety
+/// `SHORT` bytes can be read at the key.
+#[inline(always)]
+pub unsafe fn hash_text(key: &[u8]) -> u64 {
+    if key.len() > SHORT {
+        return hash_bytes(key);
+    }
+    // SAFETY: as the caller says.
+    hash_short(key.len(), unsafe { first_words(key.as_ptr(), key.len()) })
 }
 
 /// The key group of a hash: its high bits, so that the low ones stay for hash tables inside of a group.

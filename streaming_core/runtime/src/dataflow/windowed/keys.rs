@@ -170,17 +170,7 @@ impl Lister {
     ) -> Result<(), RunError> {
         let shape = &windowed.shape;
         let text = rows.text;
-        let row_of = |given: &RowBuffer, index: usize| Given { row: given.row(index), text };
         self.hashes.clear();
-        for index in 0..self.given.len() {
-            let hash = shape.hash(row_of(&self.given, index)).ok_or_else(|| {
-                RunError::Invalid(format!(
-                    "a key of event {} refers to text outside of its block",
-                    self.given.seq(index)
-                ))
-            })?;
-            self.hashes.push(hash);
-        }
         let key_words = shape.key_words();
         let mut next = 0;
         for i in 0..rows.n {
@@ -188,19 +178,23 @@ impl Lister {
             let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
             notes.begin(i, ts as i64);
             let begin = next;
-            while next < self.given.len() && self.given.origins()[next] as usize == i {
-                next += 1;
-            }
+            next += self.given.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
             let mut keys = 0;
             for index in begin..next {
-                if !windowed.bag && self.is_known(shape, begin..index, next - begin, row_of(&self.given, index), text) {
+                let key = Given { row: self.given.row(index), text };
+                let hash = shape.hash(key).ok_or_else(|| {
+                    RunError::Invalid(format!(
+                        "a key of event {} refers to text outside of its block",
+                        self.given.seq(index)
+                    ))
+                })?;
+                self.hashes.push(hash);
+                if !windowed.bag && self.is_known(shape, begin..index, next - begin, key, text) {
                     continue;
                 }
                 // SAFETY: the fields of a key lie behind its seq.
-                let fields = unsafe {
-                    std::slice::from_raw_parts(self.given.row(index).add(SEQ_BYTES).cast::<u64>(), key_words)
-                };
-                notes.key(keys, self.hashes[index], fields);
+                let fields = unsafe { std::slice::from_raw_parts(key.row.add(SEQ_BYTES).cast::<u64>(), key_words) };
+                notes.key(keys, hash, fields);
                 keys += 1;
             }
             notes.end(keys);

@@ -12,11 +12,11 @@ use crate::error::RunError;
 use crate::memory::arena::Arena;
 use crate::program::Key;
 use crate::rows::column::ColumnKind;
-use crate::state::key_group::{hash_bytes, hash_i64};
+use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
 
 use index::Index;
 pub use rows::KeyedRows;
-use rows::{SHORT, TextKey};
+use rows::TextKey;
 
 const FIRST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 10;

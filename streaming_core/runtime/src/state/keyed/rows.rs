@@ -5,12 +5,9 @@
 use crate::error::RunError;
 use crate::program::Key;
 use crate::rows::column::ColumnKind;
-use crate::rows::mix::{finish, first_words, select, step};
+use crate::rows::mix::first_words;
 use crate::rows::view::Rows;
-use crate::state::key_group::{hash_bytes, hash_i64, start};
-
-/// Text keys up to this length stand in their entry.
-pub const SHORT: usize = 16;
+use crate::state::key_group::{SHORT, hash_bytes, hash_i64, hash_short};
 
 /// Rows whose keys are hashed or looked up.
 #[derive(Debug, Clone, Copy)]
@@ -102,11 +99,7 @@ impl TextKey {
             // SAFETY: `len` bytes are there.
             return hash_bytes(unsafe { std::slice::from_raw_parts(self.bytes, self.len) });
         }
-        // Both words are always mixed, and the result chosen.
-        let empty = start(self.len);
-        let one = step(empty, self.low);
-        let two = step(one, self.high);
-        finish(select(self.len > 8, two, select(self.len == 0, empty, one)))
+        hash_short(self.len, (self.low, self.high))
     }
 
     /// What an entry holds beside the length: the bytes, or the first eight and the address of a copy.

@@ -7,11 +7,13 @@ use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::program::{Growing, KeySpec};
 use crate::rows::block::{SEQ_BYTES, Text};
 use crate::rows::column::ColumnKind;
-use crate::rows::mix::{finish, step};
-use crate::state::key_group::{SEED, hash_bytes};
+use crate::rows::mix::{finish, first_words, step};
+use crate::state::key_group::{SEED, SHORT, hash_text};
 
 /// Bytes that can be read behind an entry, which may end with a text: those are searched sixteen bytes at a time.
 pub const BEHIND: usize = 16;
+
+const _: () = assert!(SHORT <= BEHIND);
 
 /// What entries of an operator look like.
 #[derive(Debug, Clone)]
@@ -49,29 +51,16 @@ impl Given {
 /// An empty text is at its start: it has bytes behind it as all texts have.
 static ZEROS: [u8; BEHIND] = [0; BEHIND];
 
-/// The first bytes of a text of a key, zero behind its end: most are no longer than that, and calls to compare or copy memory
-/// take longer than comparing or copying these.
+/// Whether two texts of keys are the same. Most are short: calls to compare or copy memory take longer than comparing or
+/// copying their words.
 ///
 /// # Safety
-/// `BEHIND` bytes behind the text can be read.
-#[inline(always)]
-unsafe fn head(text: &[u8]) -> u128 {
-    const { assert!(size_of::<u128>() <= BEHIND) };
-    // SAFETY: as the caller says.
-    let whole = u128::from_le(unsafe { text.as_ptr().cast::<u128>().read_unaligned() });
-    if text.len() < size_of::<u128>() { whole & ((1 << (8 * text.len())) - 1) } else { whole }
-}
-
-/// Whether two texts of keys are the same.
-///
-/// # Safety
-/// As for `head`, of both.
+/// `BEHIND` bytes behind the texts can be read.
 #[inline(always)]
 unsafe fn same(one: &[u8], other: &[u8]) -> bool {
-    const HEAD: usize = size_of::<u128>();
     // SAFETY: as the caller says.
-    let begin = || unsafe { head(one) == head(other) };
-    one.len() == other.len() && begin() && (one.len() <= HEAD || one[HEAD..] == other[HEAD..])
+    let words = |text: &[u8]| unsafe { first_words(text.as_ptr(), text.len()) };
+    one.len() == other.len() && words(one) == words(other) && (one.len() <= SHORT || one[SHORT..] == other[SHORT..])
 }
 
 /// Where a key's row would begin in an entry.
@@ -126,8 +115,8 @@ impl Shape {
     /// lies outside of its block.
     #[inline]
     pub fn hash(&self, key: Given) -> Option<u64> {
-        // SAFETY: a text field of the key.
-        let text = |offset: usize| unsafe { key.text.field(key.row.add(offset)) }.map(hash_bytes);
+        // SAFETY: a text field of the key, with as many bytes behind it.
+        let text = |offset: usize| unsafe { key.text.field(key.row.add(offset)).map(|text| hash_text(text)) };
         if let [field] = self.key.fields[..]
             && field.kind == ColumnKind::Text
         {
@@ -205,9 +194,10 @@ impl Shape {
             for offset in self.texts() {
                 let text = key.text(offset);
                 // What is behind the entry is zero, and stays so.
-                memory.add(at).cast::<u128>().write_unaligned(head(text).to_le());
-                if let Some(rest @ [_, ..]) = text.get(size_of::<u128>()..) {
-                    std::ptr::copy_nonoverlapping(rest.as_ptr(), memory.add(at + size_of::<u128>()), rest.len());
+                let (low, high) = first_words(text.as_ptr(), text.len());
+                memory.add(at).cast::<[u64; 2]>().write_unaligned([low.to_le(), high.to_le()]);
+                if let Some(rest @ [_, ..]) = text.get(SHORT..) {
+                    std::ptr::copy_nonoverlapping(rest.as_ptr(), memory.add(at + SHORT), rest.len());
                 }
                 memory.add(KEY_ROW + offset).cast::<u32>().write_unaligned(at as u32);
                 at += text.len();
@@ -221,7 +211,7 @@ impl Shape {
 mod tests {
     use super::*;
     use crate::program::Key;
-    use crate::state::key_group::hash_i64;
+    use crate::state::key_group::{hash_bytes, hash_i64};
 
     fn shape(kinds: &[ColumnKind]) -> Shape {
         let fields: Vec<Key> =
