@@ -419,6 +419,7 @@ def one_pass(
         rejected=metrics["rejected"],
         reconfigurations=metrics["reconfigurations"] or [],
         loads=metrics["loads"] or {},
+        tasks=metrics["tasks"] or [],
         chosen=metrics["chosen"],
     )
     return sample, state, {name: metrics[name] for name in ("binding", "memory", "deliveries")}

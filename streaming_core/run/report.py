@@ -65,6 +65,26 @@ class Load(BaseModel):
     pending: int = Field(description="Events that had come and were not dealt yet.")
 
 
+class TaskCost(BaseModel):
+    """What a task of executor pinned did in a pass, all of it: a replica of an operator, the source, the sink; who
+    finds the keys of a windowed operator's rows; who merges in front of a replica.
+
+    What is left of the pass, on a thread, is waiting.
+    """
+
+    role: Literal["source", "operator", "keys", "merge", "sink"]
+    operator: str = Field(description="As a plan names it; the one behind, of those that find keys or merge.")
+    thread: int
+    rows_in: int
+    rows_out: int
+    batches: int = Field(description="Those that had rows.")
+    execute_ns: int = Field(description="In kernels, finding keys, examining, delivering and digesting outputs.")
+    others_ns: int = Field(description="What else its steps took: gates, outlets, who gets which row.")
+    execute_quantiles: list[float] = Field(
+        description="Nanoseconds of executing a row, of each batch: at every twentieth of the batches. None: no rows."
+    )
+
+
 class Sample(BaseModel):
     """One measured pass over the workload.
 
@@ -94,6 +114,7 @@ class Sample(BaseModel):
     loads: dict[str, list[Load]] = Field(
         default_factory=dict, description="Per windowed operator what its controller saw, period by period."
     )
+    tasks: list[TaskCost] = Field(default_factory=list, description="Executor pinned: what each task has cost.")
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 
     # The ignored: mypy knows of nothing above @property; pydantic says to write it so.

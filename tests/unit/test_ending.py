@@ -198,8 +198,8 @@ def test_a_fault_of_the_program_is_one_line_and_shown_whole_on_request(made):
 
 
 def test_interrupted_is_not_different(made):
-    # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for. Tests
-    # that a shell runs in the background inherit that SIGINT is ignored, which the command would heed.
+    # Raised in this thread: a signal to the process may come to another one, and be noted after it was looked for. Of
+    # tests that a shell runs in the background SIGINT is ignored, which the command would respect.
     script = (
         "import signal\nfrom streaming_core import interruption\nfrom streaming_core.cli import main\n"
         "from streaming_core.run import comparison\n"

@@ -85,6 +85,11 @@ pub(crate) trait Work: Send + Sync {
 
     /// Summed over threads, none of which is at work.
     fn counters(&self) -> Counters;
+
+    /// What each task has cost, of an executor that has such; nobody is at work.
+    fn tasks(&self, _frame: &Frame) -> serde_json::Value {
+        serde_json::Value::Null
+    }
 }
 
 /// The executor of a dataflow.
@@ -310,6 +315,7 @@ impl<W: Work> Executor for Dataflow<W> {
                 seconds: self.clock.seconds(),
                 reconfigurations: self.reconfigurations(),
                 loads: self.loads(),
+                tasks: self.work.tasks(&self.frame),
                 late: self.frame.windows.iter().flatten().map(|windowed| windowed.late()).sum(),
                 binding: self.team.binding(),
                 ..delivered.metrics()

@@ -37,6 +37,8 @@ pub struct Metrics {
     pub reconfigurations: Value,
     /// Per windowed operator with a controller, what that saw (`dataflow/windowed/controller`).
     pub loads: Value,
+    /// What each task of executor `pinned` has cost (`dataflow/pinned/cost.rs`).
+    pub tasks: Value,
     pub seconds: f64,
     pub digest: Digest,
     pub in_order: bool,
@@ -80,6 +82,7 @@ impl Metrics {
             "late": self.late,
             "reconfigurations": self.reconfigurations,
             "loads": self.loads,
+            "tasks": self.tasks,
             "deliveries": self.deliveries,
             "binding": self.binding,
             "memory": self.memory,

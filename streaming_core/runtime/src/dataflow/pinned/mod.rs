@@ -19,12 +19,13 @@
 //! comes, because heartbeats follow every batch along every edge, and room, because what it has put out is earlier still
 //! and was taken.
 
+mod cost;
 mod plan;
 mod task;
 
 use crate::dataflow::channel::gate::{Gate, Source, Taken};
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
-use crate::dataflow::frame::{Dataflow, Job, Work};
+use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::check_share;
@@ -41,7 +42,10 @@ use crate::program::{Key, OperatorKind, Origin, Program};
 use crate::threads::own::Own;
 use crate::threads::sync::AtomicI64;
 
-use plan::Plan;
+use serde_json::Value;
+
+use cost::Cost;
+use plan::{Plan, SINK, SOURCE};
 use task::{Edge, Network, Role, Route, Task};
 
 /// Jumbo tuples that an outlet holds.
@@ -204,6 +208,7 @@ fn wire(
         left: None,
         scratch: Scratch::default(),
         counters: Counters::default(),
+        cost: Cost::default(),
         next: 0,
         blocked: false,
         ended: false,
@@ -276,7 +281,14 @@ fn wire(
                 let outlet = outlets.len();
                 outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
                 let gate = Gate::new(std::mem::take(&mut sources), true, asks, false);
-                let merge = task(Role::Merge, gate, Some(outlet), Vec::new(), asks, stride);
+                let merge = task(
+                    Role::Merge { operator: (!is_sink).then_some(taker) },
+                    gate,
+                    Some(outlet),
+                    Vec::new(),
+                    asks,
+                    stride,
+                );
                 tasks[place].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
@@ -324,6 +336,30 @@ impl Work for Tasks {
         };
         // SAFETY: no thread is at work.
         unsafe { self.tasks.sum(all) }
+    }
+
+    fn tasks(&self, frame: &Frame) -> Value {
+        let about = |task: &Task, thread: usize| {
+            let name = |operator: usize| &frame.chain.operators[operator].name[..];
+            let (role, operator) = match &task.role {
+                Role::Source { .. } => ("source", SOURCE),
+                Role::Operator { operator, .. } => ("operator", name(*operator)),
+                Role::Keys { operator, .. } => ("keys", name(*operator)),
+                Role::Merge { operator } => ("merge", operator.map_or(SINK, name)),
+                Role::Sink => ("sink", SINK),
+            };
+            let mut json = task.cost.to_json();
+            json["role"] = role.into();
+            json["operator"] = operator.into();
+            json["thread"] = thread.into();
+            json
+        };
+        let of_thread = |thread| {
+            let all = |tasks: &Vec<Task>| tasks.iter().map(|task| about(task, thread)).collect::<Vec<_>>();
+            // SAFETY: no thread is at work.
+            unsafe { self.tasks.with(thread, all) }
+        };
+        (0..self.tasks.len()).flat_map(of_thread).collect()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::{Scratch, lane_of};
+use crate::dataflow::pinned::cost::Cost;
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::copies::Copies;
@@ -73,8 +74,10 @@ pub(super) enum Role {
         /// Up to which event it has said everything.
         said: i64,
     },
-    /// Puts streams into one order for the replica behind it (the extra operators that Viper does without).
-    Merge,
+    /// Puts streams into one order for the replica behind it, the sink if none (the extra operators that Viper does without).
+    Merge {
+        operator: Option<usize>,
+    },
     Sink,
 }
 
@@ -97,6 +100,7 @@ pub(super) struct Task {
     pub left: Option<usize>,
     pub scratch: Scratch,
     pub counters: Counters,
+    pub cost: Cost,
     /// Events of the block that a source has looked at.
     pub next: usize,
     /// There is no room in the outlet.
@@ -159,11 +163,14 @@ impl Task {
     /// # Errors
     /// Kernels' failures are noted in the frame; anything else ends the run.
     pub fn step(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<bool, RunError> {
-        let Some((control, replica)) = self.watched(job) else { return self.go_on(network, job, clock) };
-        let before = thread_cpu_nanoseconds();
+        let (taken, before) = (self.cost.rows_in, self.counters.time);
+        let watched = self.watched(job).map(|who| (who, thread_cpu_nanoseconds()));
         let worked = self.go_on(network, job, clock)?;
         if worked {
-            control.add_work(replica, thread_cpu_nanoseconds() - before);
+            self.cost.add(taken, before, self.counters.time);
+            if let Some(((control, replica), began)) = watched {
+                control.add_work(replica, thread_cpu_nanoseconds() - began);
+            }
         }
         Ok(worked)
     }
@@ -205,9 +212,11 @@ impl Task {
         if !new {
             return Ok(false);
         }
+        self.cost.rows_in += self.taken.rows.n as u64;
         if let Role::Sink = self.role {
             // SAFETY: there is one sink, and it is this thread's.
             unsafe { job.frame.deliver(|delivered| deliver(delivered, &self.taken, known, job)) }?;
+            self.cost.rows_out += self.taken.rows.n as u64;
             clock.lap(&mut self.counters.time.useful);
         } else if !self.ended {
             self.operate(network, job, clock)?;
@@ -257,6 +266,8 @@ impl Task {
             jumbo.started = job.clock.now();
             jumbo.last = start + n == block.n;
             jumbo.upto = if jumbo.last { block.seq(block.n - 1) } else { block.seq(end - 1) };
+            self.cost.rows_in += jumbo.rows.n as u64;
+            self.cost.rows_out += jumbo.rows.n as u64;
             route(&self.edges, outlet.serial(), &mut self.scratch, jumbo)
         };
         // SAFETY: this task alone writes its outlet, and has seen room.
@@ -275,8 +286,8 @@ impl Task {
             return self.copy(network, job, clock);
         }
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, preparer, put_out, taken, left, scratch, counters, ended, .. } = self;
-        let fill = |jumbo: &mut Jumbo| {
+        let Self { role, edges, ranked, preparer, put_out, taken, left, scratch, counters, cost, ended, .. } = self;
+        let mut fill = |jumbo: &mut Jumbo| {
             jumbo.clear();
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
             if let Role::Keys { operator, input, lister, said, .. } = role {
@@ -349,6 +360,11 @@ impl Task {
             clock.lap(&mut counters.time.useful);
             route(edges, outlet.serial(), scratch, jumbo)
         };
+        let fill = |jumbo: &mut Jumbo| {
+            fill(jumbo)?;
+            cost.rows_out += jumbo.rows.n as u64;
+            Ok::<_, RunError>(())
+        };
         // SAFETY: this task alone writes its outlet, and has seen room.
         unsafe { outlet.fill(fill) }?;
         outlet.publish();
@@ -360,7 +376,7 @@ impl Task {
     /// Finds the keys of what was taken, and puts copies into the queues of replicas that share nothing.
     fn copy(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
         let first = self.outlet.expect("who is no sink has one");
-        let Self { role, taken, counters, ended, .. } = self;
+        let Self { role, taken, counters, cost, ended, .. } = self;
         let Role::Keys { operator, input, lister, copies: Some(copies), said, .. } = role else { return Ok(()) };
         let windowed = &job.frame.windows[*operator].as_ref().expect("who has keys has windows").operator;
         let rows = taken.rows;
@@ -385,6 +401,7 @@ impl Task {
                 std::mem::swap(&mut jumbo.ranks, &mut copied.ranks);
                 jumbo.rows = Rows::of(&jumbo.made, job.block.text);
                 jumbo.shares[0].whole = true;
+                cost.rows_out += jumbo.rows.n as u64;
             };
             // SAFETY: this task alone writes its outlets, and has seen room in all of them.
             unsafe { outlet.fill(fill) };

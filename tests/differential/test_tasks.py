@@ -1,0 +1,69 @@
+"""What tasks of executor pinned say they took and put out is what flows through the pipeline."""
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.run.way import RunSpec
+from tests.differential.case import Case
+
+SMALL = {
+    "wc": {"vocabulary": 5},
+    "fd": {"entities": 3, "invalid_ratio": 0.05},
+    "lr": {"seconds": 300, "veh_per_s": 0.05, "request_ratio": 0.3},
+    "paircount": {"vocabulary": 5, "advance": 3_000, "size": 7_000},
+    "scalejoin": {"keys": 5, "domain": 300, "size": 9_001},
+}
+EVENTS = 2000
+WAYS = [
+    *(
+        (name, n, {"channel": channel})
+        for name in ("wc", "fd", "lr")
+        for channel in ("scalegate", "merge_sort")
+        for n in (1, 2)
+    ),
+    *((name, n, {"parallelism": by}) for name in ("paircount", "scalejoin") for by in ("vsn", "sn") for n in (1, 2)),
+    ("wc", 2, {"plan": {"source": [0, 1, 1], "split": [1], "count": [0, 0, 1]}}),
+]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    made = {}
+    for name, chosen in SMALL.items():
+        app = registry.load(name)
+        params = app.bind(chosen)
+        made[name] = Case(app, params, workload.generate_chunk(app, params, EVENTS, 3, 0, EVENTS))
+    return made
+
+
+@pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)
+def test_every_row_that_is_put_out_is_taken(cases, name, threads, way):
+    case = cases[name]
+    sample = case.check(RunSpec(app=name, executor="pinned", threads=threads, batch=64, **way))
+    operators = {operator.name: operator for operator in case.app.operators[1:-1]}
+
+    def rows(operator, role, end):
+        return [getattr(task, f"rows_{end}") for task in sample.tasks if (task.operator, task.role) == (operator, role)]
+
+    def put_out(inputs):
+        # Events are dealt by who is called source here, whatever the application calls it.
+        of = [(o.name, "operator") if o.name in operators else ("source", "source") for o in inputs]
+        return sum(sum(rows(operator, role, "out")) for operator, role in of)
+
+    assert sum(rows("source", "source", "out")) == EVENTS
+    for operator in operators.values():
+        there = put_out(operator.inputs)
+        taken = rows(operator.name, "operator", "in")
+        if operator.kind == "windowed":
+            assert sum(rows(operator.name, "keys", "in")) == there
+            handed_on = sum(rows(operator.name, "keys", "out"))
+            # Shared, every replica sees every row; else a row is copied for each that owns one of its keys.
+            shared = way.get("parallelism") == "vsn"
+            assert taken == [there] * len(taken) if shared else sum(taken) == handed_on
+        else:
+            assert sum(taken) == there
+    assert sum(rows("sink", "sink", "in")) == put_out(case.app.operators[-1].inputs)
+    for task in sample.tasks:
+        assert (task.batches > 0) == (task.rows_in > 0) == bool(task.execute_quantiles)
+        assert task.execute_quantiles == sorted(task.execute_quantiles)
