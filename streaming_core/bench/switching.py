@@ -24,6 +24,7 @@ from streaming_core.run.way import RunSpec
 
 JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
 SWITCHES = 400  # in as long as the loop takes for a pass; none come while what is left expires at its end
+STATE_SWITCHES = 1200  # of passes that take a third of the loop's time
 COPIED_SWITCHES = 10  # with SN, whose replicas stop while states are copied
 SEEN_SWITCHES = 3  # so few that most outputs are near none
 BATCHES = (1, 16)
@@ -107,7 +108,7 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
     def heat(app: str, params: dict[str, Any], batch: int, share: float) -> Heat:
         given = (app, "count", params, threads, max(2, threads), batch)
         copied = _ways(*given, COPIED_SWITCHES, ("swaps",), "sn")
-        return _heat(app, params, [*_ways(*given, SWITCHES), *copied], share)
+        return _heat(app, params, [*_ways(*given, STATE_SWITCHES), *copied], share)
 
     heats = [heat("wordcount", {"vocabulary": words, **window}, SMALL, share) for words, share in WORDS]
     heats += [heat("paircount", {"vocabulary": words, "level": "H", **window}, PAIRED, share) for words, share in PAIRS]
