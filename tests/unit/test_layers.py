@@ -13,7 +13,7 @@ FLOORS = (
     "streaming_core.interruption",
     "streaming_core.ending",
     "streaming_core.storage",
-    "streaming_core.machine",
+    "streaming_core.machine_code",
     "streaming_core.emission",
     "streaming_core.language",
     "streaming_core.api",
