@@ -20,6 +20,7 @@ FLOORS = (
     "streaming_core.generator",
     "streaming_core.apps",
     "streaming_core.data",
+    "streaming_core.planner",
     "streaming_core.kernels",
     "streaming_core.oracle",
     "streaming_core.run",
