@@ -63,6 +63,14 @@ class Compressed:
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
         np.fill_diagonal(self._channels, np.inf)
         self.twins = _twins(machine)
+        self._overfed: dict[bytes, Overfed] = {}
+        # Classes of producers and consumers, by pairs in topological order; and per class those of its producers.
+        names = {operator.name: index for index, operator in enumerate(graph.operators)}
+        self.producers: list[list[int]] = []
+        for one in self.classes:
+            taken = sorted({names[i.producer] for i in graph.operators[one.operator].inputs if i.producer is not None})
+            self.producers.append([a for index in taken for a in self.of_operator[index]])
+        self.pairs = [(a, b) for b in range(len(self.classes)) for a in self.producers[b]]
         self._matrices()
 
     def _matrices(self) -> None:
@@ -105,6 +113,13 @@ class Compressed:
         plan = np.zeros((len(self.classes), self.sockets + 1))
         plan[:, self.nowhere] = self.totals
         return plan
+
+    def moved(self, plan: Array, unit: int, socket: int) -> Array:
+        """The plan with a unit of a class more on a socket, from nowhere."""
+        found = plan.copy()
+        found[unit, self.nowhere] -= self.sizes[unit]
+        found[unit, socket] += self.sizes[unit]
+        return found
 
     def places(self, plan: Array) -> dict[str, list[int]]:
         """A whole plan as sockets of replicas: the first of a class on the first socket that has some."""
@@ -179,8 +194,10 @@ class Compressed:
     # --- throughput -------------------------------------------------------------------------------------------------
 
     def overfed(self, plan: Array) -> Overfed:
-        """Rates at the ingress, who is over-supplied leaving rows; replicas nowhere fetch for nothing."""
-        return Overfed(self, plan)
+        """Rates at the ingress, who is over-supplied leaving rows; replicas nowhere fetch for nothing. Remembered."""
+        if (key := plan.tobytes()) not in self._overfed:
+            self._overfed[key] = Overfed(self, plan)
+        return self._overfed[key]
 
 
 class Overfed:

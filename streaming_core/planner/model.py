@@ -246,8 +246,8 @@ class _Flow:
         kept = made.kept if self.overfed else 1.0
         for place, size in moved:
             self.traffic[place][socket] += size * kept
-        rows_out = {stream: rows * kept for stream, rows in emitted.items()}
-        return Replica(operator.name, index, socket, rate, asked, made.fetching, rows_out)
+        put_out = {stream: rate_out * kept for stream, rate_out in emitted.items()}
+        return Replica(operator.name, index, socket, rate, asked, made.fetching, put_out)
 
     def loads(self, cores: Places | None) -> list[Load]:
         """What is asked of everything that has a limit."""
