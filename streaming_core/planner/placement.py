@@ -88,18 +88,18 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None) -
             continue
         nodes += 1
         children = []
-        for child in _children(problem, search, plan):
-            if (key := child.tobytes()) not in seen:
+        for made in _children(problem, search, plan):
+            if (key := made.tobytes()) not in seen:
                 seen.add(key)
-                children.append(child)
+                children.append(made)
         if not children:
             continue
         together = np.stack(children, axis=1)
         whole = together[:, :, problem.nowhere].sum(axis=0) == 0
         if whole.any():
-            for number, found in zip(np.flatnonzero(whole), value(together[:, whole]), strict=True):
+            for child, found in zip(np.flatnonzero(whole).tolist(), value(together[:, whole]), strict=True):
                 if found > _more(best_value):
-                    best, best_value = children[number], float(found)
+                    best, best_value = children[child], float(found)
         if not whole.all():
             open_ = np.flatnonzero(~whole)
             # The last one is looked at first: the one of the highest bound; of equal ones, that which was made first.
@@ -108,25 +108,32 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None) -
     return Found(best, max(best_value, 0.0), nodes, not stack)
 
 
+def number(problem: Compressed) -> int:
+    """Placements of a problem's replicas, whether there is room for them or not."""
+    return math.prod(math.comb(unit + problem.sockets - 1, problem.sockets - 1) for unit in _units(problem))
+
+
+def _units(problem: Compressed) -> list[int]:
+    return [int(total) // int(size) for total, size in zip(problem.totals, problem.sizes, strict=True)]
+
+
 def exhaustive(problem: Compressed, objective: str = "sustained") -> Found:
     """The best of all plans.
 
     Raises:
         BadInput: there are too many to look at.
     """
-    units = [int(total) // int(size) for total, size in zip(problem.totals, problem.sizes, strict=True)]
-    number = math.prod(math.comb(unit + problem.sockets - 1, problem.sockets - 1) for unit in units)
-    if number > LARGEST:
-        raise BadInput(f"exhaustive: {number} placements of {sum(problem.replicas)} replicas; at most {LARGEST}")
+    if (many := number(problem)) > LARGEST:
+        raise BadInput(f"exhaustive: {many} placements of {sum(problem.replicas)} replicas; at most {LARGEST}")
     value, _ = _values(problem, Search(objective))
-    plans = _whole(problem, units)
+    plans = _whole(problem)
     best, best_value = None, _WORST
     while some := list(itertools.islice(plans, 512)):
         values = value(np.stack(some, axis=1))
         top = int(values.argmax())
         if values[top] > _more(best_value):
             best, best_value = some[top], float(values[top])
-    return Found(best, max(best_value, 0.0), number, True)
+    return Found(best, max(best_value, 0.0), many, True)
 
 
 _WORST = -1.0  # of no plan
@@ -307,11 +314,11 @@ def _best(problem: Compressed, search: Search, unit: int, made: list[tuple[Array
     return [made[first][0]]
 
 
-def _whole(problem: Compressed, units: list[int]) -> Iterator[Array]:
+def _whole(problem: Compressed) -> Iterator[Array]:
     """All plans that there is room for."""
-    ways = [list(_dealt(number, problem.sockets)) for number in units]
+    ways = [list(_dealt(unit, problem.sockets)) for unit in _units(problem)]
     for chosen in itertools.product(*ways):
-        plan = np.zeros((len(units), problem.sockets + 1))
+        plan = np.zeros((len(ways), problem.sockets + 1))
         plan[:, : problem.sockets] = np.array(chosen) * problem.sizes[:, None]
         if (plan[:, : problem.sockets].sum(axis=0) <= problem.room).all():
             yield plan
