@@ -63,7 +63,6 @@ class Compressed:
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
         np.fill_diagonal(self._channels, np.inf)
         self.twins = _twins(machine)
-        self._overfed: dict[bytes, Overfed] = {}
         # Classes of producers and consumers, by pairs in topological order; and per class those of its producers.
         names = {operator.name: index for index, operator in enumerate(graph.operators)}
         self.producers: list[list[int]] = []
@@ -193,78 +192,82 @@ class Compressed:
 
     # --- throughput -------------------------------------------------------------------------------------------------
 
-    def overfed(self, plan: Array) -> Overfed:
-        """Rates at the ingress, who is over-supplied leaving rows; replicas nowhere fetch for nothing. Remembered."""
-        if (key := plan.tobytes()) not in self._overfed:
-            self._overfed[key] = Overfed(self, plan)
-        return self._overfed[key]
+    def overfed(self, plans: Array) -> Overfed:
+        """Rates at the ingress, who is over-supplied leaving rows; replicas nowhere fetch for nothing."""
+        return Overfed(self, plans)
 
 
 class Overfed:
-    """The paper's estimate of one plan, whole or not.
+    """The paper's estimate of several plans, whole or not.
 
-    Attributes: throughput: R. asked, rates, processed: per class and socket, of one replica: ns per second, rows that
-        come and that it handles. over_supplied: per operator, how many times what its replicas can process comes to
-        them; 0 if none is
+    Attributes:
+        throughput: R of each.
+        processed: rows that a replica handles, per second, by class, plan and socket.
+        over_supplied: by operator and plan, how many times what its replicas can process comes to them; 0 if none is
             over-supplied.
-        valid: whether constraints (3) to (5) hold; what is nowhere needs nothing.
+        valid: whether constraints (3) to (5) hold of each; what is nowhere needs nothing.
     """
 
-    def __init__(self, of: Compressed, plan: Array):
+    def __init__(self, of: Compressed, plans: Array):
         graph, n = of.graph, of.sockets
         offered = peak(graph, of.replicas[0]) if of.ingress is None else of.ingress
-        self.asked, self.rates, self.processed = np.zeros((3, *plan.shape))
-        self.over_supplied = [0.0] * len(graph.operators)
-        self.throughput = 0.0
+        several = plans.shape[1]
+        self.processed = np.zeros(plans.shape)
+        self.over_supplied = np.zeros((len(graph.operators), several))
+        self.throughput = np.zeros(several)
         emitted: dict[tuple[str, str], Array] = {}
-        time, memory = np.zeros(n), np.zeros(n)
-        traffic = np.zeros((n, n))
+        time, memory, traffic = np.zeros((several, n)), np.zeros((several, n)), np.zeros((several, n, n))
         for index, operator in enumerate(graph.operators):
-            out = {stream: np.zeros(n + 1) for stream in operator.streams}
-            come = kept_rows = 0.0
+            # Per input: rows by socket and in all, and what fetching a line of each costs.
+            taken: list[tuple[Array | None, Array, Array | None]] = []
+            for one in operator.inputs:
+                if one.producer is None:
+                    taken.append((None, np.full(several, offered), None))
+                else:
+                    put_out = emitted[one.producer, one.stream]
+                    taken.append((put_out, put_out.sum(axis=1), put_out @ of._latency))
+            out = {stream: np.zeros((several, n + 1)) for stream in operator.streams}
+            come, kept_rows, over = np.zeros(several), np.zeros(several), np.zeros(several, dtype=bool)
             for a in of.of_operator[index]:
-                shares = of.classes[a].shares
-                asked, rate = np.zeros(n + 1), 0.0
-                rows_out = dict.fromkeys(operator.streams, 0.0)
-                moved = np.zeros((n + 1, 1))
-                for one, share in zip(operator.inputs, shares, strict=True):
-                    if one.producer is None:
-                        total, fetched = offered, np.zeros(n + 1)
-                    else:
-                        sources = emitted[one.producer, one.stream]
-                        total, fetched = float(sources.sum()), sources @ of._latency
-                        moved = moved + sources[:, None] * (share * one.bytes + one.read_bytes)
+                number = plans[a]
+                asked, rate = np.zeros((several, n + 1)), np.zeros(several)
+                rows_out = {stream: np.zeros(several) for stream in operator.streams}
+                moved = np.zeros((several, n + 1))
+                for one, share, (rows, total, fetched) in zip(
+                    operator.inputs, of.classes[a].shares, taken, strict=True
+                ):
                     handled = total * share
                     rate += handled
-                    asked += handled * (one.ns + operator.others_ns) + total * one.read_ns
-                    asked += fetched * (share * of.machine.lines(one.bytes) + of.machine.lines(one.read_bytes))
-                    for stream, rows in one.selectivity.items():
-                        rows_out[stream] += handled * rows
-                asked = asked * of._excess[a]
-                kept = np.divide(NS, asked, out=np.ones(n + 1), where=asked > NS)
-                self.asked[a], self.rates[a], self.processed[a] = asked, rate, rate * kept
-                number = plan[a]
-                for stream, rows in rows_out.items():
-                    out[stream] += number * kept * rows
-                time += (number * asked * kept)[:n]
-                memory += (number * kept)[:n] * rate * (operator.memory_bytes or 0.0)
-                traffic += moved[:n] * (number * kept)[:n]
-                come += rate * number.sum()
-                kept_rows += float((number * kept).sum()) * rate
-                if ((number > 0) & (asked >= NS * (1 - ROUNDING))).any():
-                    self.over_supplied[index] = 1.0
-            if self.over_supplied[index]:
-                self.over_supplied[index] = come / kept_rows if kept_rows else 1.0
+                    asked += (handled * (one.ns + operator.others_ns) + total * one.read_ns)[:, None]
+                    for stream, selectivity in one.selectivity.items():
+                        rows_out[stream] += handled * selectivity
+                    if rows is not None and fetched is not None:
+                        asked += fetched * (share * of.machine.lines(one.bytes) + of.machine.lines(one.read_bytes))
+                        moved += rows * (share * one.bytes + one.read_bytes)
+                asked *= of._excess[a]
+                kept = np.divide(NS, asked, out=np.ones_like(asked), where=asked > NS)
+                self.processed[a] = rate[:, None] * kept
+                kept_number = number * kept
+                for stream, by_plan in rows_out.items():
+                    out[stream] += kept_number * by_plan[:, None]
+                time += (kept_number * asked)[:, :n]
+                memory += kept_number[:, :n] * rate[:, None] * (operator.memory_bytes or 0.0)
+                if of._bounded:
+                    traffic += moved[:, :n, None] * kept_number[:, None, :n]
+                come += rate * number.sum(axis=1)
+                kept_rows += rate * kept_number.sum(axis=1)
+                over |= ((number > 0) & (asked >= NS * (1 - ROUNDING))).any(axis=1)
+            times = np.divide(come, kept_rows, out=np.ones(several), where=kept_rows > 0)
+            self.over_supplied[index] = np.where(over, times, 0.0)
             for stream, by_socket in out.items():
                 emitted[operator.name, stream] = by_socket
             if operator.kind == "sink":
-                self.throughput += float(sum(by_socket.sum() for by_socket in out.values()))
-        self.valid = bool(
-            (time <= of._time * (1 + ROUNDING)).all()
-            and (memory <= of._memory_limit * (1 + ROUNDING)).all()
-            and (traffic <= of._channels * (1 + ROUNDING)).all()
+                self.throughput += sum(by_socket.sum(axis=1) for by_socket in out.values())
+        self.valid = (
+            (time <= of._time * (1 + ROUNDING)).all(axis=1)
+            & (memory <= of._memory_limit * (1 + ROUNDING)).all(axis=1)
+            & (traffic <= of._channels * (1 + ROUNDING)).all(axis=(1, 2))
         )
-        self.emitted = emitted
 
 
 def _classes(graph: Graph, replicas: tuple[int, ...], ratio: int) -> list[Class]:

@@ -88,7 +88,7 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None) -
             continue
         nodes += 1
         children = []
-        for made in _children(problem, search, plan):
+        for made in _kept(problem, search, _decisions(problem, search, plan)):
             if (key := made.tobytes()) not in seen:
                 seen.add(key)
                 children.append(made)
@@ -152,19 +152,16 @@ def _values(problem: Compressed, search: Search) -> tuple[Values, Values]:
     def inverse(pressure: Array) -> Array:
         return np.divide(1.0, pressure, out=np.full_like(pressure, math.inf), where=pressure > 0)
 
-    def each(one: Callable[[Array], float]) -> Values:
-        return lambda plans: np.array([one(plans[:, i]) for i in range(plans.shape[1])])
-
-    def throughput(plan: Array) -> float:
-        found = problem.overfed(plan)
-        return found.throughput if found.valid else _INVALID
+    def throughput(plans: Array) -> Array:
+        found = problem.overfed(plans)
+        return np.where(found.valid, found.throughput, _INVALID)
 
     if search.objective == "sustained":
         relaxed = problem.bound if search.bound == "sound" else problem.pressure
         return lambda plans: inverse(problem.pressure(plans)), lambda plans: inverse(relaxed(plans))
     if search.bound == "sound":
-        return each(throughput), each(lambda plan: most(problem, plan))
-    return each(throughput), each(lambda plan: problem.overfed(plan).throughput)
+        return throughput, lambda plans: np.array([most(problem, plans[:, i]) for i in range(plans.shape[1])])
+    return throughput, lambda plans: problem.overfed(plans).throughput
 
 
 def most(problem: Compressed, plan: Array) -> float:
@@ -222,30 +219,33 @@ def _chosen(rows: list[tuple[float, float, Mapping[str, float]]], stream: str) -
 # --- children ---------------------------------------------------------------------------------------------------------
 
 
-def _children(problem: Compressed, search: Search, plan: Array) -> Iterator[Array]:
-    """The nodes behind a node; some may come twice."""
+@dataclass
+class _Decision:
+    """Ways of carrying out a decision: plans, each with the class of which a unit was placed last, and where; whether
+    only the best fit is kept; and what to do if none is valid."""
+
+    ways: list[tuple[Array, int, int]]
+    best_fit: bool
+    otherwise: Callable[[], _Decision] | None = None
+
+
+def _decisions(problem: Compressed, search: Search, plan: Array) -> list[_Decision]:
+    """What there is to decide at a node."""
     left = plan[:, problem.nowhere] > 0
     if not search.collocation:
-        units = [int(np.flatnonzero(left)[0])]
-        yield from _placed(problem, search, plan, units[0])
-        return
+        return [_placing(problem, search, plan, int(np.flatnonzero(left)[0]))]
+    found = []
     for producer, consumer in problem.pairs:
         if not (left[producer] or left[consumer]):
             continue
         if not search.best_fit:
-            yield from _placed(problem, search, plan, producer if left[producer] else consumer)
-            return
-        if (
-            left[producer]
-            and left[consumer]
-            and _fed(problem, plan, producer)
-            and _fed(problem, plan, consumer, producer)
-        ):
-            yield from _collocated(problem, search, plan, producer, consumer)
-            continue
-        for unit in (producer, consumer):
-            if left[unit]:
-                yield from _placed(problem, search, plan, unit)
+            return [_placing(problem, search, plan, producer if left[producer] else consumer)]
+        both = left[producer] and left[consumer]
+        if both and _fed(problem, plan, producer) and _fed(problem, plan, consumer, producer):
+            found.append(_collocating(problem, plan, producer, consumer))
+        else:
+            found += [_placing(problem, search, plan, unit) for unit in (producer, consumer) if left[unit]]
+    return found
 
 
 def _fed(problem: Compressed, plan: Array, consumer: int, beside: int | None = None) -> bool:
@@ -254,31 +254,27 @@ def _fed(problem: Compressed, plan: Array, consumer: int, beside: int | None = N
     return bool(waiting == (0 if beside is None else problem.sizes[beside]))
 
 
-def _placed(problem: Compressed, search: Search, plan: Array, unit: int) -> list[Array]:
+def _placing(problem: Compressed, search: Search, plan: Array, unit: int) -> _Decision:
     """A unit of a class on each socket that it may be on; on the best one if all that feeds it is placed."""
-    made = [(problem.moved(plan, unit, socket), socket) for socket in _sockets(problem, plan, problem.sizes[unit])]
-    made = [(child, socket) for child, socket in made if _valid(problem, search, child)]
-    if not search.best_fit or not _fed(problem, plan, unit):
-        return [child for child, _ in made]
-    return _best(problem, search, unit, made)
+    sockets = _sockets(problem, plan, problem.sizes[unit])
+    ways = [(problem.moved(plan, unit, socket), unit, socket) for socket in sockets]
+    return _Decision(ways, search.best_fit and _fed(problem, plan, unit))
 
 
-def _collocated(problem: Compressed, search: Search, plan: Array, producer: int, consumer: int) -> list[Array]:
+def _collocating(problem: Compressed, plan: Array, producer: int, consumer: int) -> _Decision:
     """A unit of each on one socket, else on two; the best way."""
-    size = problem.sizes[producer] + problem.sizes[consumer]
-    made = []
-    for socket in _sockets(problem, plan, size):
-        child = problem.moved(problem.moved(plan, producer, socket), consumer, socket)
-        if _valid(problem, search, child):
-            made.append((child, socket))
-    if not made:
+
+    def separately() -> _Decision:
+        ways = []
         for one in _sockets(problem, plan, problem.sizes[producer]):
             half = problem.moved(plan, producer, one)
-            for other in _sockets(problem, half, problem.sizes[consumer]):
-                child = problem.moved(half, consumer, other)
-                if other != one and _valid(problem, search, child):
-                    made.append((child, other))
-    return _best(problem, search, consumer, made)
+            others = _sockets(problem, half, problem.sizes[consumer])
+            ways += [(problem.moved(half, consumer, other), consumer, other) for other in others if other != one]
+        return _Decision(ways, True)
+
+    sockets = _sockets(problem, plan, problem.sizes[producer] + problem.sizes[consumer])
+    ways = [(problem.moved(problem.moved(plan, producer, s), consumer, s), consumer, s) for s in sockets]
+    return _Decision(ways, True, separately)
 
 
 def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
@@ -293,25 +289,42 @@ def _sockets(problem: Compressed, plan: Array, size: int) -> list[int]:
     return found
 
 
-def _valid(problem: Compressed, search: Search, plan: Array) -> bool:
-    """Whether constraints hold as far as the plan goes: of the paper's search, which looks at no node of which they do
-    not. They may hold again when more is placed, and less comes: a complete search asks of whole plans."""
-    return search.objective == "sustained" or search.bound == "sound" or problem.overfed(plan).valid
+def _kept(problem: Compressed, search: Search, decisions: list[_Decision]) -> list[Array]:
+    """The plans that decisions come to.
+
+    The paper's search looks at no plan of which constraints do not hold. They may hold again when more is placed and
+    less comes: a search with a sound bound asks of whole plans only.
+    """
+    ways = [way for decision in decisions for way in decision.ways]
+    if search.bound == "sound" and not any(decision.best_fit for decision in decisions):
+        return [plan for plan, _, _ in ways]
+    valid, rates = _judged(problem, search, ways)
+    found, at = [], 0
+    for decision in decisions:
+        places = [i for i in range(at, at + len(decision.ways)) if valid[i]]
+        at += len(decision.ways)
+        if not places and decision.otherwise is not None:
+            found += _kept(problem, search, [decision.otherwise()])
+        elif decision.best_fit and places:
+            # What puts out most; of several, what has least room left on its socket.
+            enough = max(rates[i] for i in places) * (1 - ROUNDING)
+            room = {i: problem.room[ways[i][2]] - ways[i][0][:, ways[i][2]].sum() for i in places if rates[i] >= enough}
+            found.append(ways[min(room, key=lambda i: (room[i], i))][0])
+        else:
+            found += [ways[i][0] for i in places]
+    return found
 
 
-def _best(problem: Compressed, search: Search, unit: int, made: list[tuple[Array, int]]) -> list[Array]:
-    """The plan with which a unit puts out most; of several, that with least room left on its socket."""
-    if len(made) < 2:
-        return [plan for plan, _ in made]
+def _judged(problem: Compressed, search: Search, ways: list[tuple[Array, int, int]]) -> tuple[Array, Array]:
+    """Whether constraints hold of each way, and what the unit that was placed last puts out, in any unit."""
+    if not ways:
+        return np.empty(0), np.empty(0)
+    plans = np.stack([plan for plan, _, _ in ways], axis=1)
+    last = [unit for _, unit, _ in ways], range(len(ways)), [socket for _, _, socket in ways]
     if search.objective == "sustained":
-        asked = problem.asked(np.stack([plan for plan, _ in made], axis=1))
-        rates = [1 / max(asked[unit, i, socket], 1e-300) for i, (_, socket) in enumerate(made)]
-    else:
-        rates = [problem.overfed(plan).processed[unit, socket] for plan, socket in made]
-    least = max(rates) * (1 - ROUNDING)
-    room = [problem.room[socket] - plan[:, socket].sum() for plan, socket in made]
-    _, first = min((room[i], i) for i in range(len(made)) if rates[i] >= least)
-    return [made[first][0]]
+        return np.full(len(ways), True), 1 / np.maximum(problem.asked(plans)[last], 1e-300)
+    overfed = problem.overfed(plans)
+    return np.logical_or(overfed.valid, search.bound == "sound"), overfed.processed[last]
 
 
 def _whole(problem: Compressed) -> Iterator[Array]:

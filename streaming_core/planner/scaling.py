@@ -68,7 +68,7 @@ def topological(
             return best
         if best is None or found.value > best.found.value * (1 + ROUNDING):
             best = Scaled(problem, found, placements)
-        over = problem.overfed(found.plan).over_supplied
+        over = problem.overfed(found.plan[:, None, :]).over_supplied[:, 0].tolist()
         over = [times if replicas[i] < graph.operators[i].replicas else 0.0 for i, times in enumerate(over)]
         index = next((i for i in reversed(range(len(over))) if over[i]), None)
         if index is None:

@@ -1,18 +1,14 @@
 """Strategies: how a plan is found, by name.
 
-| name           | replicas                  | places
-|
-|----------------|---------------------------|----------------------------------------------------------------------------|
-| `rlas`         | by what is sustained      | local improvement, then branch and bound; the default
-| | `rlas_paper`   | the paper's algorithm 1   | the paper's algorithm 2, for R, with its bound and all its heuristics
-| | `rlas_fix_l`   | as `rlas`, for a machine where every row is fetched over the greatest distance
-|| | `rlas_fix_u`   | as `rlas`, for a machine where no row is fetched
-|| | `first_fit`    | those of `rlas`           | in topological order each on the first socket with room
-| | `round_robin`  | those of `rlas`           | on the sockets in turn
-| | `os`           | those of `rlas`           | wherever the operating system puts them
-| | `random`       | drawn, to the limit       | drawn
-| | `exhaustive`   | all                       | all: the judge of the others, on small instances
-|
+- `rlas`, the default: replicas by what is sustained; places by local improvement and branch and bound (scaling.py).
+- `rlas_paper`: algorithms 1 and 2 of the paper, by R, with its bound and all its heuristics.
+- `rlas_fix_l`, `rlas_fix_u`: as `rlas`, for a machine on which every row is fetched over the greatest distance, or
+  none.
+- `first_fit`: replicas of `rlas`, in topological order each on the first socket with room.
+- `round_robin`: replicas of `rlas`, on the sockets in turn.
+- `os`: replicas of `rlas`, wherever the operating system runs their threads.
+- `random`: replicas and places are drawn.
+- `exhaustive`: all plans are looked at: the judge of the others, on small instances.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from streaming_core.planner.placement import Search
 from streaming_core.planner.scaling import Scaled
 
 COMPRESSION = 5  # replicas of a unit, as in the paper
-PAPER_BUDGET = 400  # nodes of each placement: the paper's search ends by itself on small instances alone
+PAPER_BUDGET = 200  # nodes of each placement: the paper's search ends by itself on small instances alone
 RELAXATION = 1.25  # by which first fit relaxes a constraint that it cannot keep
 
 

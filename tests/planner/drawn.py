@@ -84,8 +84,8 @@ def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list
 def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
     """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
 
-    Times are the paper's where table 3 has them, of WC's Splitter and Counter on server A; all others, and all sizes, are
-    chosen for these tests and measured nowhere.
+    Times are the paper's where table 3 has them, of WC's Splitter and Counter on server A; all others, and all sizes,
+    are chosen for these tests and measured nowhere.
     """
 
     def operator(name, kind, ns, size, *producers, most=None):
