@@ -156,4 +156,8 @@ class Graph(Document):
             return operator.model_copy(update={"inputs": inputs, "others_ns": operator.others_ns * times})
 
         operators = [scaled(operator) for operator in self.operators]
-        return Graph(**{**dict(self), "clock_ghz": machine.clock_ghz, "operators": operators})
+        return self.changed(operators=operators, clock_ghz=machine.clock_ghz)
+
+    def changed(self, **fields: Any) -> Graph:
+        """The graph with other fields. No copy of it: that would keep what was found about the old one."""
+        return Graph(**{name: getattr(self, name) for name in Graph.model_fields} | fields)

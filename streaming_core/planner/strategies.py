@@ -157,17 +157,19 @@ def random_(task: Task) -> Placed:
 def exhaustive(task: Task) -> Placed:
     """Of all plans that sustain most one of fewest replicas."""
     most = scaling.limit(task.graph, task.machine)
-    best: Scaled | None = None
-    looked = 0
+    problems, plans = [], 0
     for replicas in scaling.replications(task.graph, most):
-        problem = Compressed(task.graph, task.machine, replicas, task.ingress)
-        looked += placement.number(problem)
-        if looked > placement.LARGEST:
+        problems.append(Compressed(task.graph, task.machine, replicas, task.ingress))
+        plans += placement.number(problems[-1])
+        if plans > placement.LARGEST:
             raise BadInput(f"exhaustive: more than {placement.LARGEST} plans of up to {most} replicas")
+    best: Scaled | None = None
+    for problem in problems:
         found = placement.exhaustive(problem)
-        more = -ROUNDING if best is not None and sum(replicas) < sum(best.problem.replicas) else ROUNDING
-        if found.plan is not None and (best is None or found.value > best.found.value * (1 + more)):
-            best = Scaled(problem, found, 1)
+        fewer = best is not None and sum(problem.replicas) < sum(best.problem.replicas)
+        enough = 0.0 if best is None else best.found.value * (1 + (-ROUNDING if fewer else ROUNDING))
+        if found.plan is not None and (best is None or found.value > enough):
+            best = Scaled(problem, found, len(problems))
     if best is None:
         raise _no_room(task)
     return _placed("exhaustive", task, best)
@@ -210,7 +212,7 @@ def _fixed(name: str, task: Task, latency: float) -> Placed:
             for one in operator.inputs
         ]
         operators.append(operator.model_copy(update={"inputs": inputs}))
-    graph = Graph(**{**dict(task.graph), "operators": operators})
+    graph = task.graph.changed(operators=operators)
     machine = task.machine.model_copy(update={"latency": [[0.0] * n for _ in range(n)]})
     scaled = _balanced(Task(graph, machine, task.ingress))
     return _placed(name, task, scaled, proved=False)
