@@ -40,6 +40,7 @@ from streaming_core.planner.machine import NS
 from streaming_core.planner.model import ROUNDING, peak
 
 LARGEST = 300_000  # plans that an exhaustive search looks at
+_WORST = -1.0  # of no plan
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,10 @@ class Found:
     complete: bool
 
 
-def place(problem: Compressed, search: Search, incumbent: Array | None = None) -> Found:
-    """Searches a plan that is better than the incumbent, if there is one."""
+def place(problem: Compressed, search: Search, incumbent: Array | None = None, floor: float = _WORST) -> Found:
+    """Searches a plan that is better than the incumbent, or than a floor."""
     value, bound = _values(problem, search)
-    best, best_value = incumbent, _WORST
+    best, best_value = incumbent, floor
     if incumbent is not None:
         best_value = float(value(incumbent[:, None, :])[0])
     root = problem.nothing()
@@ -105,7 +106,7 @@ def place(problem: Compressed, search: Search, incumbent: Array | None = None) -
             # The last one is looked at first: the one of the highest bound; of equal ones, that which was made first.
             pairs = zip(bound(together[:, open_]).tolist(), open_.tolist(), strict=True)
             stack += [(b, children[c]) for b, c in sorted(pairs, key=lambda p: (p[0], -p[1])) if b > _more(best_value)]
-    return Found(best, max(best_value, 0.0), nodes, not stack)
+    return Found(best, 0.0 if best is None else best_value, nodes, not stack)
 
 
 def number(problem: Compressed) -> int:
@@ -133,10 +134,9 @@ def exhaustive(problem: Compressed, objective: str = "sustained") -> Found:
         top = int(values.argmax())
         if values[top] > _more(best_value):
             best, best_value = some[top], float(values[top])
-    return Found(best, max(best_value, 0.0), many, True)
+    return Found(best, 0.0 if best is None else best_value, many, True)
 
 
-_WORST = -1.0  # of no plan
 _INVALID = -2.0
 Values: TypeAlias = Callable[[Array], Array]
 

@@ -134,13 +134,13 @@ def _best_of_all(best: Scaled, replications: list[tuple[int, ...]], placements: 
         problem = Compressed(best.problem.graph, best.problem.machine, numbers, best.problem.ingress)
         hope = 1 / float(problem.bound(problem.nothing()[:, None, :])[0])
         # What is as good with fewer replicas is better: the plan to start with may have more than it takes.
-        enough = best.found.value * (1 + (ROUNDING if sum(numbers) >= sum(best.problem.replicas) else -ROUNDING))
+        enough = best.found.value * (1 + (ROUNDING if sum(numbers) >= sum(best.problem.replicas) else -3 * ROUNDING))
         if hope <= enough:
             continue
-        found = place(problem, Search(best_fit=False, budget=left))
+        found = place(problem, Search(best_fit=False, budget=left), floor=enough)
         placements, left = placements + 1, left - found.nodes
         complete = complete and found.complete
-        if found.plan is not None and found.value > enough:
+        if found.plan is not None:
             best = Scaled(problem, found, placements)
     return Scaled(best.problem, replace(best.found, complete=complete), placements)
 

@@ -25,7 +25,7 @@ from streaming_core.planner import placement, scaling
 from streaming_core.planner.compressed import Compressed
 from streaming_core.planner.graph import Graph
 from streaming_core.planner.machine import Machine
-from streaming_core.planner.model import ROUNDING, Places
+from streaming_core.planner.model import ROUNDING, Places, peak
 from streaming_core.planner.placed import Placed, dealt
 from streaming_core.planner.placement import Search
 from streaming_core.planner.scaling import Scaled
@@ -64,12 +64,17 @@ def plan(
             does, not by how many times they are over-supplied.
 
     Raises:
-        BadInput: no such strategy, no room for the operators, or an instance that is too large for `exhaustive`.
+        BadInput: no such strategy, no room for the operators, no ingress where the source costs nothing, or an instance
+            that is too large for `exhaustive`.
     """
     if strategy not in STRATEGIES:
         raise BadInput(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     if compression < 1:
         raise BadInput(f"compression must be at least 1, got {compression}")
+    if ingress is None:
+        peak(graph, 1)
+    elif not 0 < ingress < math.inf:
+        raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
     return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one))
 
 

@@ -136,6 +136,21 @@ def test_what_cannot_be_planned_is_refused_in_one_line(strategy, machine, said):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("ingress", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_ingress_that_is_none_is_refused(ingress):
+    with pytest.raises(BadInput, match="ingress must be a positive number of events per second"):
+        plan("rlas", drawn.paper("wc"), Machine.of_threads(2), ingress)
+
+
+def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
+    first, *rest = drawn.paper("fd", None).operators
+    free = first.model_copy(update={"inputs": [first.inputs[0].model_copy(update={"ns": 0.0})]})
+    graph = drawn.paper("fd", None).changed(operators=[free, *rest])
+    with pytest.raises(BadInput, match="source costs no time"):
+        plan("rlas", graph, Machine.of_threads(2))
+    assert plan("rlas", graph, Machine.of_threads(2), 1e4).estimate.sustained.ingress == pytest.approx(1e4)
+
+
 def test_a_compression_of_nothing_is_refused():
     with pytest.raises(BadInput, match="compression must be at least 1, got 0"):
         plan("rlas_paper", drawn.paper("wc"), Machine.of_threads(2), compression=0)
