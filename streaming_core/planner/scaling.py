@@ -33,6 +33,8 @@ from streaming_core.planner.placement import Found, Search, place
 
 AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # times the ingress sustained so far
 STARTS = (0.4, 0.6)  # parts of the room
+GAIN = 0.005  # by one replica more where none is the bottleneck; for less it is not worth its bookkeeping
+LEAVING = 3  # operators of which that is tried
 STEPS = 40  # of improvement of a placement
 RUINS = 10  # attempts to place parts of the best plan anew
 FEW = 300  # replications of which all are looked at
@@ -150,18 +152,36 @@ def _grown(best: Scaled, most: int) -> Scaled | None:
     problem, plan = best.problem, best.found.plan
     assert plan is not None
     tried = 0
+    for replicas, anew, gain in _replications(best):
+        may = all(k <= operator.replicas for k, operator in zip(replicas, problem.graph.operators, strict=True))
+        if replicas == problem.replicas or sum(replicas) > most or not may:
+            continue
+        grown = Compressed(problem.graph, problem.machine, replicas, problem.ingress)
+        tried += 1
+        found = _placed(grown, grown.nothing() if anew else carried(problem, plan, grown))
+        if found is not None and found.found.value > best.found.value * (1 + gain):
+            return replace(found, placements=tried)
+    return None
+
+
+def _replications(best: Scaled) -> Iterator[tuple[tuple[int, ...], bool, float]]:
+    """Those to try next, whether to place all anew, and the part that is to be gained."""
+    problem, plan = best.problem, best.found.plan
+    assert plan is not None
     for aim in AIMS:
         wanted = _wanted(best, aim)
-        more = tuple(max(pair) for pair in zip(wanted, problem.replicas, strict=True))
-        for replicas, anew in ((more, False), (wanted, False), (wanted, True)):
-            if replicas == problem.replicas or sum(replicas) > most:
-                continue
-            grown = Compressed(problem.graph, problem.machine, replicas, problem.ingress)
-            tried += 1
-            found = _placed(grown, grown.nothing() if anew else carried(problem, plan, grown))
-            if found is not None and found.found.value > best.found.value * (1 + ROUNDING):
-                return replace(found, placements=tried)
-    return None
+        yield tuple(max(pair) for pair in zip(wanted, problem.replicas, strict=True)), False, ROUNDING
+        yield wanted, False, ROUNDING
+        yield wanted, True, ROUNDING
+    shared, of_replicas = problem.loads(plan[:, None, :])
+    if shared.max() > of_replicas.max():
+        # No replica is the bottleneck, but a socket or a channel: a part of what is on the busiest socket may leave it.
+        busy = int(shared[0, : problem.sockets].argmax())
+        asked = (plan * problem.asked(plan[:, None, :])[:, 0])[:, busy]
+        by_operator = np.array([asked[classes].sum() for classes in problem.of_operator])
+        for index in np.argsort(-by_operator, kind="stable").tolist()[:LEAVING]:
+            more = (*problem.replicas[:index], problem.replicas[index] + 1, *problem.replicas[index + 1 :])
+            yield more, False, GAIN
 
 
 def _placed(problem: Compressed, plan: Array) -> Scaled | None:
