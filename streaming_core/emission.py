@@ -19,7 +19,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
 from streaming_core.errors import CommandFailed
-from streaming_core.machine import EXPORT
+from streaming_core.machine_code import EXPORT
 
 
 class _Linked(JITCodeLibrary):

@@ -1,4 +1,4 @@
-"""The three ways a command can fail, and nothing else.
+"""The three ways a command can fail, and the one line that says it.
 
 `BadInput` is the caller's mistake: one line that says what is wrong and what to do, exit code 2, nothing written.
 `RunFailed` is a run that was well specified and did not succeed: exit code 1.
@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError  # known to who calls: what starts without it imports this file, too
 
 # The system's answers to a path that cannot be what it was given for, whatever the state of the machine.
 _OF_THE_PATH = frozenset(
@@ -40,3 +44,13 @@ def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed
     where = what if what is not None else error.filename and os.fsdecode(error.filename)
     kind = BadInput if error.errno in _OF_THE_PATH else CommandFailed
     return kind(f"{where}: {reason}" if where else reason)
+
+
+def one_line(error: ValidationError) -> str:
+    """A pydantic error as one line: `field: message; field: message`."""
+    parts = []
+    for item in error.errors():
+        where = ".".join(str(p) for p in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        parts.append(f"{where}: {message}" if where else message)
+    return "; ".join(parts)

@@ -1,7 +1,8 @@
 """What all tests share: machine code, compiled by the first test of a run that needs it; and how they are dealt out.
 
 Tests have homes of their own, and would compile everything in each of them. Code lies under an address that covers all
-it was made from, so that sharing it changes no result; what is said of keeping it is tested in unit/test_machine.py.
+it was made from, so that sharing it changes no result; what is said of keeping it is tested in
+unit/test_machine_code.py.
 """
 
 import gc
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core import machine
+from streaming_core import machine_code
 
 # What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
 TOGETHER = {"tests/jobs/": "spark", "tests/expectations/": "spark", "tests/dags/": "airflow"}
@@ -63,7 +64,7 @@ def compiled(tmp_path_factory):
         folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "kept", lambda: machine.Kept(folder))
+        patch.setattr(machine_code, "kept", lambda: machine_code.Kept(folder))
         yield folder
 
 

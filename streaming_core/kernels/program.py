@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from streaming_core import errors, machine
+from streaming_core import errors, machine_code
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
 from streaming_core.language.application import App, Operator
@@ -56,7 +56,7 @@ class Program:
             starts with; states: (operator, resolved).
     """
 
-    def __init__(self, app: App, params: dict[str, Any], kept: machine.Kept, whole: Program | None = None):
+    def __init__(self, app: App, params: dict[str, Any], kept: machine_code.Kept, whole: Program | None = None):
         started = time.perf_counter()
         self.app, self.params = app, params
         self.event = app.event.resolve(params)
@@ -69,13 +69,13 @@ class Program:
         if app.unordered is not None:
             names = [*self.output.event[0]]
             self.description["unordered"] = [names.index(name) for name in app.unordered.columns]
-        self._loaded: dict[str, machine.Loaded]
+        self._loaded: dict[str, machine_code.Loaded]
         self._spans: list
         if whole is not None:
             self._loaded, self._spans = whole._loaded, whole._spans
         else:
             kernels, self._spans = self._kernels(kept)
-            self._loaded = {name: machine.Loaded(code) for name, code in kernels.items()}
+            self._loaded = {name: machine_code.Loaded(code) for name, code in kernels.items()}
         for entry, span in zip(self.description.get("tables", []), self._spans, strict=True):
             entry["read"] = span
         if self._spans:
@@ -88,7 +88,7 @@ class Program:
 
     def part(self, app: App) -> Program:
         """The program of a part of the application (App.upto, App.only), by the kernels that are compiled already."""
-        return Program(app.check(), self.params, machine.Kept(None), self)
+        return Program(app.check(), self.params, machine_code.Kept(None), self)
 
     @property
     def makes_texts(self) -> bool:
@@ -107,7 +107,7 @@ class Program:
                 yield entry["window"]
                 yield from entry["window"]["streams"]
 
-    def _kernels(self, kept: machine.Kept) -> tuple[dict[str, bytes], list]:
+    def _kernels(self, kept: machine_code.Kept) -> tuple[dict[str, bytes], list]:
         """What `compiler.compile_kernels` returns, as it is kept; compiled and kept if it is not.
 
         Of the parameters those count that operators and records read, which the first to compile a source notes down:
@@ -117,7 +117,7 @@ class Program:
         for entry in described.get("operators", []):
             for name in _NUMBERS:
                 entry.get("window", {}).pop(name, None)
-        compiler = machine.fingerprint(*_SOURCES, Path(errors.__file__))
+        compiler = machine_code.fingerprint(*_SOURCES, Path(errors.__file__))
         written = [path.read_text() for path in sources(Path(self.app.file))]
         source = [compiler, written, self.app.name, described]
         constants = [
@@ -268,7 +268,7 @@ def sources(file: Path) -> list[Path]:
     return [file, *sorted(found - {file})]
 
 
-def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = None) -> Program:
+def compile_app(app: App, params: dict[str, Any], kept: machine_code.Kept | None = None) -> Program:
     """Compiles a bound application, or loads what an earlier run compiled.
 
     Args:
@@ -279,7 +279,7 @@ def compile_app(app: App, params: dict[str, Any], kept: machine.Kept | None = No
         CommandFailed: it does, and does not compile.
     """
     accept(app.check(), params)
-    return Program(app, params, kept or machine.kept())
+    return Program(app, params, kept or machine_code.kept())
 
 
 def describe_error(payload: bytes) -> str:

@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, one_line
 from streaming_core.run.way import (
     AXES,
     BATCH,
@@ -33,7 +33,6 @@ from streaming_core.run.way import (
     ParamValue,
     RunSpec,
     executors_of,
-    one_line,
 )
 
 # Field of a request -> the option that it is about. Plans and schedules are no matter of a matrix: each is of one

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serial
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, one_line
 from streaming_core.storage import digest_of
 
 if TYPE_CHECKING:
@@ -447,13 +447,3 @@ FIELDS: dict[str, FieldInfo] = {
 def executors_of(kind: str) -> list[str]:
     """Which executors run applications of this kind; the usual one first."""
     return [name for name, executor in EXECUTORS.items() if kind in executor.runs]
-
-
-def one_line(error: ValidationError) -> str:
-    """A pydantic error as one line: `field: message; field: message`."""
-    parts = []
-    for item in error.errors():
-        where = ".".join(str(p) for p in item["loc"])
-        message = item["msg"].removeprefix("Value error, ")
-        parts.append(f"{where}: {message}" if where else message)
-    return "; ".join(parts)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from streaming_core import interruption, machine
+from streaming_core import interruption, machine_code
 from streaming_core.data import workload
 
 # Runs the command; a hook of the test's says when it is where the test wants it, and then it tells and goes on.
@@ -71,7 +71,7 @@ def start(hook, home, *arguments):
     """With an empty home where it is to compile, else with one that has the machine code of this test's process."""
     if hook is not COMPILING and not home.exists():
         home.mkdir()
-        (home / "compiled").symlink_to(machine.kept().folder)
+        (home / "compiled").symlink_to(machine_code.kept().folder)
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(hook=hook), *map(str, arguments)],
         env={

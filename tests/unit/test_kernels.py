@@ -7,7 +7,7 @@ import pytest
 
 from streaming_core.api import App, Counter, Map, Param, Ring, Set, TopK, boolean, f64, i16, i64, record, text, u8
 from streaming_core.kernels.program import compile_app, describe_error
-from streaming_core.machine import Kept
+from streaming_core.machine_code import Kept
 
 # This module's records and operators play the part of an application's file.
 

@@ -10,7 +10,7 @@ from typing import Any
 from numba import njit, types
 
 import streaming_core.language.wrapping  # noqa: F401 - the oracle's integers wrap around too
-from streaming_core import emission, errors, interruption, language, machine
+from streaming_core import emission, errors, interruption, language, machine_code
 from streaming_core.data import digest
 from streaming_core.storage import digest_of
 
@@ -38,8 +38,8 @@ def programs(
         make: gives the functions, by name.
         places: addresses by symbol (memory.place).
     """
-    address = digest_of([machine.fingerprint(*_SOURCES), text, dict(arguments)])
-    kept = machine.kept()
+    address = digest_of([machine_code.fingerprint(*_SOURCES), text, dict(arguments)])
+    kept = machine_code.kept()
     codes = kept.read(address)
     if codes is None:
         functions = make()
@@ -60,7 +60,7 @@ class Machine:
     """A compiled function in memory. Calling releases the GIL; a Python exception inside becomes `False`."""
 
     def __init__(self, code: bytes, arguments: int, places: Mapping[str, int]):
-        self._loaded = machine.Loaded(code, places)
+        self._loaded = machine_code.Loaded(code, places)
         pointer, word = ctypes.c_void_p, ctypes.c_int64
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, *[word] * arguments)(self._loaded.address)
 

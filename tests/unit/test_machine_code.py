@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from streaming_core import emission, machine
+from streaming_core import emission, machine_code
 from streaming_core.api import App, Param, i64, record
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app, sources
-from streaming_core.machine import Kept
+from streaming_core.machine_code import Kept
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop import machine as loops
 from streaming_core.oracle.loop.tools import tools
 
-KEPT = machine.kept  # what tests/conftest.py has all others do without
+KEPT = machine_code.kept  # what tests/conftest.py has all others do without
 PARTS = {"one": b"first\n\0part", "two": b"", "three": bytes(range(256))}
 
 
@@ -57,7 +57,7 @@ def counted(monkeypatch):
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     tools()  # all loops have them: compiled before anything is counted
-    monkeypatch.setattr(machine, "kept", KEPT)
+    monkeypatch.setattr(machine_code, "kept", KEPT)
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
@@ -131,13 +131,13 @@ def test_what_was_used_longest_ago_goes(tmp_path):
 def test_code_is_kept_in_lockstep_home_else_in_the_users_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert machine.kept().folder == tmp_path / "home" / "compiled"
+    assert machine_code.kept().folder == tmp_path / "home" / "compiled"
     monkeypatch.delenv("LOCKSTEP_HOME")
-    assert machine.kept().folder == tmp_path / "cache" / "lockstep"
+    assert machine_code.kept().folder == tmp_path / "cache" / "lockstep"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert machine.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
+    assert machine_code.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert machine.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
+    assert machine_code.kept().folder == tmp_path / "user" / ".cache" / "lockstep"
 
 
 @pytest.mark.parametrize("make", [compile_app, Loop])
@@ -163,7 +163,7 @@ def test_code_is_another_when_what_it_is_made_from_is(make, counted, monkeypatch
     assert len(counted) == first
     make(multiplied, multiplied.bind({"factor": 4}))
     assert len(counted) == 2 * first
-    monkeypatch.setattr(machine, "fingerprint", lambda *sources: "another")
+    monkeypatch.setattr(machine_code, "fingerprint", lambda *sources: "another")
     make(multiplied, multiplied.bind())
     assert len(counted) == 3 * first
 
@@ -190,8 +190,8 @@ def test_the_fingerprint_covers_versions_processor_and_sources(monkeypatch, tmp_
     seen = set()
 
     def another():
-        machine.fingerprint.cache_clear()
-        seen.add(machine.fingerprint(tmp_path / "package"))
+        machine_code.fingerprint.cache_clear()
+        seen.add(machine_code.fingerprint(tmp_path / "package"))
         return len(seen)
 
     assert another() == another() == 1
@@ -199,22 +199,22 @@ def test_the_fingerprint_covers_versions_processor_and_sources(monkeypatch, tmp_
     assert another() == 2
     source.rename(source.with_name("other.py"))
     assert another() == 3
-    monkeypatch.setattr(machine.llvm, "get_host_cpu_name", lambda: "another")
+    monkeypatch.setattr(machine_code.llvm, "get_host_cpu_name", lambda: "another")
     assert another() == 4
-    monkeypatch.setattr(machine.platform, "python_version", lambda: "3.99")
+    monkeypatch.setattr(machine_code.platform, "python_version", lambda: "3.99")
     assert another() == 5
-    monkeypatch.setattr(machine.importlib.metadata, "version", lambda package: "another")
+    monkeypatch.setattr(machine_code.importlib.metadata, "version", lambda package: "another")
     assert another() == 6
-    machine.fingerprint.cache_clear()
+    machine_code.fingerprint.cache_clear()
 
 
 def test_the_loops_sources_are_all_that_says_what_it_computes():
-    package = Path(machine.__file__).parent
+    package = Path(machine_code.__file__).parent
     assert {package / "language", package / "oracle", package / "data" / "digest.py"} <= set(loops._SOURCES)
 
 
 def test_an_applications_sources_are_its_file_and_what_that_imports_from_here():
-    package = Path(machine.__file__).parent
+    package = Path(machine_code.__file__).parent
     found = sources(Path(registry.load("lr").file))
     assert found[0] == package / "apps" / "lr.py"
     assert {package / "generator" / name for name in ("linear_road.py", "draws.py")} <= set(found)
@@ -223,13 +223,13 @@ def test_an_applications_sources_are_its_file_and_what_that_imports_from_here():
 
 ADDRESSES = """
 import json, sys
-from streaming_core import machine
+from streaming_core import machine_code
 from streaming_core.kernels.program import compile_app
 from streaming_core.apps import registry
 from streaming_core.oracle.loop import Loop
 app = registry.load("tp")
 compile_app(app, app.bind()), Loop(app, app.bind())
-print(sorted(path.name for path in machine.kept().folder.iterdir()))
+print(sorted(path.name for path in machine_code.kept().folder.iterdir()))
 """
 
 

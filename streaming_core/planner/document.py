@@ -1,0 +1,35 @@
+"""A document: a JSON file that people write, read strictly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
+
+from streaming_core.errors import BadInput, one_line, refusal
+
+Amount = Annotated[float, Field(ge=0.0)]  # of nanoseconds, bytes, rows
+
+
+class Document(BaseModel):
+    """What a file says, or a part of it: fields that are there, finite numbers, and nothing else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The document in a file.
+
+        Raises:
+            BadInput: one line with file, field and reason.
+        """
+        try:
+            return cls.model_validate(from_json(path.read_bytes()))
+        except OSError as error:
+            raise refusal(error) from None
+        except ValidationError as error:
+            raise BadInput(f"{path}: {one_line(error)}") from None
+        except ValueError as error:
+            raise BadInput(f"{path}: invalid JSON: {error}") from None

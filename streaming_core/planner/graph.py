@@ -1,0 +1,163 @@
+"""A graph: what a planner knows of an application, operator by operator (BriskStream, section 3.1 and table 8).
+
+Operators stand in topological order, the source first. What an operator costs is said per input: of each row of a
+stream, the time to execute it and to put out what comes of it (T_e, the median), its bytes (N), and the rows that come
+of it.
+
+How rows are dealt to replicas follows from the operator's kind: by key to those of a partitioned one, each replica
+having the key groups that the runtime's owner map gives it; all rows to all replicas of a windowed one, of which each
+*handles* those of its keys and *reads* the others; and evenly to those of any other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from streaming_core.planner.document import Amount, Document
+from streaming_core.planner.machine import Machine
+
+GROUPS = 4096  # key groups (runtime/src/state/key_group.rs); no operator has more replicas
+DEFAULT = "default"  # the stream of an operator that has but one
+Kind = Literal["source", "stateless", "partitioned", "stateful", "windowed", "sink"]
+
+
+class Input(Document):
+    """A stream that an operator takes."""
+
+    producer: str | None = Field(description="Operator that puts the rows out; null: the events that the source reads.")
+    stream: str = Field(DEFAULT, description="Which of the producer's streams.")
+    ns: Amount = Field(description="T_e: ns of a row, executed and emitted.")
+    bytes: Amount = Field(0.0, description="N: bytes of a row.")
+    selectivity: dict[str, Amount] = Field(
+        default_factory=lambda: {DEFAULT: 1.0},
+        description="Rows put out of a row, by stream; a number: of the only one.",
+    )
+    weights: list[Amount] | None = Field(None, description="Rows by key group, in any unit; null: evenly.")
+    read_ns: Amount = Field(0.0, description="Of a windowed operator: ns of every row at every replica.")
+    read_bytes: Amount = Field(0.0, description="Of a windowed operator: bytes of every row read by every replica.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_stream(cls, given: Any) -> Any:
+        if isinstance(given, dict) and type(given.get("selectivity")) in (int, float):
+            return given | {"selectivity": {DEFAULT: given["selectivity"]}}
+        return given
+
+    @model_validator(mode="after")
+    def _has_all_groups(self) -> Self:
+        if self.weights is not None and (len(self.weights) != GROUPS or not sum(self.weights) > 0):
+            raise ValueError(f"weights: not {GROUPS} numbers of which one is positive")
+        return self
+
+
+class Operator(Document):
+    """One operator, as one replica of it was measured."""
+
+    name: str = Field(min_length=1)
+    kind: Kind
+    inputs: list[Input] = Field(min_length=1)
+    others_ns: Amount = Field(0.0, description="ns of a row beside T_e: gates, outlets, bookkeeping.")
+    memory_bytes: Amount | None = Field(None, description="M: bytes of local memory traffic of a row; null: unknown.")
+    most: Annotated[int, Field(ge=1, le=GROUPS)] | None = Field(
+        None,
+        description="Most replicas; null: 1 of a stateful operator and of a sink, else as many as there are groups.",
+    )
+
+    @model_validator(mode="after")
+    def _is_of_its_kind(self) -> Self:
+        if (self.kind == "source") != (self.inputs[0].producer is None) or (self.kind == "source" and self.inputs[1:]):
+            raise ValueError(f"{self.name}: a source has one input, of producer null, and nobody else has that")
+        if self.kind == "stateful" and self.replicas > 1:
+            raise ValueError(f"{self.name}: a stateful operator has one replica, not {self.replicas}")
+        if len({(one.producer, one.stream) for one in self.inputs}) < len(self.inputs):
+            raise ValueError(f"{self.name}: takes a stream twice")
+        for one in self.inputs:
+            if one.weights is not None and self.kind not in ("partitioned", "windowed"):
+                raise ValueError(f"{self.name}: a {self.kind} operator has no keys, and no weights of their groups")
+            if (one.read_ns or one.read_bytes) and self.kind != "windowed":
+                raise ValueError(f"{self.name}: replicas of a {self.kind} operator read no rows of each other")
+        return self
+
+    @property
+    def replicas(self) -> int:
+        """The most that it may have."""
+        return self.most or (1 if self.kind in ("stateful", "sink") else GROUPS)
+
+    @property
+    def streams(self) -> list[str]:
+        """What it puts out, by name."""
+        return sorted({stream for one in self.inputs for stream in one.selectivity})
+
+    def shares(self, number: int) -> list[list[float]]:
+        """Per replica and input the share of the rows that a replica handles, if there are so many."""
+        if self.kind not in ("partitioned", "windowed"):
+            return [[1 / number] * len(self.inputs) for _ in range(number)]
+        bounds = [-(-replica * GROUPS // number) for replica in range(number + 1)]  # of OwnerMap::even
+        found = []
+        for start, stop in itertools.pairwise(bounds):
+            weights = [(one.weights, (stop - start) / GROUPS) for one in self.inputs]
+            found.append([even if w is None else sum(w[start:stop]) / sum(w) for w, even in weights])
+        return found
+
+
+class Graph(Document):
+    """An application and the workload it was measured with."""
+
+    app: str
+    code_digest: str | None = Field(None, description="Of the application that was measured.")
+    workload: str | None = Field(None, description="Address of the workload that it was measured with.")
+    clock_ghz: Annotated[float, Field(gt=0.0)] | None = Field(None, description="Of who measured; null: unknown.")
+    operators: list[Operator] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _is_a_pipeline(self) -> Self:
+        before: dict[str, Operator] = {}
+        for operator in self.operators:
+            if operator.name in before:
+                raise ValueError(f"two operators are named {operator.name}")
+            if (operator.kind == "source") == bool(before):
+                raise ValueError(f"{operator.name}: there is one source, and it comes first")
+            for one in operator.inputs if before else []:
+                if one.producer not in before:
+                    raise ValueError(f"{operator.name}: no operator {one.producer} comes before it")
+                if before[one.producer].kind == "sink" or one.stream not in before[one.producer].streams:
+                    raise ValueError(f"{operator.name}: {one.producer} has no stream {one.stream} for it")
+            before[operator.name] = operator
+        if not self.sinks:
+            raise ValueError("there is no sink")
+        return self
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Operator]:
+        """The operators."""
+        return {operator.name: operator for operator in self.operators}
+
+    @property
+    def sinks(self) -> list[Operator]:
+        """Those whose rows are the application's throughput."""
+        return [operator for operator in self.operators if operator.kind == "sink"]
+
+    def on(self, machine: Machine) -> Graph:
+        """The graph with its times as they would be at the machine's clock, if both clocks are known."""
+        if not machine.clock_ghz or not self.clock_ghz:
+            return self
+        times = self.clock_ghz / machine.clock_ghz
+
+        def scaled(operator: Operator) -> Operator:
+            inputs = [
+                one.model_copy(update={n: getattr(one, n) * times for n in ("ns", "read_ns")})
+                for one in operator.inputs
+            ]
+            return operator.model_copy(update={"inputs": inputs, "others_ns": operator.others_ns * times})
+
+        operators = [scaled(operator) for operator in self.operators]
+        return self.changed(operators=operators, clock_ghz=machine.clock_ghz)
+
+    def changed(self, **fields: Any) -> Graph:
+        """The graph with other fields. No copy of it: that would keep what was found about the old one."""
+        return Graph(**{name: getattr(self, name) for name in Graph.model_fields} | fields)

@@ -1,0 +1,123 @@
+"""A machine: sockets, their cores, and what memory costs within and between them (BriskStream, section 3.1).
+
+A socket is what shares local memory. On a small machine it may be one thread, so that two threads are a machine with
+two sockets. What is not known of a machine is null, and constrains no plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from streaming_core.errors import BadInput
+from streaming_core.planner.document import Amount, Document
+
+MACHINES = Path(__file__).with_name("machines")
+NS = 1e9  # nanoseconds in a second: the time that one core has in it
+
+Positive = Annotated[float, Field(gt=0.0)]
+
+
+class Machine(Document):
+    """A host, as plans are made for it."""
+
+    name: str
+    source: str = Field("", description="Where the figures are from.")
+    clock_ghz: Positive | None = Field(None, description="By which times of a profile are scaled; null: unknown.")
+    line_bytes: int = Field(64, ge=1, description="S: bytes of a cache line.")
+    replicas_per_core: int | None = Field(
+        1, ge=1, description="Most replicas of a core, 1 in the paper; null: any number, a thread goes round its tasks."
+    )
+    cores: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, description="Cores of each socket.")
+    capacity: list[Positive] | None = Field(
+        None, description="C: ns of processor time per second and socket; null: cores * 10^9."
+    )
+    latency: list[list[Amount]] = Field(
+        description="L: worst-case ns for a cache line; row: socket of the producer, column: of the consumer."
+    )
+    bandwidth: list[list[Positive | None]] | None = Field(
+        None, description="Bytes per second, rows and columns as of latency: Q, and on the diagonal B of local memory."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        n = self.sockets
+        if self.capacity is not None and len(self.capacity) != n:
+            raise ValueError(f"capacity: {len(self.capacity)} values for {n} sockets")
+        for field, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth)):
+            for row in [] if matrix is None else matrix:
+                if len(matrix or ()) != n or len(row) != n:
+                    raise ValueError(f"{field}: not {n} rows of {n} values, as there are sockets")
+        if not self.latency:
+            raise ValueError(f"latency: not {n} rows of {n} values, as there are sockets")
+        for i, row in enumerate(self.latency):
+            if row[i] > min(row):
+                raise ValueError(f"latency: row {i}: {row[i]} on the diagonal is more than {min(row)} beside it")
+        return self
+
+    @property
+    def sockets(self) -> int:
+        """Their number."""
+        return len(self.cores)
+
+    @property
+    def threads(self) -> int:
+        """Cores of all sockets; they are numbered from the first socket's on."""
+        return sum(self.cores)
+
+    def thread(self, socket: int, core: int) -> int:
+        """The number of a socket's core."""
+        return sum(self.cores[:socket]) + core
+
+    def room(self, socket: int) -> int | None:
+        """Most replicas on a socket; None: any number."""
+        return None if self.replicas_per_core is None else self.cores[socket] * self.replicas_per_core
+
+    def time(self, socket: int) -> float:
+        """C: nanoseconds of processor time per second."""
+        return self.capacity[socket] if self.capacity else self.cores[socket] * NS
+
+    def memory(self, socket: int) -> float | None:
+        """B: bytes per second of local memory; None: unknown."""
+        return self.bandwidth[socket][socket] if self.bandwidth else None
+
+    def channel(self, producer: int, consumer: int) -> float | None:
+        """Q: bytes per second from one socket to another; None: unknown."""
+        return self.bandwidth[producer][consumer] if self.bandwidth else None
+
+    def fetch(self, size: float, producer: int, consumer: int) -> float:
+        """T_f of so many bytes, equation (2): nothing on one socket, else a line's latency for each of its lines."""
+        return 0.0 if producer == consumer else self.lines(size) * self.latency[producer][consumer]
+
+    def lines(self, size: float) -> int:
+        """Cache lines of so many bytes."""
+        return int(-(-size // self.line_bytes))
+
+    @classmethod
+    def named(cls, name: str | Path) -> Machine:
+        """One of those that ship with the planner, by its name, else that of a file.
+
+        Raises:
+            BadInput: no such machine, or a file that describes none.
+        """
+        known = sorted(path.stem for path in MACHINES.glob("*.json"))
+        if str(name) in known:
+            return cls.read(MACHINES / f"{name}.json")
+        if not Path(name).exists():
+            raise BadInput(f"machine {name}: neither a file nor one of {', '.join(known)}")
+        return cls.read(Path(name))
+
+    @classmethod
+    def of_threads(cls, threads: int, latency: float | Sequence[Sequence[float]] = 0.0) -> Machine:
+        """A small host: a socket is one thread, which goes round any number of replicas.
+
+        Args:
+            latency: of a line that another thread has written, in ns; or of each pair of threads.
+        """
+        if isinstance(latency, (int, float)):
+            latency = [[0.0 if i == j else float(latency) for j in range(threads)] for i in range(threads)]
+        rows = [list(row) for row in latency]
+        return cls(name=f"{threads} threads", replicas_per_core=None, cores=[1] * threads, latency=rows)

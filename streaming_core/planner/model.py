@@ -1,0 +1,275 @@
+"""The performance model: what a plan is estimated to do, replica by replica (BriskStream, sections 3.1 and 3.2).
+
+This file is the formulas, to be read; searches use another evaluation of them (compressed.py), and a property test
+holds one against the other. Two estimates are made of a plan:
+
+- *throughput*, the paper's R at an ingress: who is over-supplied processes what he can, in proportion to what comes,
+  and the rest is nobody's. Constraints (3) to (5) are held against these rates;
+- *sustained*, what a run with back-pressure does: the source is slowed until nothing is over-supplied and no constraint
+  is violated. No replica leaves rows then, so that every rate, and with it every load, is proportional to the ingress,
+  and the ingress is the least of limit / load.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streaming_core.errors import BadInput
+from streaming_core.planner.graph import Graph, Operator
+from streaming_core.planner.machine import NS, Machine
+
+Places = Mapping[str, Sequence[int]]  # per operator the socket, or the core in it, of each replica
+ROUNDING = 1e-9  # by which sums of the same terms may differ
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of a resource, and what it has: ns or bytes per second, or replicas.
+
+    Attributes: resource: `replica`, `core`, `socket` (3), `memory` (4), `channel` (5), `room` (replicas of a socket),
+        `ingress`. where: which one.
+    """
+
+    resource: str
+    where: str
+    asked: float
+    limit: float
+
+    @property
+    def violated(self) -> bool:
+        """Whether more is asked than there is."""
+        return self.asked > self.limit * (1 + ROUNDING)
+
+    def __str__(self) -> str:
+        return f"{self.resource} {self.where}".strip()
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One replica of an operator.
+
+    Attributes:
+        rate: rows that come to be handled, per second (r_i).
+        time: ns of a row handled (T); of it `fetching` (T_f), and what reading others' rows costs.
+        asked: ns per second that handling all rows would take; over-supplied if that is a second or more.
+        processed: rows handled, per second (p).
+        emitted: rows put out, per second, by stream.
+    """
+
+    operator: str
+    index: int
+    socket: int
+    rate: float
+    asked: float
+    fetching: float
+    emitted: Mapping[str, float]
+
+    @property
+    def over_supplied(self) -> bool:
+        """Whether more comes than it can process: a bottleneck."""
+        return self.asked >= NS * (1 - ROUNDING)
+
+    @property
+    def kept(self) -> float:
+        """Share of the rows that it processes."""
+        return min(1.0, NS / self.asked) if self.asked else 1.0
+
+    @property
+    def processed(self) -> float:
+        return self.rate * self.kept
+
+    @property
+    def time(self) -> float:
+        return self.asked / self.rate if self.rate else 0.0
+
+    @property
+    def utilisation(self) -> float:
+        """Share of a core's time that it works."""
+        return min(1.0, self.asked / NS)
+
+
+@dataclass(frozen=True)
+class Sustained:
+    """What is kept up while nothing is over-supplied: events and rows of the sinks per second, and what limits them."""
+
+    ingress: float
+    throughput: float
+    bottleneck: Load
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a plan does at an ingress.
+
+    Attributes:
+        throughput: R, rows that sinks put out, per second.
+        violated: constraints that do not hold at these rates.
+        fetching: ns, by socket of the producer and of the consumer: sum of T_f over pairs of replicas (figure 15).
+        traffic: bytes per second, likewise.
+    """
+
+    ingress: float
+    throughput: float
+    replicas: tuple[Replica, ...]
+    violated: tuple[Load, ...]
+    fetching: tuple[tuple[float, ...], ...]
+    traffic: tuple[tuple[float, ...], ...]
+    sustained: Sustained
+
+    def of(self, operator: str) -> list[Replica]:
+        """The replicas of an operator."""
+        return [replica for replica in self.replicas if replica.operator == operator]
+
+
+def estimate(
+    graph: Graph, machine: Machine, sockets: Places, ingress: float | None = None, cores: Places | None = None
+) -> Estimate:
+    """Both estimates of a plan.
+
+    Args:
+        sockets: per operator those of its replicas.
+        ingress: events per second; None: as many as the source's replicas can take.
+        cores: per operator the cores of its replicas, within their sockets; None: replicas get in no one's way there.
+
+    Raises:
+        BadInput: a plan of other operators or sockets, or with more replicas than an operator may have.
+    """
+    _check(graph, machine, sockets)
+    offered = peak(graph, len(sockets[graph.operators[0].name])) if ingress is None else ingress
+    flow = _Flow(graph, machine, sockets, offered, overfed=True)
+    throughput = sum(sum(r.emitted.values()) for r in flow.replicas if graph.by_name[r.operator].kind == "sink")
+    loads = [load for load in flow.loads(cores) if load.resource != "replica"]
+    return Estimate(
+        ingress=offered,
+        throughput=throughput,
+        replicas=tuple(flow.replicas),
+        violated=tuple(load for load in loads if load.violated),
+        fetching=tuple(map(tuple, flow.fetching)),
+        traffic=tuple(map(tuple, flow.traffic)),
+        sustained=_sustained(graph, machine, sockets, ingress, cores),
+    )
+
+
+def peak(graph: Graph, replicas: int) -> float:
+    """Events per second that so many replicas of the source can take.
+
+    Raises:
+        BadInput: a source that costs nothing.
+    """
+    source = graph.operators[0]
+    time = source.inputs[0].ns + source.others_ns
+    if not time:
+        raise BadInput(f"{source.name} costs no time: how many events it is offered has to be said")
+    return replicas * NS / time
+
+
+def _sustained(
+    graph: Graph, machine: Machine, sockets: Places, ingress: float | None, cores: Places | None
+) -> Sustained:
+    flow = _Flow(graph, machine, sockets, 1.0, overfed=False)
+    loads = [load for load in flow.loads(cores) if load.resource != "room"]
+    if ingress is not None:
+        loads.append(Load("ingress", "", 1.0, ingress))
+    least = min(loads, key=lambda load: load.limit / load.asked if load.asked else math.inf)
+    if not least.asked:
+        raise BadInput("nothing costs any time: how many events there are has to be said")
+    rows = sum(sum(r.emitted.values()) for r in flow.replicas if graph.by_name[r.operator].kind == "sink")
+    events = least.limit / least.asked
+    asked = Load(least.resource, least.where, least.asked * events, least.limit)
+    return Sustained(events, rows * events, asked)
+
+
+def _check(graph: Graph, machine: Machine, sockets: Places) -> None:
+    for name in sockets:
+        if name not in graph.by_name:
+            raise BadInput(f"plan: no operator {name}; known: {', '.join(graph.by_name)}")
+    for name, operator in graph.by_name.items():
+        places = sockets.get(name, ())
+        if not 1 <= len(places) <= operator.replicas:
+            raise BadInput(f"plan: {name} has 1 to {operator.replicas} replicas, not {len(places)}")
+        if not all(0 <= socket < machine.sockets for socket in places):
+            raise BadInput(f"plan: {name} is on a socket that is none; they are 0 to {machine.sockets - 1}")
+
+
+@dataclass
+class _Flow:
+    """Rates of all replicas, in topological order.
+
+    `overfed`: who is over-supplied leaves rows; else he takes all, however long that is.
+    """
+
+    graph: Graph
+    machine: Machine
+    sockets: Places
+    ingress: float
+    overfed: bool
+    replicas: list[Replica] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = self.machine.sockets
+        self.fetching = [[0.0] * n for _ in range(n)]
+        self.traffic = [[0.0] * n for _ in range(n)]
+        self.made: dict[str, list[Replica]] = {}
+        for operator in self.graph.operators:
+            places = self.sockets[operator.name]
+            shares = operator.shares(len(places))
+            self.made[operator.name] = [self._replica(operator, i, places[i], shares[i]) for i in range(len(places))]
+            self.replicas += self.made[operator.name]
+
+    def _sources(self, producer: str | None, stream: str, socket: int) -> list[tuple[int, float]]:
+        """Who puts out the rows of a stream, as socket and rows per second; events lie where they are read."""
+        if producer is None:
+            return [(socket, self.ingress)]
+        return [(r.socket, r.emitted[stream]) for r in self.made[producer]]
+
+    def _replica(self, operator: Operator, index: int, socket: int, shares: list[float]) -> Replica:
+        machine = self.machine
+        asked = fetching = rate = 0.0
+        emitted = dict.fromkeys(operator.streams, 0.0)
+        moved = []
+        for one, share in zip(operator.inputs, shares, strict=True):
+            for place, rows in self._sources(one.producer, one.stream, socket):
+                fetch = machine.fetch(one.bytes, place, socket)  # (2)
+                read = machine.fetch(one.read_bytes, place, socket)
+                handled = rows * share
+                rate += handled
+                asked += handled * (one.ns + operator.others_ns + fetch) + rows * (one.read_ns + read)  # (1)
+                fetching += handled * fetch + rows * read
+                for stream, rows_out in one.selectivity.items():
+                    emitted[stream] += handled * rows_out
+                if place != socket:
+                    self.fetching[place][socket] += fetch + read
+                    moved.append((place, handled * one.bytes + rows * one.read_bytes))
+        made = Replica(operator.name, index, socket, rate, asked, fetching / rate if rate else 0.0, emitted)
+        kept = made.kept if self.overfed else 1.0
+        for place, size in moved:
+            self.traffic[place][socket] += size * kept
+        put_out = {stream: rate_out * kept for stream, rate_out in emitted.items()}
+        return Replica(operator.name, index, socket, rate, asked, made.fetching, put_out)
+
+    def loads(self, cores: Places | None) -> list[Load]:
+        """What is asked of everything that has a limit."""
+        machine, n = self.machine, self.machine.sockets
+        kept = {id(r): r.kept if self.overfed else 1.0 for r in self.replicas}
+        found = [Load("replica", f"{r.operator} {r.index}", r.asked, NS) for r in self.replicas]
+        if cores is not None:
+            threads: dict[int, float] = {}
+            for r in self.replicas:
+                thread = machine.thread(r.socket, cores[r.operator][r.index])
+                threads[thread] = threads.get(thread, 0.0) + r.asked * kept[id(r)]
+            found += [Load("core", f"{thread}", asked, NS) for thread, asked in sorted(threads.items())]
+        for i in range(n):
+            here = [r for r in self.replicas if r.socket == i]
+            if (room := machine.room(i)) is not None:
+                found.append(Load("room", f"{i}", len(here), room))
+            found.append(Load("socket", f"{i}", sum(r.asked * kept[id(r)] for r in here), machine.time(i)))  # (3)
+            if (memory := machine.memory(i)) is not None:  # (4)
+                moved = sum(r.rate * kept[id(r)] * (self.graph.by_name[r.operator].memory_bytes or 0.0) for r in here)
+                found.append(Load("memory", f"{i}", moved, memory))
+        for i in range(n):
+            for j in range(n):
+                if i != j and (channel := machine.channel(i, j)) is not None:  # (5)
+                    found.append(Load("channel", f"{i} to {j}", self.traffic[i][j], channel))
+        return found

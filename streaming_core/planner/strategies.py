@@ -1,0 +1,265 @@
+"""Strategies: how a plan is found, by name.
+
+- `rlas`, the default: replicas by what is sustained; places by local improvement and branch and bound (scaling.py).
+- `rlas_paper`: algorithms 1 and 2 of the paper, by R, with its bound and all its heuristics.
+- `rlas_fix_l`, `rlas_fix_u`: as `rlas`, for a machine on which every row is fetched over the greatest distance, or
+  none.
+- `first_fit`: replicas of `rlas`, in topological order each on the first socket with room.
+- `round_robin`: replicas of `rlas`, on the sockets in turn.
+- `os`: replicas of `rlas`, wherever the operating system runs their threads.
+- `random`: replicas and places are drawn.
+- `exhaustive`: all plans are looked at: the judge of the others, on small instances.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from streaming_core.errors import BadInput
+from streaming_core.planner import placement, scaling
+from streaming_core.planner.compressed import Compressed
+from streaming_core.planner.graph import Graph
+from streaming_core.planner.machine import Machine
+from streaming_core.planner.model import ROUNDING, Places, peak
+from streaming_core.planner.placed import Placed, dealt
+from streaming_core.planner.placement import Search
+from streaming_core.planner.scaling import Scaled
+
+COMPRESSION = 5  # replicas of a unit, as in the paper
+PAPER_BUDGET = 200  # nodes of each placement: the paper's search ends by itself on small instances alone
+RELAXATION = 1.25  # by which first fit relaxes a constraint that it cannot keep
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a plan is wanted for: an application at the machine's clock; events per second, None: as many as can be
+    taken."""
+
+    graph: Graph
+    machine: Machine
+    ingress: float | None = None
+    seed: int = 0
+    compression: int = COMPRESSION
+    by_one: bool = False
+
+
+def plan(
+    strategy: str,
+    graph: Graph,
+    machine: Machine,
+    ingress: float | None = None,
+    seed: int = 0,
+    compression: int = COMPRESSION,
+    by_one: bool = False,
+) -> Placed:
+    """The plan that a strategy finds. The same for the same input.
+
+    Args: ingress: events per second that are offered; None: as many as can be taken. seed: of `random`. compression,
+        by_one: of `rlas_paper`: replicas of a unit; whether operators are scaled by one, as the authors' code
+            does, not by how many times they are over-supplied.
+
+    Raises:
+        BadInput: no such strategy, no room for the operators, no ingress where the source costs nothing, or an instance
+            that is too large for `exhaustive`.
+    """
+    if strategy not in STRATEGIES:
+        raise BadInput(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    if compression < 1:
+        raise BadInput(f"compression must be at least 1, got {compression}")
+    if ingress is None:
+        peak(graph, 1)
+    elif not 0 < ingress < math.inf:
+        raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
+    return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one))
+
+
+def rlas(task: Task) -> Placed:
+    """Ours; see scaling.balanced."""
+    return _placed("rlas", task, _balanced(task))
+
+
+def rlas_paper(task: Task) -> Placed:
+    """The paper's: by R, with its bound."""
+    search = Search("throughput", "paper", budget=PAPER_BUDGET)
+    scaled = scaling.topological(task.graph, task.machine, search, task.ingress, task.compression, task.by_one)
+    if scaled is None:
+        raise _no_room(task)
+    return _placed("rlas_paper", task, scaled, proved=False)
+
+
+def rlas_fix_l(task: Task) -> Placed:
+    """T_f is the greatest there is, wherever replicas are."""
+    return _fixed("rlas_fix_l", task, max(map(max, task.machine.latency)))
+
+
+def rlas_fix_u(task: Task) -> Placed:
+    """T_f is nothing."""
+    return _fixed("rlas_fix_u", task, 0.0)
+
+
+def first_fit(task: Task) -> Placed:
+    """The first socket where constraints hold at the ingress that `rlas` sustains; if there is none, what is violated
+    on the first with room is relaxed, and everything is packed anew."""
+    scaled = _balanced(task)
+    problem = scaled.problem
+    units = [unit for unit, total in enumerate(problem.totals.tolist()) for _ in range(total)]
+    slack = np.ones(problem.loads(problem.nothing()[:, None, :])[0].shape[1])
+    while True:
+        current, violated = problem.nothing(), None
+        for unit in units:
+            here = current[:, : problem.sockets].sum(axis=0)
+            sockets = np.flatnonzero(problem.room - here >= 1).tolist()
+            made = np.stack([problem.moved(current, unit, socket) for socket in sockets], axis=1)
+            loads = problem.loads(made)[0] * scaled.found.value
+            exceeded = loads > slack * (1 + ROUNDING)
+            fitting = np.flatnonzero(~exceeded.any(axis=1))
+            if not len(fitting):
+                violated = exceeded[0]
+                break
+            current = np.ascontiguousarray(made[:, fitting[0]])
+        if violated is None:
+            return _made("first_fit", task, problem.places(current))
+        slack = np.where(violated, slack * RELAXATION, slack)
+
+
+def round_robin(task: Task) -> Placed:
+    """Replica n of all on socket n modulo their number, else on the next with room."""
+    return _made("round_robin", task, _in_turn(task))
+
+
+def os(task: Task) -> Placed:
+    """Threads that nobody binds; tasks are dealt to them in turn."""
+    return _made("os", task, _in_turn(task), pinned=False)
+
+
+def random_(task: Task) -> Placed:
+    """Operators that are drawn get one more until there is no room; then replicas are put where there is, by lot."""
+    draw = random.Random(task.seed)
+    graph, machine = task.graph, task.machine
+    most = scaling.limit(graph, machine)
+    replicas = {operator.name: 1 for operator in graph.operators}
+    if len(replicas) > most:
+        raise _no_room(task)
+    while sum(replicas.values()) < most:
+        may = [o.name for o in graph.operators if replicas[o.name] < o.replicas]
+        if not may:
+            break
+        replicas[draw.choice(may)] += 1
+    left = _rooms(machine)
+    sockets: dict[str, list[int]] = {name: [] for name in replicas}
+    for name in (name for name, number in replicas.items() for _ in range(number)):
+        socket = draw.choice([i for i in range(machine.sockets) if left[i] > 0])
+        left[socket] -= 1
+        sockets[name].append(socket)
+    return _made("random", task, sockets)
+
+
+def exhaustive(task: Task) -> Placed:
+    """Of all plans that sustain most one of fewest replicas."""
+    most = scaling.limit(task.graph, task.machine)
+    problems, plans = [], 0
+    for replicas in scaling.replications(task.graph, most):
+        problems.append(Compressed(task.graph, task.machine, replicas, task.ingress))
+        plans += placement.number(problems[-1])
+        if plans > placement.LARGEST:
+            raise BadInput(f"exhaustive: more than {placement.LARGEST} plans of up to {most} replicas")
+    best: Scaled | None = None
+    for problem in problems:
+        found = placement.exhaustive(problem)
+        fewer = best is not None and sum(problem.replicas) < sum(best.problem.replicas)
+        enough = 0.0 if best is None else best.found.value * (1 + (-ROUNDING if fewer else ROUNDING))
+        if found.plan is not None and (best is None or found.value > enough):
+            best = Scaled(problem, found, len(problems))
+    if best is None:
+        raise _no_room(task)
+    return _placed("exhaustive", task, best)
+
+
+STRATEGIES: Mapping[str, Callable[[Task], Placed]] = {
+    "rlas": rlas,
+    "rlas_paper": rlas_paper,
+    "rlas_fix_l": rlas_fix_l,
+    "rlas_fix_u": rlas_fix_u,
+    "first_fit": first_fit,
+    "round_robin": round_robin,
+    "os": os,
+    "random": random_,
+    "exhaustive": exhaustive,
+}
+
+
+def _balanced(task: Task) -> Scaled:
+    scaled = scaling.balanced(task.graph, task.machine, task.ingress)
+    if scaled is None:
+        raise _no_room(task)
+    return scaled
+
+
+def _fixed(name: str, task: Task, latency: float) -> Placed:
+    """A plan for a machine on which a line always takes so long; told of by the true one."""
+    n, line = task.machine.sockets, task.machine.lines
+    operators = []
+    for operator in task.graph.operators:
+        inputs = [
+            one
+            if one.producer is None
+            else one.model_copy(
+                update={
+                    "ns": one.ns + line(one.bytes) * latency,
+                    "read_ns": one.read_ns + line(one.read_bytes) * latency,
+                }
+            )
+            for one in operator.inputs
+        ]
+        operators.append(operator.model_copy(update={"inputs": inputs}))
+    graph = task.graph.changed(operators=operators)
+    machine = task.machine.model_copy(update={"latency": [[0.0] * n for _ in range(n)]})
+    scaled = _balanced(Task(graph, machine, task.ingress))
+    return _placed(name, task, scaled, proved=False)
+
+
+def _in_turn(task: Task) -> dict[str, list[int]]:
+    problem = _balanced(task).problem
+    left = _rooms(task.machine)
+    sockets: dict[str, list[int]] = {operator.name: [] for operator in task.graph.operators}
+    turn = 0
+    for operator, number in zip(task.graph.operators, problem.replicas, strict=True):
+        for _ in range(number):
+            while not left[turn % len(left)] > 0:
+                turn += 1
+            left[turn % len(left)] -= 1
+            sockets[operator.name].append(turn % len(left))
+            turn += 1
+    return sockets
+
+
+def _rooms(machine: Machine) -> list[float]:
+    rooms = (machine.room(socket) for socket in range(machine.sockets))
+    return [math.inf if room is None else room for room in rooms]
+
+
+def _placed(name: str, task: Task, scaled: Scaled, proved: bool | None = None) -> Placed:
+    found = scaled.found
+    assert found.plan is not None
+    sockets = scaled.problem.places(found.plan)
+    shown = found.complete if proved is None else proved
+    return _made(name, task, sockets, placements=scaled.placements, proved=shown)
+
+
+def _made(
+    name: str, task: Task, sockets: Places, pinned: bool = True, placements: int = 1, proved: bool = False
+) -> Placed:
+    cores = dealt(task.graph, task.machine, sockets)
+    return Placed(name, task.graph, task.machine, sockets, cores, task.ingress, pinned, placements, proved)
+
+
+def _no_room(task: Task) -> BadInput:
+    most = scaling.limit(task.graph, task.machine)
+    return BadInput(
+        f"{task.machine.name} has no room for {task.graph.app}: {len(task.graph.operators)} operators, {most} places"
+    )

@@ -1,0 +1,160 @@
+"""What the planner's tests draw: small graphs, machines and plans; and the paper's four applications.
+
+Everything is made from a seed by Python's own generator of random numbers: the same cases every time.
+"""
+
+import random
+
+from streaming_core.planner.graph import GROUPS, Graph, Input, Operator
+from streaming_core.planner.machine import Machine
+
+TIMES = (0.0, 10.0, 100.0, 250.0, 700.0, 1600.0)
+SIZES = (0.0, 8.0, 64.0, 65.0, 200.0, 640.0)
+SELECTIVITIES = (0.0, 0.01, 0.5, 1.0, 2.0, 10.0)
+
+
+def graph(seed: int, operators: int = 4) -> Graph:
+    """A source, that many operators less two, and a sink; of several streams, kinds and unequal keys."""
+    draw = random.Random(seed)
+    found = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=draw.choice(TIMES[1:]))])]
+    for number in range(1, operators):
+        last = number == operators - 1
+        kind = "sink" if last else draw.choice(("stateless", "partitioned", "stateful", "windowed"))
+        untaken = [o for o in found if not any(i.producer == o.name for p in found for i in p.inputs)]
+        producers = untaken if last else draw.sample(found, min(len(found), draw.choice((1, 1, 2))))
+        inputs = [
+            Input(
+                producer=producer.name,
+                stream=draw.choice(producer.streams),
+                ns=draw.choice(TIMES),
+                bytes=draw.choice(SIZES),
+                selectivity={s: draw.choice(SELECTIVITIES[1:]) for s in draw.choice((["default"], ["a", "b"]))},
+                weights=[draw.random() ** 8 for _ in range(GROUPS)] if weighted else None,
+                read_ns=draw.choice(TIMES[:3]) if kind == "windowed" else 0.0,
+                read_bytes=draw.choice(SIZES) if kind == "windowed" else 0.0,
+            )
+            for producer in producers
+            for weighted in [kind in ("partitioned", "windowed") and draw.random() < 0.3]
+        ]
+        memory = draw.choice((None, 10.0, 500.0))
+        most = draw.choice((1, 2, 4096)) if last else None
+        name = "sink" if last else f"operator{number}"
+        others = draw.choice((0.0, 30.0))
+        found.append(Operator(name=name, kind=kind, inputs=inputs, others_ns=others, memory_bytes=memory, most=most))
+    return Graph(app=f"drawn {seed}", operators=found)
+
+
+def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
+    """So many sockets; some are the same but for their number, some have too little of something."""
+    draw = random.Random(seed)
+    cores = [draw.choice((max(1, room - 2), room)) for _ in range(sockets)]
+    near, far = draw.choice(((100.0, 100.0), (100.0, 500.0), (0.0, 300.0), (0.0, 0.0)))
+    latency = [[0.0 if i == j else draw.choice((near, far)) for j in range(sockets)] for i in range(sockets)]
+    bandwidth = None
+    if draw.random() < 0.5:
+        bandwidth = [[draw.choice((None, 1e8, 1e9, 1e10)) for _ in range(sockets)] for _ in range(sockets)]
+    return Machine(
+        name=f"drawn {seed}",
+        replicas_per_core=draw.choice((1, 1, 2, None)),
+        cores=cores,
+        capacity=draw.choice((None, [draw.choice((5e8, 4e9)) for _ in range(sockets)])),
+        latency=latency,
+        bandwidth=bandwidth,
+    )
+
+
+def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:
+    """Of each operator, at most so many in all."""
+    draw = random.Random(seed)
+    found = [1] * len(graph.operators)
+    for _ in range(draw.randint(0, most - len(found))):
+        index = draw.randrange(len(found))
+        if found[index] < graph.operators[index].replicas:
+            found[index] += 1
+    return tuple(found)
+
+
+def plan(seed: int, graph: Graph, machine: Machine, most: int) -> dict[str, list[int]]:
+    """A plan, whether there is room for it or not."""
+    draw = random.Random(seed)
+    numbers = replicas(seed, graph, most)
+    return {o.name: [draw.randrange(machine.sockets) for _ in range(k)] for o, k in zip(graph.operators, numbers)}  # noqa: B905
+
+
+def paper(name: str, clock_ghz: float | None = 1.2) -> Graph:
+    """An application of the paper: its topology (figures 2 and 18) and selectivities (table 8, appendix B).
+
+    Times are the paper's where table 3 has them, of WC's Splitter and Counter on server A; all others, and all sizes,
+    are chosen for these tests and measured nowhere.
+    """
+
+    def operator(name, kind, ns, size, *producers, most=None):
+        inputs = [Input(producer=p, stream=s, ns=ns, bytes=size, selectivity=out) for p, s, out in producers]
+        return Operator(name=name, kind=kind, inputs=inputs, most=most)
+
+    default = "default"
+    one = {default: 1.0}
+    first = [
+        operator("source", "source", 400.0, 0.0, (None, default, one)),
+        operator("parser", "stateless", 350.0, 150.0, ("source", default, one)),
+    ]
+    if name == "wc":
+        rest = [
+            operator("splitter", "stateless", 1612.8, 150.0, ("parser", default, {default: 10.0})),
+            operator("counter", "partitioned", 612.3, 32.0, ("splitter", default, one)),
+            operator("sink", "sink", 100.0, 40.0, ("counter", default, one), most=4096),
+        ]
+    elif name == "fd":
+        rest = [
+            operator("predictor", "partitioned", 9000.0, 120.0, ("parser", default, one)),
+            operator("sink", "sink", 100.0, 60.0, ("predictor", default, one), most=4096),
+        ]
+    elif name == "sd":
+        rest = [
+            operator("moving_average", "partitioned", 3000.0, 80.0, ("parser", default, one)),
+            operator("spike_detector", "stateless", 700.0, 80.0, ("moving_average", default, one)),
+            operator("sink", "sink", 100.0, 60.0, ("spike_detector", default, one), most=4096),
+        ]
+    else:
+        position, daily, balance = "position", "daily", "balance"
+        dispatched = {position: 0.99, daily: 0.005, balance: 0.005}
+        none = {default: 0.0}
+        rest = [
+            operator("dispatcher", "stateless", 500.0, 100.0, ("parser", default, dispatched)),
+            operator("average_speed", "partitioned", 800.0, 100.0, ("dispatcher", position, one)),
+            operator("last_average_speed", "partitioned", 700.0, 60.0, ("average_speed", default, one)),
+            operator("accident_detect", "partitioned", 900.0, 100.0, ("dispatcher", position, none)),
+            operator("count_vehicle", "partitioned", 700.0, 100.0, ("dispatcher", position, one)),
+            operator(
+                "accident_notify",
+                "partitioned",
+                500.0,
+                100.0,
+                ("accident_detect", default, none),
+                ("dispatcher", position, none),
+            ),
+            operator(
+                "toll_notify",
+                "partitioned",
+                1000.0,
+                100.0,
+                ("accident_detect", default, none),
+                ("dispatcher", position, one),
+                ("count_vehicle", default, one),
+                ("last_average_speed", default, one),
+            ),
+            operator("daily_expense", "partitioned", 1500.0, 60.0, ("dispatcher", daily, none)),
+            operator("account_balance", "partitioned", 900.0, 60.0, ("dispatcher", balance, none)),
+            operator(
+                "sink",
+                "sink",
+                100.0,
+                60.0,
+                ("accident_notify", default, one),
+                ("toll_notify", default, one),
+                ("daily_expense", default, one),
+                ("account_balance", default, one),
+                most=4096,
+            ),
+        ]
+    return Graph(app=name, clock_ghz=clock_ghz, operators=[*first, *rest])

@@ -1,0 +1,98 @@
+"""A machine is read strictly; those of the paper are what the paper says of them."""
+
+import json
+
+import pytest
+
+from streaming_core.errors import BadInput
+from streaming_core.planner.machine import Machine
+
+GOOD = {"name": "m", "cores": [2, 4], "latency": [[0, 90.5], [100, 10]]}
+
+
+def written(tmp_path, document):
+    path = tmp_path / "machine.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return path
+
+
+def test_a_machine_is_what_its_file_says(tmp_path):
+    more = {"capacity": [1e9, 2e9], "bandwidth": [[5.0, None], [7.0, 8.0]], "replicas_per_core": None}
+    machine = Machine.named(written(tmp_path, GOOD | more))
+    assert (machine.sockets, machine.threads, machine.thread(1, 3)) == (2, 6, 5)
+    assert (machine.time(0), machine.memory(1), machine.channel(0, 1), machine.channel(1, 0)) == (1e9, 8.0, None, 7.0)
+    assert machine.room(0) is None
+
+
+def test_what_is_not_said_of_a_machine_constrains_nothing(tmp_path):
+    machine = Machine.named(written(tmp_path, GOOD))
+    assert (machine.time(1), machine.memory(0), machine.channel(0, 1), machine.room(1)) == (4e9, None, None, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"latency": [[0, 1]]}, "latency: not 2 rows of 2 values"),
+        ({"latency": [[0, 1], [1]]}, "latency: not 2 rows of 2 values"),
+        ({"latency": []}, "latency: not 2 rows of 2 values"),
+        ({"latency": [[2, 1], [1, 0]]}, "latency: row 0: 2.0 on the diagonal is more than 1.0"),
+        ({"latency": [[0, -1], [1, 0]]}, "latency.0.1: Input should be greater than or equal to 0"),
+        ({"latency": [[0, None], [1, 0]]}, "latency.0.1: Input should be a valid number"),
+        ({"bandwidth": [[1.0, 2.0]]}, "bandwidth: not 2 rows of 2 values"),
+        ({"bandwidth": [[1.0, 0], [1, 1]]}, "bandwidth.0.1: Input should be greater than 0"),
+        ({"capacity": [1e9]}, "capacity: 1 values for 2 sockets"),
+        ({"cores": []}, "cores: List should have at least 1 item"),
+        ({"cores": [0, 1]}, "cores.0: Input should be greater than or equal to 1"),
+        ({"cores": ["2", 4]}, "cores.0: Input should be a valid integer"),
+        ({"replicas_per_core": 0}, "replicas_per_core: Input should be greater than or equal to 1"),
+        ({"clock_ghz": 0}, "clock_ghz: Input should be greater than 0"),
+        ({"sockets": 2}, "sockets: Extra inputs are not permitted"),
+    ],
+)
+def test_a_damaged_machine_is_refused_in_one_line(tmp_path, change, said):
+    path = written(tmp_path, GOOD | change)
+    with pytest.raises(BadInput) as refused:
+        Machine.named(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("{", "invalid JSON"), (json.dumps(GOOD)[:-1] + ', "capacity": [NaN, 1]}', "finite"), ("[]", "valid dictionary")],
+)
+def test_what_is_no_machine_is_refused_in_one_line(tmp_path, text, said):
+    with pytest.raises(BadInput, match=said) as refused:
+        Machine.named(written(tmp_path, text))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_name_that_is_no_machine_is_refused_with_those_there_are():
+    with pytest.raises(BadInput, match="machine server_c: neither a file nor one of server_a, server_b"):
+        Machine.named("server_c")
+
+
+@pytest.mark.parametrize(
+    ("name", "cores", "hop", "far"), [("server_a", 18, 307.7, 548.0), ("server_b", 8, 185.2, 349.6)]
+)
+def test_the_papers_servers_are_those_of_its_table(name, cores, hop, far):
+    machine = Machine.named(name)
+    assert machine.cores == [cores] * 8
+    assert (machine.latency[0][1], machine.latency[0][7]) == (hop, far)
+    assert machine.name == name
+    assert machine.source
+
+
+def test_a_row_costs_the_lines_it_lies_in_and_nothing_at_home():
+    machine = Machine.named("server_a")
+    assert machine.fetch(64, 0, 1) == 307.7
+    assert machine.fetch(65, 0, 1) == 2 * 307.7
+    assert machine.fetch(0, 0, 1) == machine.fetch(64, 1, 1) == 0
+
+
+def test_a_small_host_has_a_thread_in_a_socket():
+    machine = Machine.of_threads(3, 80)
+    assert machine.latency == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
+    assert (machine.sockets, machine.threads, machine.room(2)) == (3, 3, None)
+    assert Machine.of_threads(2, [[0, 1], [2, 0]]).latency == [[0, 1], [2, 0]]

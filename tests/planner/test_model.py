@@ -1,0 +1,128 @@
+"""The model's formulas, by hand."""
+
+import pytest
+
+from streaming_core.errors import BadInput
+from streaming_core.planner.graph import GROUPS, Graph, Input, Operator
+from streaming_core.planner.machine import Machine
+from streaming_core.planner.model import estimate
+
+
+def pipeline(work: Operator, sink_ns: float = 10.0) -> Graph:
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=100.0)])
+    sink = Operator(name="sink", kind="sink", inputs=[Input(producer=work.name, ns=sink_ns, bytes=64.0)])
+    return Graph(app="a", operators=[source, work, sink])
+
+
+def work(**fields) -> Operator:
+    taken = {"producer": "source", "ns": 200.0, "bytes": 100.0, "selectivity": 2.0} | fields.pop("taken", {})
+    return Operator(**{"name": "work", "kind": "stateless", "inputs": [Input(**taken)]} | fields)
+
+
+TWO = Machine(name="two", cores=[2, 2], latency=[[0.0, 50.0], [70.0, 0.0]])
+
+
+def test_a_row_takes_longer_over_a_distance():
+    found = estimate(pipeline(work()), TWO, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    near, far = found.of("work")
+    # 100 bytes are two lines.
+    assert (near.time, far.time, far.fetching) == (200.0, 300.0, 100.0)
+    assert (near.rate, near.processed, near.utilisation, near.over_supplied) == (5e5, 5e5, 0.1, False)
+    assert found.throughput == 2e6
+    assert found.of("sink")[0].time == 10.0 + 50.0 / 2
+    assert found.fetching == ((0.0, 150.0), (0.0, 0.0))  # a row of the source, and one of the sink
+    assert found.traffic == ((0.0, 5e5 * 100 + 1e6 * 64), (0.0, 0.0))
+
+
+def test_who_is_over_supplied_leaves_rows_and_a_source_is_slowed_until_nobody_is():
+    found = estimate(pipeline(work()), TWO, {"source": [0], "work": [0], "sink": [0]})
+    assert found.ingress == 1e7
+    (replica,) = found.of("work")
+    assert (replica.over_supplied, replica.rate, replica.processed, replica.utilisation) == (True, 1e7, 5e6, 1.0)
+    assert found.throughput == 1e7
+    assert found.sustained.ingress == 5e6
+    assert str(found.sustained.bottleneck) == "replica work 0"
+
+
+def test_rows_of_two_streams_are_processed_as_they_come():
+    inputs = [
+        Input(producer="source", ns=100.0, selectivity={"default": 1.0}),
+        Input(producer="half", ns=300.0, selectivity={"default": 0.0}),
+    ]
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=1.0)])
+    half = Operator(
+        name="half", kind="stateless", inputs=[Input(producer="source", ns=1.0, selectivity={"default": 0.5})]
+    )
+    graph = Graph(app="a", operators=[source, half, Operator(name="sink", kind="sink", inputs=inputs)])
+    # 1e7 * 100 ns + 5e6 * 300 ns are 2.5 seconds.
+    found = estimate(graph, TWO, {"source": [0], "half": [0], "sink": [1]}, 1e7)
+    assert found.throughput == pytest.approx(1e7 / 2.5)
+    assert found.of("sink")[0].time == pytest.approx((2 * 100 + 300) / 3)
+
+
+def test_keys_are_not_dealt_evenly():
+    weights = [3.0] * (GROUPS // 2) + [1.0] * (GROUPS // 2)
+    keyed = work(kind="partitioned", taken={"weights": weights})
+    plan = {"source": [0], "work": [0, 0], "sink": [0]}
+    assert [replica.rate for replica in estimate(pipeline(keyed), TWO, plan, 1e6).of("work")] == [7.5e5, 2.5e5]
+    four = Machine(name="four", cores=[4], latency=[[0.0]])
+    assert estimate(pipeline(keyed), four, plan).sustained.ingress == pytest.approx(1e9 / (0.75 * 200))
+
+
+def test_replicas_with_windows_read_all_rows():
+    windowed = work(kind="windowed", taken={"read_ns": 30.0, "read_bytes": 8.0})
+    found = estimate(pipeline(windowed), TWO, {"source": [0], "work": [0, 1], "sink": [0]}, 1e6)
+    near, far = found.of("work")
+    assert near.asked == pytest.approx(5e5 * 200 + 1e6 * 30)
+    assert far.asked == pytest.approx(5e5 * (200 + 100) + 1e6 * (30 + 50))
+    assert found.throughput == 2e6
+    assert found.traffic[0][1] == 5e5 * 100 + 1e6 * 8
+
+
+def test_constraints_are_named_where_they_do_not_hold():
+    small = Machine(
+        name="small",
+        cores=[2, 1],
+        capacity=[1e8, 1e9],
+        latency=[[0.0, 0.0], [0.0, 0.0]],
+        bandwidth=[[1e6, 1e6], [None, None]],
+    )
+    found = estimate(pipeline(work(memory_bytes=10.0)), small, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    assert [str(load) for load in found.violated] == ["socket 0", "memory 0", "room 1", "channel 0 to 1"]
+    # A second has 1e8 ns on socket 0, where an event asks for 100 + 200 / 2.
+    least = min(1e8 / 200, 1e6 / (10 * 0.5), 1e6 / (50 + 64))
+    assert found.sustained.ingress == pytest.approx(least)
+    assert str(found.sustained.bottleneck) == "channel 0 to 1"
+
+
+def test_an_ingress_is_not_exceeded_and_cores_are_shared():
+    machine = Machine.of_threads(2)
+    plan = {"source": [0], "work": [0], "sink": [1]}
+    assert str(estimate(pipeline(work()), machine, plan, 10.0).sustained.bottleneck) == "ingress"
+    one = Machine(name="one", cores=[2], replicas_per_core=None, latency=[[0.0]])
+    alone = {"source": [0], "work": [0], "sink": [0]}
+    assert estimate(pipeline(work()), one, alone).sustained.ingress == pytest.approx(5e6)
+    shared = estimate(pipeline(work()), one, alone, cores={"source": [0], "work": [0], "sink": [1]}).sustained
+    assert (shared.ingress, str(shared.bottleneck)) == (pytest.approx(1e9 / 300), "core 0")
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"source": [0], "work": [0]}, "sink has 1 to 1 replicas, not 0"),
+        ({"source": [0], "work": [0], "sink": [0, 1]}, "sink has 1 to 1 replicas, not 2"),
+        ({"source": [0], "work": [2], "sink": [0]}, "work is on a socket that is none; they are 0 to 1"),
+        ({"source": [0], "work": [0], "sink": [0], "more": [0]}, "no operator more; known: source, work, sink"),
+    ],
+)
+def test_a_plan_of_something_else_is_refused(plan, said):
+    with pytest.raises(BadInput, match=said):
+        estimate(pipeline(work()), TWO, plan)
+
+
+def test_a_source_that_costs_nothing_has_no_peak():
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=0.0)])
+    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="source", ns=0.0)])
+    graph = Graph(app="a", operators=[source, sink])
+    with pytest.raises(BadInput, match="source costs no time"):
+        estimate(graph, TWO, {"source": [0], "sink": [0]})
