@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::dataflow::windowed::controller;
@@ -14,6 +15,7 @@ use crate::error::RunError;
 
 use crate::executor::{Executor, Keys, Reconfigurable};
 use crate::interruption;
+use crate::memory::fetching::{Fetching, between_cores, node_bandwidths};
 use crate::output::digest::{Digest, Hasher};
 use crate::output::metrics::Standing;
 use crate::program::Program;
@@ -310,6 +312,22 @@ fn probe() -> PyResult<String> {
     serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
+/// What fetching memory takes, as JSON: between these cores (each what another has just written), between nodes if there
+/// are several, and per node the bytes per second that its cores together read.
+#[pyfunction]
+fn measure_fetching(py: Python<'_>, cores: Vec<usize>) -> PyResult<String> {
+    let measure = || -> io::Result<serde_json::Value> {
+        let topology = Topology::probe();
+        let several = topology.nodes.len() > 1;
+        Ok(serde_json::json!({
+            "between_cores": between_cores(&cores)?,
+            "between_nodes": several.then(|| Fetching::between_nodes(&topology)).transpose()?,
+            "node_bytes_per_s": node_bandwidths(&topology)?,
+        }))
+    };
+    Ok(py.detach(measure)?.to_string())
+}
+
 /// The ABI of kernels: per struct its `size` and the offset of each field, and under `constants` what words mean.
 #[pyfunction]
 fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
@@ -365,6 +383,7 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signalled, module)?)?;
     module.add_function(wrap_pyfunction!(probe, module)?)?;
+    module.add_function(wrap_pyfunction!(measure_fetching, module)?)?;
     module.add_function(wrap_pyfunction!(abi, module)?)?;
     module.add_function(wrap_pyfunction!(digest_rows, module)?)
 }

@@ -2,4 +2,5 @@
 
 pub mod arena;
 pub mod chunk;
+pub mod fetching;
 pub mod placement;

@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::threads::topology::{Bound, Topology};
+use crate::memory::fetching::Fetching;
+use crate::threads::topology::Topology;
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
@@ -182,62 +183,11 @@ fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lines that are fetched to measure a latency.
-const STEPS: usize = 1 << 14;
-
-/// Nanoseconds to fetch a line, by the node that fetches and the node where it lies; measured once in a process, by
-/// threads that follow pointers through memory of another node, more of it than caches hold. Infinite from nodes without
-/// a core, which nobody asks for.
+/// Nanoseconds to fetch a line, by the node that fetches and the node where it lies; measured once in a process.
 fn latencies(topology: &Topology) -> io::Result<Vec<Vec<f64>>> {
     static MEASURED: OnceLock<Result<Vec<Vec<f64>>, io::ErrorKind>> = OnceLock::new();
-    let measure = || {
-        let cached = topology.caches.iter().map(|cache| cache.bytes).max().unwrap_or(0);
-        let lines = (4 * cached).max(64 << 20).next_power_of_two() / LINE;
-        let core = |node: usize| topology.cores.iter().find(|core| core.node == node).map(|core| core.id);
-        let mut latencies = vec![vec![f64::INFINITY; topology.nodes.len()]; topology.nodes.len()];
-        for (lies, &node) in topology.nodes.iter().enumerate() {
-            let Some(owner) = core(node) else { continue };
-            let memory = on_core(owner, || Ok(circle(lines)))?;
-            for (fetches, &node) in topology.nodes.iter().enumerate() {
-                let Some(core) = core(node) else { continue };
-                latencies[fetches][lies] = on_core(core, || Ok(follow(&memory, STEPS)))?;
-            }
-        }
-        Ok(latencies)
-    };
+    let measure = || Ok(Fetching::between_nodes(topology)?.nanoseconds);
     MEASURED.get_or_init(|| measure().map_err(|error: io::Error| error.kind())).clone().map_err(io::Error::from)
-}
-
-/// Has a thread of its own do something on a core.
-fn on_core<R: Send>(core: usize, work: impl FnOnce() -> io::Result<R> + Send) -> io::Result<R> {
-    std::thread::scope(|scope| {
-        let done = scope.spawn(move || {
-            let _bound = Bound::to(core)?;
-            work()
-        });
-        done.join().expect("nothing panics there")
-    })
-}
-
-/// A line and the number of the one to go on with.
-#[repr(align(64))]
-struct Line(usize);
-
-/// So many lines, a power of two, that form one circle in an order that no prefetcher knows: a congruential generator of
-/// full period. They lie on the node of the calling thread, which touches them first.
-fn circle(lines: usize) -> Vec<Line> {
-    (0..lines).map(|line| Line((line.wrapping_mul(0x5DEE_CE66D) + 11) & (lines - 1))).collect()
-}
-
-/// Nanoseconds to fetch a line, on average over so many.
-fn follow(circle: &[Line], steps: usize) -> f64 {
-    let started = std::time::Instant::now();
-    let mut at = 0;
-    for _ in 0..steps {
-        at = circle[at].0;
-    }
-    std::hint::black_box(at);
-    started.elapsed().as_nanos() as f64 / steps as f64
 }
 
 #[cfg(all(test, not(loom)))]
@@ -295,7 +245,7 @@ mod tests {
 
     #[test]
     fn pages_are_bound_to_nodes_that_there_are() {
-        let memory: Vec<Line> = circle(1 << 10);
+        let memory = vec![0_u64; 1 << 13];
         let base = (memory.as_ptr() as usize).next_multiple_of(PAGE);
         let node = Topology::probe().nodes[0];
         assert!(bind(base, 0..4 * PAGE, &[5000]).is_err());
@@ -305,17 +255,5 @@ mod tests {
             // Some containers forbid it.
             Err(error) => assert!([libc::EPERM, libc::ENOSYS].contains(&error.raw_os_error().unwrap()), "{error}"),
         }
-    }
-
-    #[test]
-    fn a_circle_has_all_lines() {
-        let circle = circle(1 << 12);
-        let (mut at, mut met) = (0, vec![false; circle.len()]);
-        for _ in 0..circle.len() {
-            assert!(!std::mem::replace(&mut met[at], true));
-            at = circle[at].0;
-        }
-        assert_eq!(at, 0);
-        assert!(follow(&circle, 100) > 0.0);
     }
 }
