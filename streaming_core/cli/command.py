@@ -223,15 +223,15 @@ def run(
 ) -> None:
     """Run an application over a workload on the native runtime."""
     spec = specification(what, given, profile, settings, input)
-    from streaming_core.run import engine
+    from streaming_core.run import engine, planning
 
     with Bar(as_json) as bar:
-        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line))
+        planned = planning.planned(spec, input, bar)
+        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line), planned=planned)
     if as_json:
         show(report.model_dump(mode="json"))
         return
-    first, peak = report.verified, [s for s in report.samples if s.kind == "peak"]
-    best = sorted(peak or [first], key=lambda s: s.events_per_s)[len(peak or [first]) // 2]
+    first, best = report.verified, report.peak
     latency = first.processing if first.end_to_end is None else first.end_to_end
     energy = "" if best.energy_nj is None else f"{best.energy_nj:,.0f} nJ/event, "
     print(
@@ -239,6 +239,13 @@ def run(
         f"{best.cpu_ns or 0:,.0f} CPU ns/event, {energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
         f"{first.rejected} rejected, {first.dropped_invalid} invalid; {out}"
     )
+    if report.planned is not None and report.planned.error is not None:
+        threads = planning.in_order(report.planned.plan, spec.app)
+        places = "; ".join(f"{name} {', '.join(map(str, at))}" for name, at in threads.items())
+        print(
+            f"planned ({places}): {report.planned.events_per_s:,.0f} events/s were predicted, "
+            f"{report.planned.error:.0%} off"
+        )
 
 
 @app.command()
@@ -280,11 +287,12 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Run an operator alone on its recorded input, on one thread: compare with the oracle's replay, and measure."""
-    from streaming_core.run import profile, recording
+    from streaming_core.run import recording
+    from streaming_core.run import replay as replaying
 
     source = recording.read(folder)
     with Bar(as_json) as bar:
-        found = profile.replay(source, repetitions, out, progress=bar)
+        found = replaying.replay(source, repetitions, out, progress=bar)
     if as_json:
         show(found.as_dict())
         return
@@ -352,7 +360,9 @@ def bench(
     names: Annotated[list[str] | None, typer.Argument(metavar="APP", help="Default: every application.")] = None,
     suite: Annotated[
         str | None,
-        typer.Option(help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream, stretch."),
+        typer.Option(
+            help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream, rlas, stretch."
+        ),
     ] = None,
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
@@ -396,14 +406,74 @@ def bench(
         print(f"written to {path}{'; make report draws it' if suite else ''}")
     if wrong := report.wrong(found):
         raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
+    if far := report.mispredicted(found):
+        first = f"{far[0]['app']} {far[0]['way']}, {far[0]['predicted_per_s']:,.0f} for {far[0]['events_per_s']:,.0f}"
+        raise RunFailed(f"{len(far)} plans found were predicted too far off, first {first} events/s")
 
 
 @app.command()
-def probe(as_json: Json = False) -> None:
-    """Show the host's topology as the runtime sees it."""
+def plan(
+    name: AppName,
+    input: Annotated[
+        Path | None, typer.Option("--input", help="Workload to measure operators with. Default: one is generated.")
+    ] = None,
+    measured: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A profile that was measured before, instead.")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option(metavar="FILE|NAME", help="Machine to plan for, or server_a, server_b. Default: this.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help="How the plan is found; docs/plans.md names them.")] = "rlas",
+    threads: Annotated[int | None, typer.Option(help="Threads of this host. Default: one for each core.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Of the runs that are planned. Default: scalegate.")] = None,
+    seed: Annotated[int, typer.Option(help="Of strategy random.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Plan file to write, for `run --plan`.")] = None,
+    settings: Settings = None,
+    profile: ProfileName = None,
+    as_json: Json = False,
+) -> None:
+    """Find who runs where: measure the operators, and plan for this host or another machine."""
+    from streaming_core.run import planning
+
+    given = parameters(name, profile, settings)
+    with Bar(as_json) as bar:
+        known, where = planning.profile_of(name, given, input, measured, channel, bar)
+        found = planning.find(known, machine, threads, strategy, seed)
+    if out is not None:
+        planning.save(found.as_plan(), out)
+    if as_json:
+        show(planning.as_dict(found) | {"profile": str(where) if where else None})
+        return
+    console = Console()
+    grid = Grid("operator", "replicas", "threads", "rows/s", "busy", box=None)
+    for operator, places in planning.in_order(found.as_plan(), name).items():
+        rows, busy = planning.rows_per_s(found, operator), planning.busy(found, operator)
+        grid.add_row(operator, str(len(places)), ", ".join(map(str, places)), f"{rows:,.0f}", f"{busy:.0%}")
+    console.print(grid)
+    sustained = found.estimate.sustained
+    print(
+        f"{found.strategy} on {found.machine.name}: {sustained.ingress:,.0f} events/s are predicted, limited by "
+        f"{sustained.bottleneck}{f'; written to {out}' if out else ''}"
+    )
+
+
+@app.command()
+def probe(
+    machine: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measure latencies and bandwidths too; machine file to write.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show the host's topology as the runtime sees it; measure it as a machine that plans are made for."""
     from streaming_core.run.engine import topology
 
     found = topology()
+    if machine is not None:
+        from streaming_core.run import host
+
+        measured = host.machine()
+        measured.save(machine)
+        found = measured.model_dump(mode="json")
     if as_json:
         show(found)
         return

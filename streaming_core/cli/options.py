@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
 from streaming_core.run.report import RunReport
-from streaming_core.run.way import AXES, EXECUTORS, FIELDS, RunSpec, executors_of, values_of
+from streaming_core.run.way import AUTO, AXES, EXECUTORS, FIELDS, RunSpec, executors_of, values_of
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
 What = Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")]
@@ -27,7 +27,7 @@ ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set 
 # What a command says of a field beside its description.
 NOTES = {
     "executor": "Default: the first that runs the application.",
-    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}.',
+    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}. Or auto.',
     "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which. '
     "Or a run's report.json: what its first pass went through, again.",
     "thresholds": "Three numbers: 90,70,45.",
@@ -114,6 +114,8 @@ def specification(
 
 def _in_file(name: str, path: Path) -> Any:
     """The plan, or the schedule, in a file, which RunSpec checks."""
+    if (name, str(path)) == ("plan", AUTO):
+        return AUTO
     try:
         found = json.loads(_read(path))
     except ValueError as error:

@@ -612,7 +612,13 @@ class App:
         nothing: the outputs are the events.
         """
         operator, streams = self._alone(name)
-        taken = self.operators[:1] if streams else operator.inputs
+        return self._cut(self.operators[:1] if streams else operator.inputs)
+
+    def through(self, name: str) -> App:
+        """An operator and what lies in front of it, as an application: its outputs are what the operator puts out."""
+        return self._cut([self.operator(name)])
+
+    def _cut(self, taken: list[Operator]) -> App:
         needed = [*taken]
         for before in needed:
             needed += [o for o in before.inputs if o not in needed]

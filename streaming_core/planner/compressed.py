@@ -45,7 +45,8 @@ class Compressed:
     def __init__(
         self, graph: Graph, machine: Machine, replicas: tuple[int, ...], ingress: float | None = None, ratio: int = 1
     ):
-        self.graph, self.machine, self.replicas, self.ingress = graph, machine, replicas, ingress
+        self.application, self.machine, self.replicas, self.ingress = graph, machine, replicas, ingress
+        self.graph = graph = graph.replicated(replicas)
         self.classes = _classes(graph, replicas, ratio)
         self.sizes = np.array([one.size for one in self.classes])
         self.totals = np.array([len(one.members) for one in self.classes])
@@ -55,9 +56,8 @@ class Compressed:
         n = self.sockets = machine.sockets
         self.nowhere = n
         self.room = np.array([np.inf if machine.room(i) is None else machine.room(i) for i in range(n)])
-        self._latency = np.zeros((n + 1, n + 1))
-        self._latency[:n, :n] = machine.latency
-        np.fill_diagonal(self._latency, 0.0)
+        self._unit_ns = np.zeros((n + 1, n + 1))
+        self._unit_ns[:n, :n] = machine.unit_ns
         self._time = np.array([machine.time(i) for i in range(n)])
         self._memory_limit = np.array([machine.memory(i) or np.inf for i in range(n)])
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
@@ -73,13 +73,13 @@ class Compressed:
         self._matrices()
 
     def _matrices(self) -> None:
-        graph, line = self.graph, self.machine.lines
+        graph, units = self.graph, self.machine.units
         streams = [(operator.name, stream) for operator in graph.operators for stream in operator.streams]
         slot = {stream: i for i, stream in enumerate(streams)}
         classes = len(self.classes)
         rates = np.zeros(len(streams))  # rows of a stream, of an event
         self.base = np.zeros(classes)  # ns of a replica, of an event
-        self._lines = np.zeros((classes, len(streams)))  # fetched by a replica, of a row of the stream
+        self._units = np.zeros((classes, len(streams)))  # fetched by a replica, of a row of the stream
         self._bytes = np.zeros((classes, len(streams)))
         self._emits = np.zeros((len(streams), classes))  # rows of a replica, of an event
         self._memory = np.zeros(classes)
@@ -99,7 +99,7 @@ class Compressed:
                         self._emits[slot[operator.name, stream], a] += come * share * out
                     if one.producer is not None:
                         taken = slot[one.producer, one.stream]
-                        self._lines[a, taken] += share * line(one.bytes) + line(one.read_bytes)
+                        self._units[a, taken] += share * units(one.bytes) + units(one.read_bytes)
                         self._bytes[a, taken] += share * one.bytes + one.read_bytes
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
@@ -135,8 +135,8 @@ class Compressed:
         """ns per event that a replica of each class asks for on each socket, where the others are as planned."""
         shape = plans.shape
         rows = self._emits @ plans.reshape(shape[0], -1)
-        fetched = rows.reshape(-1, shape[-1]) @ self._latency
-        asked = self._lines @ fetched.reshape(rows.shape) + self.base[:, None]
+        fetched = rows.reshape(-1, shape[-1]) @ self._unit_ns
+        asked = self._units @ fetched.reshape(rows.shape) + self.base[:, None]
         return asked.reshape(shape)
 
     def loads(self, plans: Array, asked: Array | None = None) -> tuple[Array, Array]:
@@ -225,7 +225,7 @@ class Overfed:
                     taken.append((None, np.full(several, offered), None))
                 else:
                     put_out = emitted[one.producer, one.stream]
-                    taken.append((put_out, put_out.sum(axis=1), put_out @ of._latency))
+                    taken.append((put_out, put_out.sum(axis=1), put_out @ of._unit_ns))
             out = {stream: np.zeros((several, n + 1)) for stream in operator.streams}
             come, kept_rows, over = np.zeros(several), np.zeros(several), np.zeros(several, dtype=bool)
             for a in of.of_operator[index]:
@@ -242,7 +242,7 @@ class Overfed:
                     for stream, selectivity in one.selectivity.items():
                         rows_out[stream] += handled * selectivity
                     if rows is not None and fetched is not None:
-                        asked += fetched * (share * of.machine.lines(one.bytes) + of.machine.lines(one.read_bytes))
+                        asked += fetched * (share * of.machine.units(one.bytes) + of.machine.units(one.read_bytes))
                         moved += rows * (share * one.bytes + one.read_bytes)
                 asked *= of._excess[a]
                 kept = np.divide(NS, asked, out=np.ones_like(asked), where=asked > NS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from streaming_core.errors import BadInput, one_line, refusal
+from streaming_core.storage import write_json
 
 Amount = Annotated[float, Field(ge=0.0)]  # of nanoseconds, bytes, rows
 
@@ -33,3 +34,18 @@ class Document(BaseModel):
             raise BadInput(f"{path}: {one_line(error)}") from None
         except ValueError as error:
             raise BadInput(f"{path}: invalid JSON: {error}") from None
+
+    def changed(self, **fields: Any) -> Self:
+        """The document with these fields in place of its own: checked, and without what was found of the old one."""
+        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | fields)
+
+    def save(self, path: Path) -> None:
+        """Writes it to a file, whole or not at all.
+
+        Raises:
+            BadInput, CommandFailed: it cannot be written.
+        """
+        try:
+            write_json(path, self.model_dump(mode="json"))
+        except OSError as error:
+            raise refusal(error, f"{path} cannot be written") from None

@@ -12,11 +12,11 @@ having the key groups that the runtime's owner map gives it; all rows to all rep
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from streaming_core.planner.document import Amount, Document
 from streaming_core.planner.machine import Machine
@@ -105,14 +105,31 @@ class Operator(Document):
         return found
 
 
+class Pattern(Document):
+    """What rows cost where some operators have several replicas: gates merge then, and rows that part keep the paths by
+    which they meet in order again."""
+
+    several: list[str] = Field(description="Operators with more than one replica; the others have one.")
+    operators: list[Operator] = Field(min_length=2)
+
+
 class Graph(Document):
-    """An application and the workload it was measured with."""
+    """An application and the workload it was measured with.
+
+    What its operators cost hangs on how many replicas they have, if it has been measured in several patterns; its own
+    operators are those of one replica each.
+    """
 
     app: str
     code_digest: str | None = Field(None, description="Of the application that was measured.")
     workload: str | None = Field(None, description="Address of the workload that it was measured with.")
     clock_ghz: Annotated[float, Field(gt=0.0)] | None = Field(None, description="Of who measured; null: unknown.")
+    tolerance: Amount = Field(
+        0.0, description="By what part measured times may be off: plans that are no further apart are as good."
+    )
     operators: list[Operator] = Field(min_length=2)
+    patterns: list[Pattern] = Field(default_factory=list, description="None: one replica or several, costs are these.")
+    _replicated: dict[frozenset[str], Graph] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
     def _is_a_pipeline(self) -> Self:
@@ -130,6 +147,10 @@ class Graph(Document):
             before[operator.name] = operator
         if not self.sinks:
             raise ValueError("there is no sink")
+        names = list(before)
+        for pattern in self.patterns:
+            if [operator.name for operator in pattern.operators] != names or not {*pattern.several} <= {*names}:
+                raise ValueError(f"patterns: not of {', '.join(names)}, as the operators are")
         return self
 
     @cached_property
@@ -141,6 +162,44 @@ class Graph(Document):
     def sinks(self) -> list[Operator]:
         """Those whose rows are the application's throughput."""
         return [operator for operator in self.operators if operator.kind == "sink"]
+
+    @cached_property
+    def _near(self) -> Mapping[str, frozenset[str]]:
+        """Per operator itself, its producers and its consumers."""
+        found = {name: {name} for name in self.by_name}
+        for operator in self.operators:
+            for one in operator.inputs:
+                if one.producer is not None:
+                    found[operator.name].add(one.producer)
+                    found[one.producer].add(operator.name)
+        return {name: frozenset(near) for name, near in found.items()}
+
+    def replicated(self, replicas: Sequence[int]) -> Graph:
+        """The graph of operators with so many replicas: what each costs is what it cost in the pattern that is most
+        like it, first in the operator and its neighbours, then in all, then the first."""
+        if not self.patterns:
+            return self
+        several = frozenset(operator.name for operator, n in zip(self.operators, replicas, strict=True) if n > 1)
+        if several not in self._replicated:
+
+            def of(index: int, name: str) -> Operator:
+                def unlike(pattern: Pattern) -> tuple[int, int]:
+                    other = several ^ {*pattern.several}
+                    return len(other & self._near[name]), len(other)
+
+                return min(self.patterns, key=unlike).operators[index]
+
+            operators = [of(index, name) for index, name in enumerate(self.by_name)]
+            self._replicated[several] = self.changed(operators=operators, patterns=[])
+        return self._replicated[several]
+
+    def mapped(self, change: Callable[[Operator], Operator], **fields: Any) -> Graph:
+        """The graph with its operators changed, in all patterns."""
+        patterns = [
+            pattern.changed(operators=[change(operator) for operator in pattern.operators]) for pattern in self.patterns
+        ]
+        operators = [change(operator) for operator in self.operators]
+        return self.changed(operators=operators, patterns=patterns, **fields)
 
     def on(self, machine: Machine) -> Graph:
         """The graph with its times as they would be at the machine's clock, if both clocks are known."""
@@ -155,9 +214,4 @@ class Graph(Document):
             ]
             return operator.model_copy(update={"inputs": inputs, "others_ns": operator.others_ns * times})
 
-        operators = [scaled(operator) for operator in self.operators]
-        return self.changed(operators=operators, clock_ghz=machine.clock_ghz)
-
-    def changed(self, **fields: Any) -> Graph:
-        """The graph with other fields. No copy of it: that would keep what was found about the old one."""
-        return Graph(**{name: getattr(self, name) for name in Graph.model_fields} | fields)
+        return self.mapped(scaled, clock_ghz=machine.clock_ghz)

@@ -6,9 +6,11 @@ two sockets. What is not known of a machine is null, and constrains no plan.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -42,6 +44,12 @@ class Machine(Document):
         None, description="Bytes per second, rows and columns as of latency: Q, and on the diagonal B of local memory."
     )
 
+    fetching: Literal["latency", "stream"] = Field(
+        "latency",
+        description="What a row takes to fetch: latency, the paper's equation (2), a latency for each of its lines; "
+        "stream, ours: its bytes at the channel's bandwidth, as rows of a jumbo tuple lie side by side.",
+    )
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         n = self.sockets
@@ -53,6 +61,12 @@ class Machine(Document):
                     raise ValueError(f"{field}: not {n} rows of {n} values, as there are sockets")
         if not self.latency:
             raise ValueError(f"latency: not {n} rows of {n} values, as there are sockets")
+        if self.fetching == "stream":
+            pairs = ((i, j) for i in range(n) for j in range(n) if i != j)
+            if unknown := next(((i, j) for i, j in pairs if self.channel(i, j) is None), None):
+                raise ValueError(
+                    f"bandwidth: unknown from {unknown[0]} to {unknown[1]}, and rows are fetched in a stream"
+                )
         for i, row in enumerate(self.latency):
             if row[i] > min(row):
                 raise ValueError(f"latency: row {i}: {row[i]} on the diagonal is more than {min(row)} beside it")
@@ -89,12 +103,23 @@ class Machine(Document):
         return self.bandwidth[producer][consumer] if self.bandwidth else None
 
     def fetch(self, size: float, producer: int, consumer: int) -> float:
-        """T_f of so many bytes, equation (2): nothing on one socket, else a line's latency for each of its lines."""
-        return 0.0 if producer == consumer else self.lines(size) * self.latency[producer][consumer]
+        """T_f of so many bytes: nothing on one socket."""
+        return self.units(size) * self.unit_ns[producer][consumer]
 
-    def lines(self, size: float) -> int:
-        """Cache lines of so many bytes."""
-        return int(-(-size // self.line_bytes))
+    def units(self, size: float) -> float:
+        """How much there is to fetch of so many bytes: their cache lines, or they themselves."""
+        return size if self.fetching == "stream" else float(-(-size // self.line_bytes))
+
+    @cached_property
+    def unit_ns(self) -> list[list[float]]:
+        """ns for each of them; row: socket of the producer, column: of the consumer."""
+
+        def between(i: int, j: int) -> float:
+            if i == j:
+                return 0.0
+            return NS / (self.channel(i, j) or math.inf) if self.fetching == "stream" else self.latency[i][j]
+
+        return [[between(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
 
     @classmethod
     def named(cls, name: str | Path) -> Machine:

@@ -137,6 +137,7 @@ def estimate(
         BadInput: a plan of other operators or sockets, or with more replicas than an operator may have.
     """
     _check(graph, machine, sockets)
+    graph = graph.replicated([len(sockets[name]) for name in graph.by_name])
     offered = peak(graph, len(sockets[graph.operators[0].name])) if ingress is None else ingress
     flow = _Flow(graph, machine, sockets, offered, overfed=True)
     throughput = sum(sum(r.emitted.values()) for r in flow.replicas if graph.by_name[r.operator].kind == "sink")

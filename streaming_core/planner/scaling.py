@@ -128,22 +128,29 @@ def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:
     return of(0, most)
 
 
-def _best_of_all(best: Scaled, replications: list[tuple[int, ...]], placements: int) -> Scaled:
-    """Branch and bound of each replication whose bound leaves hope; of plans that are as good, that of fewest
-    replicas."""
+def _best_of_all(climbed: Scaled, replications: list[tuple[int, ...]], placements: int) -> Scaled:
+    """Branch and bound of each replication whose bound leaves hope; of plans that are as good, as far as can be told,
+    that of fewest replicas."""
+    graph, machine, ingress = climbed.problem.application, climbed.problem.machine, climbed.problem.ingress
+    margin = max(ROUNDING, graph.tolerance)
+    best: Scaled | None = None
     complete, left = True, SMALL_BUDGET
     for numbers in sorted(replications, key=lambda numbers: (sum(numbers), numbers)):
-        problem = Compressed(best.problem.graph, best.problem.machine, numbers, best.problem.ingress)
-        hope = 1 / float(problem.bound(problem.nothing()[:, None, :])[0])
-        # What is as good with fewer replicas is better: the plan to start with may have more than it takes.
-        enough = best.found.value * (1 + (ROUNDING if sum(numbers) >= sum(best.problem.replicas) else -3 * ROUNDING))
-        if hope <= enough:
+        problem = Compressed(graph, machine, numbers, ingress)
+        # What is clearly worse than the plan that climbing has found need not be found.
+        enough = climbed.found.value * (1 - 3 * margin)
+        if best is not None:
+            more = sum(numbers) > sum(best.problem.replicas)
+            enough = max(enough, best.found.value * (1 + (margin if more else ROUNDING)))
+        if 1 / float(problem.bound(problem.nothing()[:, None, :])[0]) <= enough:
             continue
         found = place(problem, Search(best_fit=False, budget=left), floor=enough)
         placements, left = placements + 1, left - found.nodes
         complete = complete and found.complete
         if found.plan is not None:
             best = Scaled(problem, found, placements)
+    if best is None or climbed.found.value > best.found.value * (1 + margin):
+        best = climbed  # the budget did not last
     return Scaled(best.problem, replace(best.found, complete=complete), placements)
 
 
@@ -156,7 +163,7 @@ def _grown(best: Scaled, most: int) -> Scaled | None:
         may = all(k <= operator.replicas for k, operator in zip(replicas, problem.graph.operators, strict=True))
         if replicas == problem.replicas or sum(replicas) > most or not may:
             continue
-        grown = Compressed(problem.graph, problem.machine, replicas, problem.ingress)
+        grown = Compressed(problem.application, problem.machine, replicas, problem.ingress)
         tried += 1
         found = _placed(grown, grown.nothing() if anew else carried(problem, plan, grown))
         if found is not None and found.found.value > best.found.value * (1 + gain):

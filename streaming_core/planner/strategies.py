@@ -23,7 +23,7 @@ import numpy as np
 from streaming_core.errors import BadInput
 from streaming_core.planner import placement, scaling
 from streaming_core.planner.compressed import Compressed
-from streaming_core.planner.graph import Graph
+from streaming_core.planner.graph import Graph, Operator
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.model import ROUNDING, Places, peak
 from streaming_core.planner.placed import Placed, dealt
@@ -94,7 +94,7 @@ def rlas_paper(task: Task) -> Placed:
 
 def rlas_fix_l(task: Task) -> Placed:
     """T_f is the greatest there is, wherever replicas are."""
-    return _fixed("rlas_fix_l", task, max(map(max, task.machine.latency)))
+    return _fixed("rlas_fix_l", task, max(map(max, task.machine.unit_ns)))
 
 
 def rlas_fix_u(task: Task) -> Placed:
@@ -200,25 +200,26 @@ def _balanced(task: Task) -> Scaled:
     return scaled
 
 
-def _fixed(name: str, task: Task, latency: float) -> Placed:
+def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
     """A plan for a machine on which a line always takes so long; told of by the true one."""
-    n, line = task.machine.sockets, task.machine.lines
-    operators = []
-    for operator in task.graph.operators:
+    n, units = task.machine.sockets, task.machine.units
+
+    def fixed(operator: Operator) -> Operator:
         inputs = [
             one
             if one.producer is None
             else one.model_copy(
                 update={
-                    "ns": one.ns + line(one.bytes) * latency,
-                    "read_ns": one.read_ns + line(one.read_bytes) * latency,
+                    "ns": one.ns + units(one.bytes) * unit_ns,
+                    "read_ns": one.read_ns + units(one.read_bytes) * unit_ns,
                 }
             )
             for one in operator.inputs
         ]
-        operators.append(operator.model_copy(update={"inputs": inputs}))
-    graph = task.graph.changed(operators=operators)
-    machine = task.machine.model_copy(update={"latency": [[0.0] * n for _ in range(n)]})
+        return operator.model_copy(update={"inputs": inputs})
+
+    graph = task.graph.mapped(fixed)
+    machine = task.machine.changed(fetching="latency", latency=[[0.0] * n for _ in range(n)])
     scaled = _balanced(Task(graph, machine, task.ingress))
     return _placed(name, task, scaled, proved=False)
 

@@ -43,7 +43,7 @@ from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
-from streaming_core.run.report import Latency, RunReport, Sample
+from streaming_core.run.report import Latency, Planned, RunReport, Sample
 from streaming_core.run.way import RunSpec
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ def run(
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
     meter: Meter | None = None,
+    planned: Planned | None = None,
 ) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
@@ -107,6 +108,7 @@ def run(
         progress: called with (pass, events done, events in all).
         say: called with a line when the run goes on from somewhere.
         meter: what energy is read from, if not from this machine's counters.
+        planned: what was found for a spec with plan auto (planning.py).
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
@@ -114,7 +116,8 @@ def run(
         CommandFailed: the disk is full, or fails.
     """
     app = registry.load(spec.app)
-    spec.check(app)
+    way = spec if planned is None else spec.model_copy(update={"plan": planned.plan, "pin": True})
+    way.check(app)
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
     if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
@@ -126,7 +129,9 @@ def run(
     load_before = os.getloadavg()[0]
 
     def passes(folder: Path | None, durable: checkpoint.Checkpoints | None) -> RunReport:
-        return _passes(spec, program, blocks, opened, folder, durable, load_before, meter, progress)
+        report = _passes(way, program, blocks, opened, folder, durable, load_before, meter, progress)
+        asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
+        return report.model_copy(update=asked | {"planned": planned and _judged(planned, report.peak)})
 
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
@@ -149,6 +154,13 @@ def run(
             lock.leave(remove=True)
     except OSError as error:
         raise refusal(error, f"run folder {out} cannot be written") from None
+
+
+def _judged(planned: Planned, peak: Sample) -> Planned:
+    """A plan with how far off its prediction was."""
+    measured = 0.0 if peak.kind == "open_loop" else peak.events_per_s
+    error = abs(measured - planned.events_per_s) / measured if measured else None
+    return planned.model_copy(update={"error": error})
 
 
 def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:

@@ -1,167 +1,322 @@
-"""What an operator costs: its recorded input, replayed through the runtime on one thread and checked by the oracle.
+"""Profiles: what the operators of an application cost, measured on the executor that will run the plan.
 
-A planner reads from it what it needs to know of every operator: time and bytes of a row, rows out of a row in. Figures
-are of the kernel and of what finds a row its state; what reading a batch from another thread costs is not in them.
+A pass of executor `pinned` on one thread, which goes round all tasks, so that none interferes with another: per task
+the rows taken and put out, the time of executing a row, and of what else handing it on takes (BriskStream's T_e and
+Others, sections 3.1 and 6.3). Where BriskStream profiles an operator alone, it is here beside the others, as it will
+run: what lies in caches then does so here.
+
+What a row costs depends on who else there is. With several producers a gate merges; of rows that part at a keyed
+operator the paths are kept, so that they meet in order again; whoever has one neighbour does without. So there is a
+pass for each *pattern*, which operators have one replica and which have several: of few operators all patterns, of many
+those in which one differs from the others.
 """
 
 from __future__ import annotations
 
-import shutil
+import itertools
 import statistics
-import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
+from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.data.parts import Parts
-from streaming_core.errors import BadInput, RunFailed, refusal
+from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import Program, compile_app
-from streaming_core.language.record import Resolved, Text
-from streaming_core.oracle import oracle
-from streaming_core.run import comparison, engine, recording
-from streaming_core.run.recording import Recording
-from streaming_core.run.way import RunSpec, executors_of
-from streaming_core.storage import atomic_directory, write_json
+from streaming_core.language.application import App, Operator
+from streaming_core.language.record import Text
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.planner import graph as planned
+from streaming_core.planner.document import Document
+from streaming_core.run import engine
+from streaming_core.run.report import TaskCost
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import digest_of
+
+EVENTS = 100_000  # of the workload that are measured: passes of tens of milliseconds
+READ = 200  # of which texts are measured
+SEVERAL = 2  # replicas where there are several
+WIDE = 64  # replicas by whose rows the shares of keys are known
+TOLERANCE = 0.05  # by which times of two measurements differ
+FEW = 4  # operators of which all patterns are measured
+QUANTILES = 21  # of executing a row: from 0 to 100 percent
+REPLICATED = ("stateless", "partitioned", "windowed")
+# What plans call those that have no names in them; and where a source's rows come from.
+SOURCE, SINK, EVENT = "source", "sink", "events"
 
 
-@dataclass(frozen=True)
-class OperatorProfile:
-    """What one operator does to its rows, on one thread.
+class Cost(Document):
+    """What rows of one operator cost in a pattern, all its replicas together; times in ns per row, medians over passes.
 
-    Attributes:
-        rows_in, rows_out: rows taken and put out, with those of the end of the stream.
-        ns_per_row: nanoseconds of a row taken, median of the repetitions; without flushing. None if there are no rows.
-        bytes_in, bytes_out: mean size of a row, with its text. None if there are no rows.
-        keys: distinct keys of a partitioned operator, else None.
+    Of a windowed operator rows are those in front of it: every replica reads each of them, `rows_in` counts it once.
     """
 
-    app: str
-    operator: str
-    kind: str
     rows_in: int
     rows_out: int
-    ns_per_row: float | None
-    bytes_in: float | None
-    bytes_out: float | None
-    keys: int | None
-
-    @property
-    def selectivity(self) -> float | None:
-        """Rows put out of a row taken; None if there are no rows."""
-        return self.rows_out / self.rows_in if self.rows_in else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return asdict(self) | {"selectivity": self.selectivity}
+    execute: float
+    others: float
+    quantiles: list[float] = Field(description="Of `execute`, over batches, from 0 to 100 percent; none: no rows.")
 
 
-def replay(
-    source: Recording,
+class Pattern(Document):
+    """One replica, or several, of each operator, and what all cost then; `source` and `sink` are among them."""
+
+    replicas: dict[str, int]
+    costs: dict[str, Cost]
+
+
+class Profile(Document):
+    """What a planner knows of an application on this machine, over a workload.
+
+    Attributes:
+        row_bytes: per operator and producer the mean bytes of a row, with its texts; `events` are the source's.
+        weights: per operator with keys the rows of each equal part of its key groups.
+    """
+
+    version: int = 1
+    app: str
+    params: dict[str, Any]
+    code_digest: str
+    content_digest: str
+    channel: str
+    batch: int
+    events: int
+    row_bytes: dict[str, dict[str, float]]
+    weights: dict[str, list[int]]
+    patterns: list[Pattern] = Field(min_length=1)
+
+    def graph(self, app: App, most: int | None = None) -> planned.Graph:
+        """What a planner is told.
+
+        Args:
+            most: replicas that an operator may have, where they share threads; None: as many as there are places.
+        """
+        patterns = [
+            planned.Pattern(
+                several=sorted(name for name, n in pattern.replicas.items() if n > 1),
+                operators=[self._operator(operator, pattern, most) for operator in app.operators],
+            )
+            for pattern in self.patterns
+        ]
+        return planned.Graph(
+            app=self.app,
+            code_digest=self.code_digest,
+            workload=self.content_digest,
+            tolerance=TOLERANCE,
+            operators=patterns[0].operators,
+            patterns=patterns,
+        )
+
+    def _operator(self, operator: Operator, pattern: Pattern, most: int | None) -> planned.Operator:
+        name = name_of(operator)
+        cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
+        given: dict[str, Any] = {"selectivity": cost.rows_out / cost.rows_in if cost.rows_in else 0.0}
+        if operator.kind == "windowed":
+            reading = self._reading(name, pattern)
+            given |= {"read_ns": reading, "ns": max(0.0, cost.execute - pattern.replicas[name] * reading)}
+        else:
+            given["ns"] = cost.execute
+        if operator.kind == "partitioned" and weights and sum(weights):
+            given["weights"] = [part for part in weights for _ in range(planned.GROUPS // len(weights))]
+        inputs: list[dict[str, Any]] = []
+        producers: list[str | None] = [name_of(o) for o in operator.inputs]
+        for producer in producers or [None]:
+            size = sizes[producer or EVENT]
+            read = "read_bytes" if operator.kind == "windowed" else "bytes"
+            inputs.append(given | {"producer": producer, read: size})
+        able = operator.kind in REPLICATED
+        about = {"name": name, "kind": operator.kind, "inputs": inputs, "others_ns": cost.others}
+        return planned.Operator.model_validate(about | {"most": most if able else 1})
+
+    def _reading(self, name: str, pattern: Pattern) -> float:
+        """ns that each replica of a windowed operator takes to read a row: two read it twice, and handle it once. By
+        two patterns that differ in this operator, if there are such."""
+        twin = {**pattern.replicas, name: SEVERAL + 1 - pattern.replicas[name]}
+        other = next((one for one in self.patterns if one.replicas == twin), None)
+        if other is None:
+            return 0.0
+        alone, several = sorted((pattern, other), key=lambda one: one.replicas[name])
+        most = alone.costs[name].execute
+        return min(max(0.0, several.costs[name].execute - most) / (SEVERAL - 1), most)
+
+
+def name_of(operator: Operator) -> str:
+    """What a plan calls an operator: source and sink have no names of their own there."""
+    return operator.kind if operator.kind in (SOURCE, SINK) else operator.name
+
+
+def names(app: App) -> list[str]:
+    """What a plan may name, in topological order."""
+    return [name_of(operator) for operator in app.operators]
+
+
+def measure(
+    source: workload.Workload,
+    channel: str = "scalegate",
     repetitions: int = 5,
-    out: Path | None = None,
-    program: Program | None = None,
     progress: engine.Progress | None = None,
-) -> OperatorProfile:
-    """Runs the operator alone on its recorded input, holds the result against the oracle's, and measures it.
+) -> Profile:
+    """Measures an application over the first events of a workload.
 
     Args:
-        repetitions: measured passes, at least 1.
-        out: folder for outputs/ and state/ of the operator and manifest.json; outputs carry the seq of the event that
-            caused them, and `sub` counts those of the operator.
-        program: that of the whole application, if it is compiled already.
+        channel: of the runs that plans are made for.
+        repetitions: passes of each pattern; times are medians over them.
 
     Raises:
-        BadInput: a damaged recording, no repetitions, or `out` is not empty.
-        RunFailed: the operator failed, or the result is not the oracle's: the line names the first difference. Then
-            nothing is written.
+        BadInput: an application that does not run so, or a workload without events.
+        RunFailed: an operator failed, or two passes had different results.
     """
-    if repetitions < 1:
-        raise BadInput(f"repetitions must be at least 1, got {repetitions}")
-    if out is not None:
-        recording.check_out(Path(out))
     app, params = source.app, source.manifest["params"]
-    program = program.part(app) if program else compile_app(app, params)
-    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
-    blocks = engine.Blocks(source, program, engine.block_size(spec))
-    try:
-        with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            first, state, _ = engine.one_pass(
-                spec, program, blocks, "verified", sink="parquet", folder=folder, progress=progress
-            )
-            _verify(source, first, folder)
-            seconds = []
-            for number in range(repetitions):
-                sample, _, _ = engine.one_pass(
-                    spec, program, blocks, "peak", number + 1, "count", progress=progress, export=False
-                )
-                if sample.outputs != first.outputs:
-                    raise RunFailed(f"operator {source.operator}: {sample.outputs} outputs after {first.outputs}")
-                seconds.append(sample.breakdown["useful"])
-            operator = app.operators[-2]  # streams that belong to it lie in front
-            profile = OperatorProfile(
-                app=app.name,
-                operator=source.operator,
-                kind=operator.kind,
-                rows_in=source.rows,
-                rows_out=first.outputs,
-                ns_per_row=statistics.median(seconds) * 1e9 / source.rows if source.rows else None,
-                bytes_in=_bytes(source.directory / "rows", program.event, source.rows),
-                bytes_out=_bytes(folder / "outputs", program.output, first.outputs),
-                keys=state[operator.name].num_rows if operator.kind == "partitioned" else None,
-            )
-            about = {key: source.manifest[key] for key in ("workload", "code_digest", "content_digest")}
-            about = {"profile": profile.as_dict(), "output_digest": first.digest, "recording": about}
-            write_json(folder / "manifest.json", about)
-    except OSError as error:
-        raise refusal(error, "the replay cannot be written") from None
-    return profile
+    spec = RunSpec(app=app.name, executor="pinned", channel=channel, params={})
+    spec.check(app)
+    if not source.rows:
+        raise BadInput(f"workload {source.directory} has no events: nothing can be measured")
+    program = compile_app(app, params)
+    blocks = engine.Blocks(_First(source.directory, source.manifest, app), program, engine.BLOCK)
+    able = [name_of(o) for o in app.operators if o.kind in REPLICATED]
+    chosen = list(_patterns(able))
+    results: set[str] = set()
+
+    def passes(replicas: Mapping[str, int], times: int) -> list[list[TaskCost]]:
+        plan = {name: [0] * replicas.get(name, 1) for name in names(app)}
+        way = RunSpec(app=app.name, executor="pinned", channel=channel, plan=plan)
+        found = []
+        for _ in range(times):
+            sample, _, _ = engine.one_pass(way, program, blocks, export=False)
+            results.add(sample.digest)
+            if len(results) > 1:
+                raise RunFailed(f"profile of {app.name}: passes differ: {' and '.join(sorted(results))}")
+            found.append(sample.tasks)
+        return found
+
+    patterns: list[Pattern] = []
+    for done, several in enumerate(chosen):
+        replicas = {name: SEVERAL if name in several else 1 for name in names(app)}
+        measured = passes(replicas, repetitions + (not patterns))[-repetitions:]
+        costs = {name_of(o): _cost(name_of(o), measured) for o in app.operators}
+        patterns.append(Pattern(replicas=replicas, costs=costs))
+        if progress is not None:
+            progress("profile", done + 1, len(chosen) + 1)
+    keyed = [name_of(o) for o in app.operators if o.kind == "partitioned"]
+    wide = passes(dict.fromkeys(keyed, WIDE), 1)[0] if keyed else []
+    if progress is not None:
+        progress("profile", len(chosen) + 1, len(chosen) + 1)
+    return Profile(
+        app=app.name,
+        params=params,
+        code_digest=registry.code_digest(app),
+        content_digest=source.manifest["content_digest"],
+        channel=channel,
+        batch=spec.batch,
+        events=min(EVENTS, source.rows),
+        row_bytes=_row_bytes(source, program),
+        weights={name: [t.rows_in for t in wide if (t.operator, t.role) == (name, "operator")] for name in keyed},
+        patterns=patterns,
+    )
 
 
-def operators(
-    source: workload.Workload, repetitions: int = 5, progress: engine.Progress | None = None
-) -> dict[str, OperatorProfile]:
-    """The profiles of all operators of an application, over one of its workloads; in topological order.
-
-    Raises:
-        BadInput, RunFailed: as `replay`; also, of an application with an operator that takes several streams.
-    """
-    app, found = source.app, {}
-    for operator in app.operators[1:-1]:
-        app.only(operator.name)  # refused before anything is measured
-    program = compile_app(app, source.manifest["params"])
-    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
-    for operator in app.operators[1:-1]:
-        with tempfile.TemporaryDirectory() as name:
-            recording.record(source, operator.name, Path(name), spec, program, progress)
-            taken = recording.read(Path(name), app)
-            found[operator.name] = replay(taken, repetitions, program=program, progress=progress)
-    return found
-
-
-def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
-    """Raises RunFailed unless the oracle makes of the recording what lies in `folder`."""
-    theirs = folder / ".oracle"
-    theirs.mkdir()
-    expected = oracle.compute(source, theirs)
-    found = comparison.compare(folder, theirs)
-    shutil.rmtree(theirs)
-    where = f"operator {source.operator}: not what the oracle makes of the recording"
-    if found.differences:
-        more = sum(found.counts.values()) - 1
-        raise RunFailed(f"{where}: {found.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
-    for name in ("dropped_invalid", "dropped_late", "rejected"):
-        if (ours := getattr(sample, name)) != expected[name]:
-            raise RunFailed(f"{where}: {name} is {ours}, expected {expected[name]}")
+def kept(
+    source: workload.Workload, channel: str = "scalegate", progress: engine.Progress | None = None
+) -> tuple[Profile, Path]:
+    """The profile of a workload that was measured before with the same code on this machine, else measured now and
+    kept beside the workload; and where it lies."""
+    about = {
+        "code": registry.code_digest(source.app),
+        "workload": source.manifest["content_digest"],
+        "channel": channel,
+        "build": engine.build(),
+        "machine": engine.topology(),
+    }
+    folder = source.directory.with_name(f"{source.directory.name}.profiles")
+    path = folder / f"{digest_of(about)[:16]}.json"
+    if path.exists():
+        return Profile.read(path), path
+    found = measure(source, channel, progress=progress)
+    found.save(path)
+    return found, path
 
 
-def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
-    """Mean bytes of the rows in a folder's parts as the runtime holds them: header, fields, text."""
-    texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
-    total = rows * record.event[1]
-    for table in Parts.of(folder).slices(engine.BLOCK, texts) if texts else ():
-        total += sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in table.columns)
-    return total / rows if rows else None
+def _patterns(able: list[str]) -> Iterator[frozenset[str]]:
+    """Those that have several replicas: of few operators all choices, of many none, all, one, and all but one."""
+    every = frozenset(able)
+    if len(able) <= FEW:
+        for number in range(len(able) + 1):
+            yield from (frozenset(chosen) for chosen in itertools.combinations(able, number))
+        return
+    yield from (frozenset(), every)
+    for name in able:
+        yield from (frozenset({name}), every - {name})
+
+
+def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
+    """Of all tasks that belong to an operator."""
+
+    def of(tasks: list[TaskCost], *roles: str) -> list[TaskCost]:
+        return [task for task in tasks if task.operator == name and task.role in roles]
+
+    main = of(passes[0], "operator", SOURCE, SINK)
+    found_by = of(passes[0], "keys")
+    # What finds keys takes each row once, and belongs to handling it.
+    rows_in = sum(task.rows_in for task in found_by or main)
+    rows = max(1, rows_in)
+    execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows for tasks in passes]
+    others = [sum(t.others_ns for t in tasks if t.operator == name) / rows for tasks in passes]
+    others = [o + sum(t.execute_ns for t in of(tasks, "merge")) / rows for o, tasks in zip(others, passes, strict=True)]
+    quantiles = [task.execute_quantiles for tasks in passes for task in of(tasks, "operator", SOURCE, SINK)]
+    quantiles = [found for found in quantiles if found]
+    return Cost(
+        rows_in=rows_in,
+        rows_out=sum(task.rows_out for task in main),
+        execute=statistics.median(execute),
+        others=statistics.median(others),
+        quantiles=[statistics.median(at) for at in zip(*quantiles, strict=True)],
+    )
+
+
+def _row_bytes(source: workload.Workload, program: Program) -> dict[str, dict[str, float]]:
+    """Per operator and producer the bytes of a row that it takes: the interpreter makes the first rows, where they have
+    texts."""
+    app, params = source.app, source.manifest["params"]
+    first = next(iter(source.blocks(READ)))
+    put_out = {}
+    for operator in app.operators[:-1]:
+        record = operator.emitted.resolve(params)
+        texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
+        size = float(record.event[1])
+        if texts:
+            made = first if operator.kind == SOURCE else _first_rows(app.through(operator.name), params, first)
+            if made.num_rows:
+                lengths = sum(pc.sum(pc.binary_length(made[name])).as_py() or 0 for name in texts)
+                size += lengths / made.num_rows
+        put_out[name_of(operator)] = size
+    found = {name_of(o): {name_of(i): put_out[name_of(i)] for i in o.inputs} for o in app.operators[1:]}
+    return {SOURCE: {EVENT: put_out[SOURCE]}, **found}
+
+
+def _first_rows(app: App, params: dict[str, Any], events: pa.Table) -> pa.Table:
+    interpreter = Interpreter(app, params)
+    return pa.concat_tables([interpreter.process(events), interpreter.finish(events.num_rows)])
+
+
+class _First(workload.Workload):
+    """The first events of a workload."""
+
+    @property
+    def rows(self) -> int:
+        return min(EVENTS, super().rows)
+
+    @property
+    def end(self) -> int:
+        return self.rows
+
+    def blocks(self, rows_per_block: int) -> Iterator[pa.Table]:
+        left = self.rows
+        for table in super().blocks(rows_per_block):
+            if not left:
+                return
+            yield table.slice(0, left)
+            left -= min(left, table.num_rows)

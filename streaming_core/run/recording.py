@@ -83,6 +83,8 @@ def record(
 
 def _of(spec: RunSpec, names: set[str]) -> RunSpec:
     """The spec without what its plan and its schedule say of other operators, which the runtime would not know."""
+    if not isinstance(spec.plan, dict):
+        raise BadInput("a recording has no plan to be found: give one, or none")
     planned = {name: at for name, at in spec.plan.items() if name in names}
     scheduled = []
     for at in spec.schedule:

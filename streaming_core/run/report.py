@@ -129,6 +129,19 @@ class Sample(BaseModel):
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
+class Planned(BaseModel):
+    """The plan that was found for a run (`plan: auto`), and what it was expected to do."""
+
+    plan: dict[str, list[int]]
+    strategy: str
+    events_per_s: float = Field(description="That the plan was predicted to sustain.")
+    bottleneck: str = Field(description="What was to limit it.")
+    error: float | None = Field(
+        None,
+        description="|measured - predicted| / measured throughput, of the median pass at peak rate; None: no such.",
+    )
+
+
 class RunReport(BaseModel):
     """What `streaming-core run` writes as report.json, last and atomically: no report, no run."""
 
@@ -152,6 +165,7 @@ class RunReport(BaseModel):
     resumed: list[int] = Field(
         default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
     )
+    planned: Planned | None = Field(None, description="With plan auto.")
     binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
     memory: dict | None = Field(
         None,
@@ -166,3 +180,9 @@ class RunReport(BaseModel):
     def verified(self) -> Sample:
         """The pass whose outputs are compared with the oracle."""
         return self.samples[0]
+
+    @property
+    def peak(self) -> Sample:
+        """Of the passes at peak rate the one of median throughput; of a run without such, its first pass."""
+        found = [s for s in self.samples if s.kind == "peak"] or [self.verified]
+        return sorted(found, key=lambda s: s.events_per_s)[len(found) // 2]

@@ -39,6 +39,8 @@ CHAINED = frozenset({"tstream", "auto"})
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 # Options of windowed operators alone.
 OF_WINDOWS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
+# The plan that is found.
+AUTO = "auto"
 # Controllers that ask for reconfigurations by the load they see.
 CONTROLLING = frozenset({"threshold", "model"})
 # Channels that keep no order: compared by what the application says agrees then.
@@ -62,9 +64,10 @@ class Only:
 
 
 def values_of(field: FieldInfo) -> tuple[str, ...]:
-    """The words there are to choose from for a field; none if it takes others."""
-    kinds = [field.annotation, *get_args(field.annotation)]
-    return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
+    """The words there are to choose from for a field; none if it takes others, or other things beside."""
+    kinds = [field.annotation] if get_origin(field.annotation) is Literal else get_args(field.annotation)
+    kinds = [kind for kind in kinds if kind is not type(None)]
+    return get_args(kinds[0]) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
 
 
 class RunSpec(BaseModel):
@@ -121,7 +124,7 @@ class RunSpec(BaseModel):
         queue: str | None = None
         reorder: str | None = None
         channel: str | None = None
-        plan: dict[str, list[int]] = {}
+        plan: dict[str, list[int]] | str = {}
         schedule: list[Scheduled] = []
         controller: str | None = None
         thresholds: list[int] = []
@@ -229,6 +232,7 @@ class RunSpec(BaseModel):
         named, others = ([self.executor], [first, *others]) if first == "order" else ([getattr(self, first)], others)
         named += [value for axis in others if (value := getattr(self, axis)) not in (None, self.axes[axis][0])]
         named += [name for name in self.options if getattr(self, name) is True]
+        named += ["planned"] if self.plan == AUTO else []
         named += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
         named += [f"batch{self.batch}"] if self.batch != BATCH else []
         return "-".join(named)
@@ -335,8 +339,10 @@ class Pinned(RunSpec):
         description="What brings the rows of several replicas into one order; spsc keeps none, and is for applications "
         "that say what agrees without.",
     )
-    plan: dict[str, list[int]] = Field(
-        default_factory=dict, description="Per operator, `source` and `sink` too, the threads of its replicas."
+    plan: dict[str, list[int]] | Literal["auto"] = Field(
+        default_factory=dict,
+        description="Per operator, `source` and `sink` too, the threads of its replicas; auto: found by what operators "
+        "were measured to cost, and threads are bound to cores.",
     )
     schedule: list[Scheduled] = Field(
         default_factory=list,
@@ -362,7 +368,7 @@ class Pinned(RunSpec):
 
     @model_validator(mode="after")
     def _replicas_have_threads(self) -> Pinned:
-        for name, places in self.plan.items():
+        for name, places in self.places.items():
             if not places or not all(0 <= place < self.threads for place in places):
                 raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
         for one, other in itertools.pairwise(self.schedule):
@@ -375,6 +381,11 @@ class Pinned(RunSpec):
                 raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {said}")
         return self
 
+    @property
+    def places(self) -> dict[str, list[int]]:
+        """What the plan says; nothing, if it is still to be found."""
+        return self.plan if isinstance(self.plan, dict) else {}
+
     def _delivered(self) -> str:
         return "none" if self.channel in UNORDERED else "total"
 
@@ -385,7 +396,7 @@ class Pinned(RunSpec):
         if app.kind != "windowed" and self.parallelism != "vsn":
             raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
-        for name, places in self.plan.items():
+        for name, places in self.places.items():
             if name not in kinds:
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
@@ -397,7 +408,7 @@ class Pinned(RunSpec):
                 if kinds.get(name) != "windowed":
                     known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
                     raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
-                there = len(self.plan.get(name, range(self.threads)))
+                there = len(self.places.get(name, range(self.threads)))
                 if not share or len({*share}) < len(share) or not all(0 <= one < there for one in share):
                     raise BadInput(
                         f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name some, each once"

@@ -10,7 +10,7 @@ from streaming_core.errors import BadInput
 from streaming_core.oracle import oracle
 from streaming_core.run import engine, recording
 from streaming_core.run.comparison import diff
-from streaming_core.run.profile import replay
+from streaming_core.run.replay import replay
 from streaming_core.run.way import EXECUTORS, RunSpec
 
 # One of each kind; compiling the others takes longer than all that is tested here.

@@ -10,8 +10,9 @@ import pytest
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
-from streaming_core.run import profile, recording
+from streaming_core.run import recording
 from streaming_core.run.comparison import diff
+from streaming_core.run.replay import replay
 from streaming_core.run.way import RunSpec
 from tests.differential import branching
 from tests.differential.case import strategies
@@ -69,7 +70,7 @@ def examine(app, program, events, root, r):
         recording.record_oracle(source, name, theirs)
         assert written(ours / "rows") == ranked(taken[name]), (name, way)
         assert diff(ours, theirs).exit_code == 0
-        found = profile.replay(recording.read(ours, app), 1, out, program)
+        found = replay(recording.read(ours, app), 1, out, program)
         assert written(out / "outputs") == ranked(made[name]), name
         assert (found.rows_in, found.rows_out) == (len(taken[name]), len(made[name]))
         flushed += sum(row[0] == count for row in taken[name])

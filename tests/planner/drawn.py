@@ -5,7 +5,7 @@ Everything is made from a seed by Python's own generator of random numbers: the 
 
 import random
 
-from streaming_core.planner.graph import GROUPS, Graph, Input, Operator
+from streaming_core.planner.graph import GROUPS, Graph, Input, Operator, Pattern
 from streaming_core.planner.machine import Machine
 
 TIMES = (0.0, 10.0, 100.0, 250.0, 700.0, 1600.0)
@@ -61,6 +61,31 @@ def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
         latency=latency,
         bandwidth=bandwidth,
     )
+
+
+def streamed(seed: int, machine: Machine) -> Machine:
+    """A machine that fetches by bandwidth, not by latency."""
+    draw = random.Random(seed)
+    n = machine.sockets
+    bandwidth = [[None if i == j else draw.choice((1e8, 1e9, 1e10)) for j in range(n)] for i in range(n)]
+    return machine.changed(fetching="stream", bandwidth=bandwidth)
+
+
+def patterned(seed: int, graph: Graph) -> Graph:
+    """A graph whose operators cost something else in two patterns more."""
+    draw = random.Random(seed)
+    names = [operator.name for operator in graph.operators]
+
+    def costs(operator: Operator) -> Operator:
+        times = draw.choice((0.5, 1.0, 2.0))
+        inputs = [one.model_copy(update={"ns": one.ns * times}) for one in operator.inputs]
+        return operator.model_copy(
+            update={"inputs": inputs, "others_ns": operator.others_ns + draw.choice((0.0, 20.0))}
+        )
+
+    several = ([], names[1:3], [name for name in names if graph.by_name[name].replicas > 1])
+    patterns = [Pattern(several=some, operators=[costs(o) for o in graph.operators]) for some in several]
+    return graph.changed(operators=patterns[0].operators, patterns=patterns)
 
 
 def replicas(seed: int, graph: Graph, most: int) -> tuple[int, ...]:

@@ -26,6 +26,8 @@ def counts(problem: Compressed, plan: dict[str, list[int]]) -> np.ndarray:
 @given(st.integers(0, 1_000_000))
 def test_both_evaluations_say_the_same(seed):
     graph, machine = drawn.graph(seed, 3 + seed % 5), drawn.machine(seed)
+    graph = drawn.patterned(seed, graph) if seed % 2 else graph
+    machine = drawn.streamed(seed, machine) if seed // 2 % 2 else machine
     plan = drawn.plan(seed, graph, machine, 12)
     ingress = (None, 1e5, 1e8)[seed % 3]
     problem = Compressed(graph, machine, tuple(len(plan[o.name]) for o in graph.operators), ingress)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from streaming_core.errors import BadInput
-from streaming_core.planner.graph import GROUPS, Graph, Input, Operator
+from streaming_core.planner.graph import GROUPS, Graph, Input, Operator, Pattern
 from streaming_core.planner.machine import Machine
 from tests.planner import drawn
 
@@ -97,3 +97,39 @@ def test_times_are_those_at_the_machines_clock():
     assert graph.on(server).clock_ghz == 2.27
     assert drawn.paper("wc", clock_ghz=None).on(server).by_name["splitter"].inputs[0].ns == 1612.8
     assert graph.on(Machine.of_threads(2)) is graph
+
+
+def test_costs_are_those_of_the_pattern_that_is_most_like_the_replicas():
+    chain = [Operator(name="source", kind="source", inputs=[Input(producer=None, ns=1)])]
+    for name, producer in (("a", "source"), ("b", "a"), ("c", "b")):
+        chain.append(Operator(name=name, kind="stateless", inputs=[Input(producer=producer, ns=1)]))
+    chain.append(Operator(name="sink", kind="sink", inputs=[Input(producer="c", ns=1)]))
+
+    def costing(ns):
+        return [o.model_copy(update={"inputs": [o.inputs[0].model_copy(update={"ns": float(ns)})]}) for o in chain]
+
+    measured = ([], ["a", "b", "c"], ["a"], ["c"])
+    patterns = [Pattern(several=some, operators=costing(10 * (1 + i))) for i, some in enumerate(measured)]
+    graph = Graph(app="chain", operators=costing(10), patterns=patterns)
+
+    def costs(*replicas):
+        return [operator.inputs[0].ns for operator in graph.replicated(replicas).operators]
+
+    assert costs(1, 1, 1, 1, 1) == [10] * 5
+    assert costs(1, 2, 3, 4, 1) == [20] * 5
+    assert costs(1, 5, 1, 1, 1) == [30] * 5
+    # Of a and c: a sees around it what it sees of a alone, c what it sees of c; to the others patterns are equal, so
+    # that the first counts.
+    assert costs(1, 2, 1, 2, 1) == [20, 30, 20, 40, 20]
+    assert graph.replicated((1, 1, 1, 1, 1)) is graph.replicated((1, 1, 1, 1, 1))
+    faster = graph.mapped(lambda o: o.model_copy(update={"inputs": [o.inputs[0].model_copy(update={"ns": 1.0})]}))
+    assert [operator.inputs[0].ns for operator in faster.replicated((1, 2, 2, 2, 1)).operators] == [1.0] * 5
+
+
+def test_a_pattern_of_other_operators_is_refused(tmp_path):
+    for pattern in (
+        {"several": ["work"], "operators": [SOURCE, SINK]},
+        {"several": ["other"], "operators": [SOURCE, WORK, SINK]},
+    ):
+        with pytest.raises(BadInput, match="patterns: not of source, work, sink, as the operators are"):
+            read(tmp_path, SOURCE, WORK, SINK, patterns=[pattern])

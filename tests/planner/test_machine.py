@@ -96,3 +96,13 @@ def test_a_small_host_has_a_thread_in_a_socket():
     assert machine.latency == [[0, 80, 80], [80, 0, 80], [80, 80, 0]]
     assert (machine.sockets, machine.threads, machine.room(2)) == (3, 3, None)
     assert Machine.of_threads(2, [[0, 1], [2, 0]]).latency == [[0, 1], [2, 0]]
+
+
+def test_rows_that_are_streamed_take_their_bytes_over_the_bandwidth():
+    bandwidth = [[None, 2e9], [1e9, None]]
+    machine = Machine.of_threads(2, 50.0).changed(fetching="stream", bandwidth=bandwidth)
+    assert [machine.fetch(100, i, j) for i, j in ((0, 1), (1, 0), (0, 0))] == [50.0, 100.0, 0.0]
+    by_line = machine.changed(fetching="latency")
+    assert [by_line.fetch(100, i, j) for i, j in ((0, 1), (1, 0), (1, 1))] == [100.0, 100.0, 0.0]
+    with pytest.raises(ValueError, match="unknown from 1 to 0, and rows are fetched in a stream"):
+        machine.changed(bandwidth=[[None, 2e9], [None, None]])

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +17,10 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
-from streaming_core.run import profile, recording
+from streaming_core.run import recording
+from streaming_core.run import replay as replaying
 from streaming_core.run.comparison import diff
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, executors_of
 from tests.unit.test_cli import refused
 
 
@@ -30,6 +33,17 @@ def made(tmp_path_factory):
     oracle.run(root / "wc", root / "oracle")
     recording.record(workload.read(root / "wc"), "count", root / "count", RunSpec(app="wc", executor="pooled"))
     return root
+
+
+def replays(source, repetitions):
+    """Every operator alone on what it takes, in topological order."""
+    app, found = source.app, {}
+    for operator in app.operators[1:-1]:
+        with tempfile.TemporaryDirectory() as folder:
+            spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0])
+            recording.record(source, operator.name, Path(folder), spec)
+            found[operator.name] = replaying.replay(recording.read(Path(folder), app), repetitions)
+    return found
 
 
 def changed(folder, change):
@@ -69,7 +83,7 @@ def test_a_mismatch_is_hunted(command, made, tmp_path, monkeypatch):
     code, shown, _ = command("diff", ours, theirs)
     assert (code, "rows: seq 7, sub 7: word: expected 'w" in shown) == (1, True)
     # And an operator of which machine code and meaning differ.
-    monkeypatch.setattr(profile, "compile_app", lambda app, params: compile_app(miscounting().only("count"), params))
+    monkeypatch.setattr(replaying, "compile_app", lambda app, params: compile_app(miscounting().only("count"), params))
     code, shown, said = command("replay", theirs, "--out", tmp_path / "wrong", "--repetitions", 1)
     first = next(r for r in pq.read_table(made / "oracle" / "outputs").to_pylist() if r["n"] == 3)
     assert (code, shown) == (1, "")
@@ -138,7 +152,7 @@ def test_an_operator_that_takes_all_sources_takes_the_events(command, tmp_path):
     made = oracle.run(tmp_path / "w", tmp_path / "o")
     assert made["outputs"]["rows"] > 50
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["output_digest"] == made["output_digest"]
-    profiles = profile.operators(workload.read(tmp_path / "w"), 1)
+    profiles = replays(workload.read(tmp_path / "w"), 1)
     assert {name: (found.rows_in, found.rows_out) for name, found in profiles.items()} == {
         "Left": (300, 150), "Right": (300, 150), "from_left": (300, made["outputs"]["rows"])
     }  # fmt: skip
@@ -151,7 +165,7 @@ def test_what_takes_other_streams_is_not_recorded(command, tmp_path):
     refused(command("record", *given), said)
     refused(command("oracle", *given), said)
     with pytest.raises(BadInput, match=said):
-        profile.operators(workload.read(tmp_path / "w"), 1)
+        replays(workload.read(tmp_path / "w"), 1)
     assert not (tmp_path / "out").exists()
 
 
@@ -231,7 +245,7 @@ def test_recordings_of_different_things_are_not_compared(command, made, tmp_path
         assert (code, words in shown) == (2, True), shown
 
 
-# --- profiles --------------------------------------------------------------------------------------------------------
+# --- replays ---------------------------------------------------------------------------------------------------------
 
 
 @record
@@ -286,7 +300,7 @@ def small():
 def test_the_profiles_of_an_application(tmp_path):
     app = small()
     workload.write(app, {}, 100, 1, tmp_path / "w")
-    found = profile.operators(workload.read(tmp_path / "w", app), 3)
+    found = replays(workload.read(tmp_path / "w", app), 3)
     assert list(found) == ["halves", "tally", "nothing", "never"]
     figures = {name: (p.kind, p.rows_in, p.rows_out, p.bytes_in, p.bytes_out, p.keys) for name, p in found.items()}
     # A row is its seq, a key of 8 bytes and 8 that say where its text is; lines are as long as their key says.
@@ -301,7 +315,7 @@ def test_the_profiles_of_an_application(tmp_path):
 
 
 def test_the_profile_of_a_transaction(made):
-    found = profile.operators(workload.read(made / "sl"), 1)
+    found = replays(workload.read(made / "sl"), 1)
     assert list(found) == ["ledger"]
     assert (found["ledger"].kind, found["ledger"].rows_in, found["ledger"].keys) == ("transaction", 300, None)
     assert found["ledger"].ns_per_row > 0
@@ -355,7 +369,7 @@ def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
     app = passing()
     workload.write(app, {}, 300, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", app)
-    found = profile.operators(source, 1)
+    found = replays(source, 1)
     assert [(name, p.kind, p.keys) for name, p in found.items()] == [
         ("words", "stateless", None), ("met", "windowed", None), ("frequent", "stateless", None),
     ]  # fmt: skip
@@ -388,7 +402,7 @@ def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
     source = workload.read(tmp_path / "w", app)
     recording.record(source, "fails", tmp_path / "r", RunSpec(app="failing", executor="pooled", threads=2))
     with pytest.raises(RunFailed, match="operator fails failed at event 4: ZeroDivisionError"):
-        profile.replay(recording.read(tmp_path / "r", app), 1, tmp_path / "out")
+        replaying.replay(recording.read(tmp_path / "r", app), 1, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,157 @@
+"""Plans for an application: its profile, a machine, a strategy (`streaming_core.planner`)."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import BadInput, refusal
+from streaming_core.planner import strategies
+from streaming_core.planner.machine import Machine
+from streaming_core.planner.model import Places, estimate
+from streaming_core.planner.placed import Placed
+from streaming_core.run import engine, host
+from streaming_core.run import profile as profiles
+from streaming_core.run.profile import Profile
+from streaming_core.run.report import Planned
+from streaming_core.run.way import AUTO, RunSpec
+from streaming_core.storage import write_json
+
+CHANNEL = "scalegate"
+SEED = 1  # of a workload that is generated to be measured
+
+
+def profile_of(
+    name: str,
+    params: dict[str, Any],
+    source: Path | None = None,
+    measured: Path | None = None,
+    channel: str | None = None,
+    progress: engine.Progress | None = None,
+) -> tuple[Profile, Path | None]:
+    """The profile of an application, and where it is kept: the one that was `measured` before, else that of a workload,
+    else of one that is generated for it with these parameters.
+
+    Raises:
+        BadInput: a profile of another application, workload, channel or code.
+    """
+    app = registry.load(name)
+    opened = workload.read(source, app, params or None) if source is not None else None
+    if measured is not None:
+        found = Profile.read(measured)
+        asked: dict[str, Any] = {"app": name, "code_digest": registry.code_digest(app)}
+        if opened is not None:
+            asked["content_digest"] = opened.manifest["content_digest"]
+        if channel is not None:
+            asked["channel"] = channel
+        for field, wanted in asked.items():
+            if getattr(found, field) != wanted:
+                raise BadInput(f"profile {measured} has {field} {getattr(found, field)}, not {wanted}: measure again")
+        return found, measured
+    if opened is not None:
+        return profiles.kept(opened, channel or CHANNEL, progress)
+    with tempfile.TemporaryDirectory() as folder:
+        bound = app.bind(params)
+        workload.write(app, bound, profiles.EVENTS, SEED, Path(folder) / "workload")
+        return profiles.measure(
+            workload.read(Path(folder) / "workload", app), channel or CHANNEL, progress=progress
+        ), None
+
+
+def find(
+    profile: Profile, machine: str | None = None, threads: int | None = None, strategy: str = "rlas", seed: int = 0
+) -> Placed:
+    """The plan that a strategy finds for a machine, by its name or file, or for so many threads of this host.
+
+    Raises:
+        BadInput: as `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
+    """
+    if machine is not None and threads is not None:
+        raise BadInput("threads are those of this host; a machine says how many cores it has")
+    where = Machine.named(machine) if machine is not None else host.machine(threads)
+    most = where.threads if where.replicas_per_core is None else None
+    return strategies.plan(strategy, profile.graph(registry.load(profile.app), most), where, seed=seed)
+
+
+def planned(spec: RunSpec, source: Path, progress: engine.Progress | None = None) -> Planned | None:
+    """The plan for a run over a workload, if it is to be found.
+
+    Raises:
+        BadInput: as `profile_of` and `find`.
+    """
+    if spec.plan != AUTO:
+        return None
+    spec.check(registry.load(spec.app))
+    if spec.parallelism not in (None, "vsn"):
+        raise BadInput(f"a plan is found for parallelism vsn, not {spec.parallelism}: give one, or none")
+    profile, _ = profile_of(spec.app, spec.params, source, channel=spec.channel, progress=progress)
+    found = find(profile, threads=spec.threads)
+    sustained = found.estimate.sustained
+    return Planned(
+        plan=found.as_plan(),
+        strategy=found.strategy,
+        events_per_s=sustained.ingress,
+        bottleneck=str(sustained.bottleneck),
+    )
+
+
+def placed(machine: Machine, plan: dict[str, list[int]]) -> tuple[Places, Places]:
+    """Where a plan's threads are on a machine: per operator the sockets of its replicas, and the cores in them."""
+    where = [(socket, core) for socket, cores in enumerate(machine.cores) for core in range(cores)]
+    sockets = {name: [where[thread][0] for thread in places] for name, places in plan.items()}
+    return sockets, {name: [where[thread][1] for thread in places] for name, places in plan.items()}
+
+
+def in_order(plan: dict[str, list[int]], app: str) -> dict[str, list[int]]:
+    """A plan in the order of the pipeline."""
+    return {name: plan[name] for name in profiles.names(registry.load(app)) if name in plan}
+
+
+def rows_per_s(found: Placed, operator: str) -> float:
+    """Rows that an operator takes at the rate that the plan sustains."""
+    return sum(replica.rate for replica in _sustained(found).of(operator))
+
+
+def busy(found: Placed, operator: str) -> float:
+    """Of their threads' time, what the busiest of its replicas works then."""
+    return max(replica.utilisation for replica in _sustained(found).of(operator))
+
+
+def _sustained(found: Placed):
+    return estimate(found.graph, found.machine, found.sockets, found.estimate.sustained.ingress, found.cores)
+
+
+def as_dict(found: Placed) -> dict[str, Any]:
+    """JSON values: the plan, and what it is expected to do."""
+    sustained = found.estimate.sustained
+    at_rate = _sustained(found)
+    return {
+        "plan": found.as_plan(),
+        "strategy": found.strategy,
+        "machine": found.machine.name,
+        "pinned": found.pinned,
+        "proved": found.proved,
+        "events_per_s": sustained.ingress,
+        "rows_per_s": sustained.throughput,
+        "bottleneck": str(sustained.bottleneck),
+        "operators": {
+            name: {"rows_per_s": rows_per_s(found, name), "busy": busy(found, name)} for name in found.sockets
+        },
+        "fetching_ns": [list(row) for row in at_rate.fetching],
+        "traffic_bytes_per_s": [list(row) for row in at_rate.traffic],
+    }
+
+
+def save(value: Any, path: Path) -> None:
+    """Writes JSON values to a file, whole or not at all.
+
+    Raises:
+        BadInput, CommandFailed: it cannot be written.
+    """
+    try:
+        write_json(path, value)
+    except OSError as error:
+        raise refusal(error, f"{path} cannot be written") from None

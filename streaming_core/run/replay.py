@@ -1,0 +1,144 @@
+"""An operator alone: its recorded input, replayed through the runtime on one thread and checked by the oracle.
+
+Figures are of the kernel and of what finds a row its state; what handing rows on costs is not in them (profile.py).
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from streaming_core.data.parts import Parts
+from streaming_core.errors import BadInput, RunFailed, refusal
+from streaming_core.kernels.program import Program, compile_app
+from streaming_core.language.record import Resolved, Text
+from streaming_core.oracle import oracle
+from streaming_core.run import comparison, engine, recording
+from streaming_core.run.recording import Recording
+from streaming_core.run.way import RunSpec, executors_of
+from streaming_core.storage import atomic_directory, write_json
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What one operator does to its rows, on one thread.
+
+    Attributes:
+        rows_in, rows_out: rows taken and put out, with those of the end of the stream.
+        ns_per_row: nanoseconds of a row taken, median of the repetitions; without flushing. None if there are no rows.
+        bytes_in, bytes_out: mean size of a row, with its text. None if there are no rows.
+        keys: distinct keys of a partitioned operator, else None.
+    """
+
+    app: str
+    operator: str
+    kind: str
+    rows_in: int
+    rows_out: int
+    ns_per_row: float | None
+    bytes_in: float | None
+    bytes_out: float | None
+    keys: int | None
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows put out of a row taken; None if there are no rows."""
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self) | {"selectivity": self.selectivity}
+
+
+def replay(
+    source: Recording,
+    repetitions: int = 5,
+    out: Path | None = None,
+    program: Program | None = None,
+    progress: engine.Progress | None = None,
+) -> Replayed:
+    """Runs the operator alone on its recorded input, holds the result against the oracle's, and measures it.
+
+    Args:
+        repetitions: measured passes, at least 1.
+        out: folder for outputs/ and state/ of the operator and manifest.json; outputs carry the seq of the event that
+            caused them, and `sub` counts those of the operator.
+        program: that of the whole application, if it is compiled already.
+
+    Raises:
+        BadInput: a damaged recording, no repetitions, or `out` is not empty.
+        RunFailed: the operator failed, or the result is not the oracle's: the line names the first difference. Then
+            nothing is written.
+    """
+    if repetitions < 1:
+        raise BadInput(f"repetitions must be at least 1, got {repetitions}")
+    if out is not None:
+        recording.check_out(Path(out))
+    app, params = source.app, source.manifest["params"]
+    program = program.part(app) if program else compile_app(app, params)
+    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
+    blocks = engine.Blocks(source, program, engine.block_size(spec))
+    try:
+        with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            first, state, _ = engine.one_pass(
+                spec, program, blocks, "verified", sink="parquet", folder=folder, progress=progress
+            )
+            _verify(source, first, folder)
+            seconds = []
+            for number in range(repetitions):
+                sample, _, _ = engine.one_pass(
+                    spec, program, blocks, "peak", number + 1, "count", progress=progress, export=False
+                )
+                if sample.outputs != first.outputs:
+                    raise RunFailed(f"operator {source.operator}: {sample.outputs} outputs after {first.outputs}")
+                seconds.append(sample.breakdown["useful"])
+            operator = app.operators[-2]  # streams that belong to it lie in front
+            replayed = Replayed(
+                app=app.name,
+                operator=source.operator,
+                kind=operator.kind,
+                rows_in=source.rows,
+                rows_out=first.outputs,
+                ns_per_row=statistics.median(seconds) * 1e9 / source.rows if source.rows else None,
+                bytes_in=_bytes(source.directory / "rows", program.event, source.rows),
+                bytes_out=_bytes(folder / "outputs", program.output, first.outputs),
+                keys=state[operator.name].num_rows if operator.kind == "partitioned" else None,
+            )
+            about = {key: source.manifest[key] for key in ("workload", "code_digest", "content_digest")}
+            about = {"profile": replayed.as_dict(), "output_digest": first.digest, "recording": about}
+            write_json(folder / "manifest.json", about)
+    except OSError as error:
+        raise refusal(error, "the replay cannot be written") from None
+    return replayed
+
+
+def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
+    """Raises RunFailed unless the oracle makes of the recording what lies in `folder`."""
+    theirs = folder / ".oracle"
+    theirs.mkdir()
+    expected = oracle.compute(source, theirs)
+    found = comparison.compare(folder, theirs)
+    shutil.rmtree(theirs)
+    where = f"operator {source.operator}: not what the oracle makes of the recording"
+    if found.differences:
+        more = sum(found.counts.values()) - 1
+        raise RunFailed(f"{where}: {found.differences[0].lines()[0]}{f', and {more} more' if more else ''}")
+    for name in ("dropped_invalid", "dropped_late", "rejected"):
+        if (ours := getattr(sample, name)) != expected[name]:
+            raise RunFailed(f"{where}: {name} is {ours}, expected {expected[name]}")
+
+
+def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
+    """Mean bytes of the rows in a folder's parts as the runtime holds them: header, fields, text."""
+    texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
+    total = rows * record.event[1]
+    for table in Parts.of(folder).slices(engine.BLOCK, texts) if texts else ():
+        total += sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in table.columns)
+    return total / rows if rows else None

@@ -1,0 +1,186 @@
+"""Plans and profiles as a user of the command line makes them; what is bad input to them; what a profile measures."""
+
+import json
+
+import pytest
+
+from streaming_core.data import workload
+from streaming_core.planner.machine import Machine
+from streaming_core.run import planning, profile
+from streaming_core.run.report import RunReport
+from streaming_core.run.way import RunSpec
+from tests.unit.test_cli import refused
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Workloads of wc and scalejoin, and a profile of wc."""
+    root = tmp_path_factory.mktemp("plans")
+    workload.write("wc", {"vocabulary": 20}, 2000, 1, root / "wc")
+    workload.write("scalejoin", {"size": 1001}, 2000, 1, root / "scalejoin")
+    workload.write("sl", {}, 100, 1, root / "sl")
+    found = profile.measure(workload.read(root / "wc"), repetitions=1)
+    found.save(root / "profile.json")
+    Machine.of_threads(2, 50.0).save(root / "machine.json")
+    return root
+
+
+def test_a_plan_is_found_and_run(command, made, tmp_path):
+    given = ("wc", "--input", made / "wc")
+    code, shown, said = command("plan", *given, "--threads", 2, "--out", tmp_path / "plan.json")
+    assert (code, said) == (0, "")
+    assert [line.split()[0] for line in shown.splitlines()[1:5]] == ["source", "split", "count", "sink"]
+    assert "rlas on this host: " in shown
+    assert "events/s are predicted, limited by " in shown
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    assert plan.keys() == {"source", "split", "count", "sink"}
+    way = ("--executor", "pinned", "--threads", 2, "--plan", tmp_path / "plan.json")
+    assert command("run", *given, "--out", tmp_path / "run", *way)[0] == 0
+    assert command("oracle", *given, "--out", tmp_path / "oracle")[0] == 0
+    assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+
+
+def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_path):
+    given = ("wc", "--input", made / "wc", "--out", tmp_path / "run", "--executor", "pinned", "--threads", 2)
+    code, shown, said = command("run", *given, "--plan", "auto", "--repetitions", 1)
+    assert (code, said) == (0, "")
+    assert shown.startswith("wc.pinned.scalegate-planned.t2.")
+    assert " events/s were predicted, " in shown.splitlines()[1]
+    report = RunReport.model_validate_json((tmp_path / "run" / "report.json").read_bytes())
+    assert (report.spec["plan"], report.spec["pin"]) == ("auto", False)
+    assert report.binding is not None
+    assert report.planned.plan.keys() == {"source", "split", "count", "sink"}
+    for operator, places in report.planned.plan.items():
+        ran = [t.thread for t in report.verified.tasks if t.operator == operator and t.role != "merge"]
+        assert sorted(ran) == sorted(places)
+    measured = report.samples[1].events_per_s
+    assert report.planned.error == pytest.approx(abs(measured - report.planned.events_per_s) / measured)
+    # Asked again it is the same run, and one of a given plan another.
+    assert command("run", *given, "--plan", "auto", "--repetitions", 1)[1:] == (
+        shown,
+        "streaming-core: this run is complete already\n",
+    )
+    assert RunSpec.parse(report.spec).spec_digest != RunSpec.parse(report.spec | {"plan": {}}).spec_digest
+    assert command("oracle", *given[:3], "--out", tmp_path / "oracle")[0] == 0
+    assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+
+
+def test_a_specification_may_leave_the_plan_to_be_found(command, made, tmp_path):
+    spec = {"app": "scalejoin", "params": {"size": 1001}, "executor": "pinned", "threads": 2, "plan": "auto"}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    given = ("--input", made / "scalejoin", "--out")
+    code, shown, _ = command("run", tmp_path / "spec.json", *given, tmp_path / "run", "--json")
+    assert (code, json.loads(shown)["spec"]["plan"]) == (0, "auto")
+    assert command("oracle", "scalejoin", *given, tmp_path / "oracle")[0] == 0
+    report = RunReport.model_validate_json((tmp_path / "run" / "report.json").read_bytes())
+    expected = json.loads((tmp_path / "oracle" / "manifest.json").read_text())
+    assert report.verified.digest == expected["output_digest"]
+
+
+def test_where_no_plan_is_found(command, made, tmp_path):
+    given = ("--input", made / "wc", "--out", tmp_path / "out", "--plan", "auto")
+    refused(command("run", "wc", *given, "--executor", "pooled"), "executor pooled has no plan; pinned has")
+    refused(command("run", "wc", *given, "--executor", "pinned", "--threads", 1024), "1024 threads to plan for")
+    refused(command("record", "wc", "--operator", "count", *given, "--executor", "pinned"), "no plan to be found")
+    of_windows = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn")
+    refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
+    schedule = tmp_path / "schedule.json"
+    schedule.write_text('[{"event": 10, "replicas": {"from_left": [7]}}]')
+    refused(command("run", "scalejoin", *of_windows[:6], "--schedule", schedule), "from_left has replicas 0 to 0")
+    (tmp_path / "plan.json").write_text('"best"')
+    refused(command("run", "wc", *given[:4], "--executor", "pinned", "--plan", tmp_path / "plan.json"), "holds no plan")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_profile_is_measured_once(command, made, monkeypatch):
+    given = ("plan", "wc", "--input", made / "wc", "--machine", "server_a", "--json")
+    first = json.loads(command(*given)[1])
+    monkeypatch.setattr(profile, "measure", lambda *_, **__: pytest.fail("measured again"))
+    again = json.loads(command(*given)[1])
+    assert again == first
+    known = profile.Profile.read(made / "wc.profiles" / first["profile"].rpartition("/")[2])
+    assert known.content_digest == workload.read(made / "wc").manifest["content_digest"]
+    monkeypatch.undo()
+    other = json.loads(command(*given, "--channel", "spsc")[1])
+    assert other["profile"] != first["profile"]
+
+
+def test_what_a_profile_tells_a_planner(made):
+    found = profile.Profile.read(made / "profile.json")
+    # Every way of having one replica or two of the two that may.
+    several = [{name for name, n in one.replicas.items() if n == 2} for one in found.patterns]
+    assert several == [set(), {"split"}, {"count"}, {"split", "count"}]
+    for one in found.patterns:
+        assert {name: (c.rows_in, c.rows_out) for name, c in one.costs.items()} == {
+            "source": (2000, 2000), "split": (2000, 20000), "count": (20000, 20000), "sink": (20000, 20000)
+        }  # fmt: skip
+        assert all(c.execute >= 0 and c.others > 0 and len(c.quantiles) == 21 for c in one.costs.values())
+    assert sum(found.weights["count"]) == 20000
+    assert 2 <= sum(weight > 0 for weight in found.weights["count"]) <= 20
+    # A row: its seq, and 8 bytes for each field; a sentence, a word, a word and its count, and their letters.
+    sizes = found.row_bytes
+    assert sizes["split"]["source"] == sizes["source"]["events"] > 16 + 10
+    assert sizes["count"]["split"] + 8 == sizes["sink"]["count"]
+    app = workload.read(made / "wc").app
+    graph = found.graph(app, 2)
+    assert [(o.name, o.replicas) for o in graph.operators] == [("source", 1), ("split", 2), ("count", 2), ("sink", 1)]
+    both = found.patterns[-1].costs["count"]
+    assert graph.replicated([1, 2, 2, 1]).by_name["count"].inputs[0].ns == both.execute
+
+
+def test_a_windowed_operator_is_read_by_every_replica(made):
+    source = workload.read(made / "scalejoin")
+    found = profile.measure(source, repetitions=1)
+    graph = found.graph(source.app, 2)
+    alone, shared = [graph.replicated([1, 1, 1, n, 1]).by_name["from_left"] for n in (1, 2)]
+    for operator, n in ((alone, 1), (shared, 2)):
+        cost = next(one for one in found.patterns if one.replicas["from_left"] == n and one.replicas["Left"] == 1)
+        assert cost.costs["from_left"].rows_in == 2000
+        for one in operator.inputs:
+            assert (one.read_bytes > 0, one.bytes) == (True, 0)
+            assert one.ns + n * one.read_ns == pytest.approx(cost.costs["from_left"].execute)
+
+
+def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
+    given = ("plan", "wc", "--measured", made / "profile.json")
+    refused(command(*given, "--machine", "server_c"), "machine server_c: neither a file nor one of server_a, server_b")
+    refused(command(*given, "--machine", "server_a", "--threads", 2), "threads are those of this host")
+    refused(command(*given, "--threads", 100_000), "100000 threads to plan for, and this host has ")
+    refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: rlas")
+    refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
+    refused(command("plan", "fd", "--measured", made / "profile.json"), "has app wc, not fd: measure again")
+    refused(command(*given, "--input", made / "scalejoin"), "is of application scalejoin, not wc")
+    refused(command(*given, "--channel", "spsc"), "has channel scalegate, not spsc: measure again")
+    (tmp_path / "none.json").write_text("{}")
+    refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app: Field required")
+    refused(command("plan", "wc", "--measured", tmp_path / "missing.json"), "No such file")
+    refused(command(*given, "--machine", "server_a", "--out", tmp_path), "cannot be written")
+
+
+def test_a_profile_of_other_code_is_refused(command, made, tmp_path):
+    other = json.loads((made / "profile.json").read_text()) | {"code_digest": "0" * 16}
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    refused(command("plan", "wc", "--measured", tmp_path / "other.json"), "code_digest 0000", "measure again")
+
+
+def test_an_empty_workload_is_not_measured(command, tmp_path):
+    workload.write("wc", {}, 0, 1, tmp_path / "w")
+    refused(command("plan", "wc", "--input", tmp_path / "w"), "has no events: nothing can be measured")
+
+
+def test_this_host_is_measured(command, made, tmp_path):
+    code, shown, _ = command("probe", "--machine", tmp_path / "host.json", "--json")
+    assert code == 0
+    found = Machine.read(tmp_path / "host.json")
+    assert json.loads(shown) == found.model_dump(mode="json")
+    assert found.replicas_per_core is None
+    assert all(ns > 0 for i, row in enumerate(found.latency) for j, ns in enumerate(row) if i != j)
+    given = ("plan", "wc", "--measured", made / "profile.json", "--machine", tmp_path / "host.json", "--json")
+    assert json.loads(command(*given)[1])["plan"].keys() == {"source", "split", "count", "sink"}
+
+
+def test_the_same_profile_and_machine_have_the_same_plan(made):
+    known = profile.Profile.read(made / "profile.json")
+    plans = [planning.find(known, str(made / "machine.json")).as_plan() for _ in range(2)]
+    assert plans[0] == plans[1]
+    assert all(0 <= thread < 2 for places in plans[0].values() for thread in places)
