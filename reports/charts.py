@@ -49,6 +49,7 @@ AXES = {
     "at_s": "seconds",
     "states": "states at the end",
     "pool": "pool: shared ...",
+    "predicted_per_s": "predicted events/s",
 }
 PERCENTILES = {"p50": "p50", "p95": "p95", "p99": "p99", "p99.9": "p999"}  # by how people write them
 
@@ -202,6 +203,18 @@ def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tup
         look = {"color": colour, "stroke": colour, "fillOpacity": _told_apart("line", lines, series.fillings(shown))}
         return _svg(values, [{"mark": "bar", "encoding": {"x": x, "y": y, **look, **beside}}], size)
     x = {"field": "x", "type": "quantitative", "title": named, "axis": {"tickCount": 5}}
+    if plot["kind"] == "point":
+        most = max(max(value["x"], value["y"]) for value in values)
+        equal = {"values": [{"x": 0, "y": 0}, {"x": most, "y": most}]}
+        x = x | {"axis": {"tickCount": 5, "format": shape}}
+        shapes = _told_apart("line", lines, [series.marker(number) for number in shown])
+        dot = {"type": "point", "filled": True, "size": 35, "opacity": 0.8}
+        diagonal = {"type": "line", "strokeWidth": 1, "strokeDash": [4, 3], "color": "#8b929c"}
+        layers = [
+            {"data": equal, "mark": diagonal, "encoding": {"x": x, "y": y}},
+            {"data": {"values": values}, "mark": dot, "encoding": {"x": x, "y": y, "color": colour, "shape": shapes}},
+        ]
+        return _svg(values, layers, size)
     if plot["log"]:
         shape = "~s" if min(point["x"] for point in points) >= 1 else "~r"
         x |= {"scale": {"type": "log"}, "axis": {"format": shape, "values": [10.0**n for n in range(-3, 8)]}}

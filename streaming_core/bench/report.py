@@ -17,6 +17,8 @@ VERSION = 1  # of a suite's JSON; the performance page reads this one
 # Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
 FIGURES = (
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
+    ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),
+    ("error", "% off", 1e-2, ".0f"),
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
     ("cpu_ns", "CPU ns/event", 1, ",.0f"),
@@ -47,6 +49,11 @@ def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Results that are not the loop's."""
     rows = found["results"] if "results" in found else [r for e in found["experiments"] for r in e["rows"]]
     return [row for row in rows if row["result"] == "different"]
+
+
+def mispredicted(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Plans whose prediction was too far off."""
+    return [row for e in found.get("experiments", []) for row in e["rows"] if row.get("mispredicted")]
 
 
 def render(found: dict[str, Any], console: Console) -> None:

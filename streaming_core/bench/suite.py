@@ -20,7 +20,14 @@ from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
 
-SUITES = ("tstream", "ordered", "viper", "briskstream", "stretch")  # each a module of this package that defines SUITE
+SUITES = (
+    "tstream",
+    "ordered",
+    "viper",
+    "briskstream",
+    "rlas",
+    "stretch",
+)  # each a module of this package that defines SUITE
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class Heat:
 class Plot:
     """What is plotted: column `y` over column (or parameter) `x`, one chart per value of `by`, one line per way.
 
-    `lines`: further columns that tell lines apart. `kind`: `line`, `bar`, or `parts`, a bar stacked from the breakdown.
+    `lines`: further columns that tell lines apart. `kind`: `line`, `bar`, `parts`, a bar stacked from the breakdown, or
+    `point`, beside the line where x and y are equal.
     `log`: a logarithmic x axis. `loop`: the loop is drawn too.
     """
 

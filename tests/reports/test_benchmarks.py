@@ -273,3 +273,12 @@ def test_bars_of_a_latency_stand_on_zero_and_so_have_a_height():
     svg = charts.benchmark(points, plot("placement", y="p99_us", kind="bar"), {"one": 1}, (200, 100))
     heights = [float(h) for h in re.findall(r'roledescription="bar" d="[^"]*?v([0-9.]+)h', svg)]
     assert [round(h) for h in heights] == [25, 100]
+
+
+def test_points_are_drawn_beside_the_line_where_both_are_equal():
+    lines = ("random", "random", "found")
+    found = [{"x": 1e6 * n, "y": 1.1e6 * n, "line": line, "dashed": False} for n, line in enumerate(lines, 1)]
+    svg = charts.benchmark(found, plot("predicted_per_s", kind="point"), {"found": 0, "random": 1}, (200, 100))
+    assert svg.count('aria-roledescription="point"') == 3
+    assert svg.count('aria-roledescription="line mark"') == 1
+    assert "predicted events/s" in svg

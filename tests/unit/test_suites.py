@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from streaming_core.apps import registry
-from streaming_core.bench import briskstream, ordered, report, stretch, suite, switching, viper
+from streaming_core.bench import briskstream, ordered, report, rlas, stretch, suite, switching, viper
 from streaming_core.bench.race import Race, phased, turns
+from streaming_core.run import profile
 from streaming_core.run.way import EXECUTORS
 
-SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, stretch)}
+SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
 
 
@@ -59,6 +60,9 @@ def quick(monkeypatch, races):
         ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
     ):  # fmt: skip
         monkeypatch.setattr(switching, name, values)
+    for name, values in (("PLANNED", (("sd", {}, 1.0),)), ("DRAWN", 2), ("FACTOR", 1e9)):  # of passes of microseconds
+        monkeypatch.setattr(rlas, name, values)
+    monkeypatch.setattr(profile, "EVENTS", 1000)
     monkeypatch.setattr(suite, "Race", races)
 
 
@@ -317,3 +321,30 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
             assert row["work"] >= 0
             assert row["pending"] >= 0
             assert row["offered_per_s"] > 0
+
+
+def test_what_is_concluded_of_plans(quick, monkeypatch):
+    monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
+    found = run("rlas", "plans")
+    rows = [row for row in found["rows"] if row["way"] != "loop"]
+    by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("scalegate", "spsc")}
+    assert set(map(tuple, by_channel.values())) == {("found", "default", "found", "default", "random", "random")}
+    for row in rows:
+        off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
+        assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
+    far = report.mispredicted({"experiments": [found]})
+    assert {(row["channel"], row["threads"], row["chosen"]) for row in far} == {
+        (channel, threads, "found") for channel in ("scalegate", "spsc") for threads in (1, 2)
+    }
+    assert len(found["conclusions"]) == 4
+    assert [("Kendall" in line) for line in found["conclusions"]] == [False, True, False, True]
+
+
+def test_kendalls_tau_is_of_pairs_in_order():
+    def rows(*pairs):
+        return [{"predicted_per_s": predicted, "events_per_s": measured} for predicted, measured in pairs]
+
+    assert rlas._tau(rows((1, 10), (2, 20), (3, 30))) == 1.0
+    assert rlas._tau(rows((1, 30), (2, 20), (3, 10))) == -1.0
+    assert rlas._tau(rows((1, 10), (2, 30), (3, 20))) == pytest.approx(1 / 3)
+    assert rlas._tau(rows((1, 10))) == 0.0
