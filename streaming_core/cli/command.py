@@ -226,8 +226,7 @@ def run(
     from streaming_core.run import engine, planning
 
     with Bar(as_json) as bar:
-        planned = planning.planned(spec, input, bar)
-        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line), planned=planned)
+        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line), find_plan=planning.planned)
     if as_json:
         show(report.model_dump(mode="json"))
         return
@@ -239,13 +238,12 @@ def run(
         f"{best.cpu_ns or 0:,.0f} CPU ns/event, {energy}p99 {latency.p99 / 1000:.3f} ms, digest {first.digest}, "
         f"{first.rejected} rejected, {first.dropped_invalid} invalid; {out}"
     )
-    if report.planned is not None and report.planned.error is not None:
+    if report.planned is not None:
         threads = planning.in_order(report.planned.plan, spec.app)
         places = "; ".join(f"{name} {', '.join(map(str, at))}" for name, at in threads.items())
-        print(
-            f"planned ({places}): {report.planned.events_per_s:,.0f} events/s were predicted, "
-            f"{report.planned.error:.0%} off"
-        )
+        error = report.planned.error
+        off = "" if error is None else f", {error:.0%} off"
+        print(f"planned ({places}): {report.planned.events_per_s:,.0f} events/s were predicted{off}")
 
 
 @app.command()
@@ -445,9 +443,10 @@ def plan(
         show(planning.as_dict(found) | {"profile": str(where) if where else None})
         return
     console = Console()
+    estimated = planning.at_rate(found)
     grid = Grid("operator", "replicas", "threads", "rows/s", "busy", box=None)
     for operator, places in planning.in_order(found.as_plan(), name).items():
-        rows, busy = planning.rows_per_s(found, operator), planning.busy(found, operator)
+        rows, busy = planning.rows_per_s(estimated, operator), planning.busy(estimated, operator)
         grid.add_row(operator, str(len(places)), ", ".join(map(str, places)), f"{rows:,.0f}", f"{busy:.0%}")
     console.print(grid)
     sustained = found.estimate.sustained

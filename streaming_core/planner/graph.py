@@ -1,7 +1,7 @@
 """A graph: what a planner knows of an application, operator by operator (BriskStream, section 3.1 and table 8).
 
 Operators stand in topological order, the source first. What an operator costs is said per input: of each row of a
-stream, the time to execute it and to put out what comes of it (T_e, the median), its bytes (N), and the rows that come
+stream, the time to execute it and to put out what comes of it (T_e), its bytes (N), and the rows that come
 of it.
 
 How rows are dealt to replicas follows from the operator's kind: by key to those of a partitioned one, each replica
@@ -31,7 +31,9 @@ class Input(Document):
 
     producer: str | None = Field(description="Operator that puts the rows out; null: the events that the source reads.")
     stream: str = Field(DEFAULT, description="Which of the producer's streams.")
-    ns: Amount = Field(description="T_e: ns of a row, executed and emitted.")
+    ns: Amount = Field(
+        description="T_e: ns of a row, executed and emitted: the median in the paper, the mean of our profiles."
+    )
     bytes: Amount = Field(0.0, description="N: bytes of a row.")
     selectivity: dict[str, Amount] = Field(
         default_factory=lambda: {DEFAULT: 1.0},

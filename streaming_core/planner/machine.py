@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -44,10 +44,14 @@ class Machine(Document):
         None, description="Bytes per second, rows and columns as of latency: Q, and on the diagonal B of local memory."
     )
 
-    fetching: Literal["latency", "stream"] = Field(
-        "latency",
-        description="What a row takes to fetch: latency, the paper's equation (2), a latency for each of its lines; "
-        "stream, ours: its bytes at the channel's bandwidth, as rows of a jumbo tuple lie side by side.",
+    streams: list[list[Positive | None]] | None = Field(
+        None,
+        description="Bytes per second at which one core reads, line after line, what lies with another socket; rows "
+        "and columns as of latency. Ours: rows of a jumbo tuple lie side by side, and are fetched so. Null: each line "
+        "of a row takes a latency, the paper's equation (2).",
+    )
+    numbers: list[list[int]] | None = Field(
+        None, description="Numbers of each socket's threads; null: they are counted socket after socket."
     )
 
     @model_validator(mode="after")
@@ -55,18 +59,20 @@ class Machine(Document):
         n = self.sockets
         if self.capacity is not None and len(self.capacity) != n:
             raise ValueError(f"capacity: {len(self.capacity)} values for {n} sockets")
-        for field, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth)):
+        for field, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth), ("streams", self.streams)):
             for row in [] if matrix is None else matrix:
                 if len(matrix or ()) != n or len(row) != n:
                     raise ValueError(f"{field}: not {n} rows of {n} values, as there are sockets")
         if not self.latency:
             raise ValueError(f"latency: not {n} rows of {n} values, as there are sockets")
-        if self.fetching == "stream":
-            pairs = ((i, j) for i in range(n) for j in range(n) if i != j)
-            if unknown := next(((i, j) for i, j in pairs if self.channel(i, j) is None), None):
-                raise ValueError(
-                    f"bandwidth: unknown from {unknown[0]} to {unknown[1]}, and rows are fetched in a stream"
-                )
+        for i, row in enumerate(self.streams or []):
+            if unknown := [j for j, rate in enumerate(row) if rate is None and i != j]:
+                raise ValueError(f"streams: unknown from {i} to {unknown[0]}")
+        if self.numbers is not None:
+            if [len(threads) for threads in self.numbers] != self.cores:
+                raise ValueError("numbers: not one for each core")
+            if sorted(thread for threads in self.numbers for thread in threads) != list(range(self.threads)):
+                raise ValueError(f"numbers: not those from 0 to {self.threads - 1}, each once")
         for i, row in enumerate(self.latency):
             if row[i] > min(row):
                 raise ValueError(f"latency: row {i}: {row[i]} on the diagonal is more than {min(row)} beside it")
@@ -79,12 +85,12 @@ class Machine(Document):
 
     @property
     def threads(self) -> int:
-        """Cores of all sockets; they are numbered from the first socket's on."""
+        """Cores of all sockets."""
         return sum(self.cores)
 
     def thread(self, socket: int, core: int) -> int:
         """The number of a socket's core."""
-        return sum(self.cores[:socket]) + core
+        return sum(self.cores[:socket]) + core if self.numbers is None else self.numbers[socket][core]
 
     def room(self, socket: int) -> int | None:
         """Most replicas on a socket; None: any number."""
@@ -108,7 +114,7 @@ class Machine(Document):
 
     def units(self, size: float) -> float:
         """How much there is to fetch of so many bytes: their cache lines, or they themselves."""
-        return size if self.fetching == "stream" else float(-(-size // self.line_bytes))
+        return size if self.streams else float(-(-size // self.line_bytes))
 
     @cached_property
     def unit_ns(self) -> list[list[float]]:
@@ -117,7 +123,7 @@ class Machine(Document):
         def between(i: int, j: int) -> float:
             if i == j:
                 return 0.0
-            return NS / (self.channel(i, j) or math.inf) if self.fetching == "stream" else self.latency[i][j]
+            return NS / (self.streams[i][j] or math.inf) if self.streams else self.latency[i][j]
 
         return [[between(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
 

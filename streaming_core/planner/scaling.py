@@ -8,7 +8,8 @@ valid.
 sustained, gives every operator the replicas that it takes for that by what they ask for now, and places them, most
 where they were or all anew; until no aim is reached. It begins where replicas that fetch nothing would take a part of
 the room, as the paper proposes (appendix D), because from one replica of each it takes many steps and ends in worse
-plans. Where replications are few, it looks at all of them instead, and its plan is the best there is.
+plans. Where replications are few, it looks at all of them instead, and its plan is the best there is while the budget
+lasts, or one of fewer replicas that is as good as can be told (Graph.tolerance).
 
 To both, cores of a socket that take any number of replicas share what is asked of it as they like; which replica is on
 which of them is decided afterwards (placed.py). Where this matters, a machine has a socket for each thread.

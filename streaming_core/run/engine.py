@@ -44,7 +44,7 @@ from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, Planned, RunReport, Sample
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import AUTO, RunSpec
 
 if TYPE_CHECKING:
     from streaming_core import _runtime
@@ -58,6 +58,7 @@ MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have f
 Progress = Callable[[str, int, int], None]
 Rates = list[tuple[int, float]]  # from an event on, so many a second
 Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
+FindPlan = Callable[[RunSpec, workload.Workload, Progress | None], Planned]
 
 
 class Blocks:
@@ -95,7 +96,7 @@ def run(
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
     meter: Meter | None = None,
-    planned: Planned | None = None,
+    find_plan: FindPlan | None = None,
 ) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
@@ -108,7 +109,7 @@ def run(
         progress: called with (pass, events done, events in all).
         say: called with a line when the run goes on from somewhere.
         meter: what energy is read from, if not from this machine's counters.
-        planned: what was found for a spec with plan auto (planning.py).
+        find_plan: asked for the plan of a spec that leaves it to be found (planning.py), of a run that is not complete.
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
@@ -116,8 +117,7 @@ def run(
         CommandFailed: the disk is full, or fails.
     """
     app = registry.load(spec.app)
-    way = spec if planned is None else spec.model_copy(update={"plan": planned.plan, "pin": True})
-    way.check(app)
+    spec.check(app)
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
     if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
@@ -135,6 +135,13 @@ def run(
 
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
+    planned, way = None, spec
+    if spec.plan == AUTO and not (out is not None and (out / "report.json").exists()):
+        if find_plan is None:
+            raise BadInput("nobody is here to find the plan of this run: give one, or none")
+        planned = find_plan(spec, opened, progress)
+        way = spec.model_copy(update={"plan": planned.plan, "pin": True})
+        way.check(app)
     program = compile_app(app, params)  # first: an application that is refused leaves nothing behind
     blocks = Blocks(opened, program, block_size(spec))
     if out is None:

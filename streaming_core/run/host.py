@@ -14,8 +14,8 @@ from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run.engine import topology
 
-ONE_NODE = "measured; a socket is a thread: what local memory gives is shared by all, and so null"
-NODES = "measured; a socket is a memory node"
+ONE_NODE = "measured; a socket is a thread: what memory gives is shared by all, and so null"
+NODES = "measured; a socket is a memory node; what all of its cores together send to another is not known"
 
 
 def machine(threads: int | None = None) -> Machine:
@@ -27,26 +27,29 @@ def machine(threads: int | None = None) -> Machine:
     from streaming_core import _runtime
 
     found = topology()
+    if threads is not None and not 1 <= threads <= len(found["cores"]):
+        raise BadInput(f"{threads} threads to plan for, and this host has {len(found['cores'])} cores")
     cores = found["cores"][:threads]
-    if threads is not None and threads > len(cores):
-        raise BadInput(f"{threads} threads to plan for, and this host has {len(cores)} cores")
     measured = json.loads(_runtime.measure_fetching([core["id"] for core in cores]))
     several = measured["between_nodes"] is not None
     if several:
         # Those that threads are bound to, by their places among all.
         used = [place for place, node in enumerate(found["nodes"]) if any(core["node"] == node for core in cores)]
-        sizes = [sum(core["node"] == found["nodes"][place] for core in cores) for place in used]
+        numbers = [[t for t, core in enumerate(cores) if core["node"] == found["nodes"][place]] for place in used]
         between, local = measured["between_nodes"], measured["node_bytes_per_s"]
+        # What all cores together send each other is not measured.
+        bandwidth = [[local[i] if i == j else None for j in used] for i in used]
     else:
-        used, sizes = list(range(len(cores))), [1] * len(cores)
-        between, local = measured["between_cores"], [None] * len(cores)
+        used, numbers = list(range(len(cores))), [[thread] for thread in range(len(cores))]
+        between, bandwidth = measured["between_cores"], None
     return Machine(
         name="this host",
         source=NODES if several else ONE_NODE,
         replicas_per_core=None,
-        fetching="stream",
-        cores=sizes,
+        cores=[len(threads) for threads in numbers],
         # Of lines of its own a replica's execution has been measured with what they take.
         latency=[[0.0 if i == j else between["nanoseconds"][j][i] for j in used] for i in used],
-        bandwidth=[[local[i] if i == j else between["bytes_per_s"][j][i] for j in used] for i in used],
+        bandwidth=bandwidth,
+        streams=[[None if i == j else between["bytes_per_s"][j][i] for j in used] for i in used],
+        numbers=numbers,
     )

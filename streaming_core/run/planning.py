@@ -6,21 +6,23 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, refusal
 from streaming_core.planner import strategies
+from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
-from streaming_core.planner.model import Places, estimate
+from streaming_core.planner.model import Estimate, Places, estimate
 from streaming_core.planner.placed import Placed
 from streaming_core.run import engine, host
 from streaming_core.run import profile as profiles
 from streaming_core.run.profile import Profile
 from streaming_core.run.report import Planned
-from streaming_core.run.way import AUTO, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
-CHANNEL = "scalegate"
 SEED = 1  # of a workload that is generated to be measured
 
 
@@ -36,15 +38,19 @@ def profile_of(
     else of one that is generated for it with these parameters.
 
     Raises:
-        BadInput: a profile of another application, workload, channel or code.
+        BadInput: an application that is not planned, or a profile of another application, workload, channel, code or
+            parameters.
     """
     app = registry.load(name)
+    RunSpec.parse({"app": name, "executor": "pinned"} | ({"channel": channel} if channel else {})).check(app)
     opened = workload.read(source, app, params or None) if source is not None else None
     if measured is not None:
         found = Profile.read(measured)
         asked: dict[str, Any] = {"app": name, "code_digest": registry.code_digest(app)}
         if opened is not None:
-            asked["content_digest"] = opened.manifest["content_digest"]
+            asked |= {"params": opened.manifest["params"], "content_digest": opened.manifest["content_digest"]}
+        elif params:
+            asked["params"] = app.bind(params)
         if channel is not None:
             asked["channel"] = channel
         for field, wanted in asked.items():
@@ -52,13 +58,12 @@ def profile_of(
                 raise BadInput(f"profile {measured} has {field} {getattr(found, field)}, not {wanted}: measure again")
         return found, measured
     if opened is not None:
-        return profiles.kept(opened, channel or CHANNEL, progress)
+        return profiles.kept(opened, channel or profiles.CHANNEL, progress=progress)
     with tempfile.TemporaryDirectory() as folder:
         bound = app.bind(params)
         workload.write(app, bound, profiles.EVENTS, SEED, Path(folder) / "workload")
-        return profiles.measure(
-            workload.read(Path(folder) / "workload", app), channel or CHANNEL, progress=progress
-        ), None
+        made = workload.read(Path(folder) / "workload", app)
+        return profiles.measure(made, channel or profiles.CHANNEL, progress=progress), None
 
 
 def find(
@@ -72,22 +77,23 @@ def find(
     if machine is not None and threads is not None:
         raise BadInput("threads are those of this host; a machine says how many cores it has")
     where = Machine.named(machine) if machine is not None else host.machine(threads)
-    most = where.threads if where.replicas_per_core is None else None
-    return strategies.plan(strategy, profile.graph(registry.load(profile.app), most), where, seed=seed)
+    most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
+    try:
+        graph = profile.graph(registry.load(profile.app), most)
+    except (KeyError, ValidationError):
+        raise BadInput(f"the profile of {profile.app} does not have what its operators cost: measure again") from None
+    return strategies.plan(strategy, graph, where, seed=seed)
 
 
-def planned(spec: RunSpec, source: Path, progress: engine.Progress | None = None) -> Planned | None:
-    """The plan for a run over a workload, if it is to be found.
+def planned(spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None) -> Planned:
+    """The plan for a run over a workload that leaves it to be found.
 
     Raises:
-        BadInput: as `profile_of` and `find`.
+        BadInput: as `find`, and of replicas that share nothing, whose costs are not measured.
     """
-    if spec.plan != AUTO:
-        return None
-    spec.check(registry.load(spec.app))
     if spec.parallelism not in (None, "vsn"):
         raise BadInput(f"a plan is found for parallelism vsn, not {spec.parallelism}: give one, or none")
-    profile, _ = profile_of(spec.app, spec.params, source, channel=spec.channel, progress=progress)
+    profile, _ = profiles.kept(opened, spec.channel or profiles.CHANNEL, spec.batch, progress)
     found = find(profile, threads=spec.threads)
     sustained = found.estimate.sustained
     return Planned(
@@ -100,7 +106,7 @@ def planned(spec: RunSpec, source: Path, progress: engine.Progress | None = None
 
 def placed(machine: Machine, plan: dict[str, list[int]]) -> tuple[Places, Places]:
     """Where a plan's threads are on a machine: per operator the sockets of its replicas, and the cores in them."""
-    where = [(socket, core) for socket, cores in enumerate(machine.cores) for core in range(cores)]
+    where = {machine.thread(i, core): (i, core) for i, cores in enumerate(machine.cores) for core in range(cores)}
     sockets = {name: [where[thread][0] for thread in places] for name, places in plan.items()}
     return sockets, {name: [where[thread][1] for thread in places] for name, places in plan.items()}
 
@@ -110,24 +116,25 @@ def in_order(plan: dict[str, list[int]], app: str) -> dict[str, list[int]]:
     return {name: plan[name] for name in profiles.names(registry.load(app)) if name in plan}
 
 
-def rows_per_s(found: Placed, operator: str) -> float:
-    """Rows that an operator takes at the rate that the plan sustains."""
-    return sum(replica.rate for replica in _sustained(found).of(operator))
-
-
-def busy(found: Placed, operator: str) -> float:
-    """Of their threads' time, what the busiest of its replicas works then."""
-    return max(replica.utilisation for replica in _sustained(found).of(operator))
-
-
-def _sustained(found: Placed):
+def at_rate(found: Placed) -> Estimate:
+    """What a plan does at the rate that it sustains."""
     return estimate(found.graph, found.machine, found.sockets, found.estimate.sustained.ingress, found.cores)
+
+
+def rows_per_s(estimated: Estimate, operator: str) -> float:
+    """Rows that an operator takes."""
+    return sum(replica.rate for replica in estimated.of(operator))
+
+
+def busy(estimated: Estimate, operator: str) -> float:
+    """Of their threads' time, what the busiest of its replicas works."""
+    return max(replica.utilisation for replica in estimated.of(operator))
 
 
 def as_dict(found: Placed) -> dict[str, Any]:
     """JSON values: the plan, and what it is expected to do."""
     sustained = found.estimate.sustained
-    at_rate = _sustained(found)
+    estimated = at_rate(found)
     return {
         "plan": found.as_plan(),
         "strategy": found.strategy,
@@ -138,10 +145,10 @@ def as_dict(found: Placed) -> dict[str, Any]:
         "rows_per_s": sustained.throughput,
         "bottleneck": str(sustained.bottleneck),
         "operators": {
-            name: {"rows_per_s": rows_per_s(found, name), "busy": busy(found, name)} for name in found.sockets
+            name: {"rows_per_s": rows_per_s(estimated, name), "busy": busy(estimated, name)} for name in found.sockets
         },
-        "fetching_ns": [list(row) for row in at_rate.fetching],
-        "traffic_bytes_per_s": [list(row) for row in at_rate.traffic],
+        "fetching_ns": [list(row) for row in estimated.fetching],
+        "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }
 
 

@@ -17,7 +17,7 @@ import itertools
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,19 +31,19 @@ from streaming_core.language.application import App, Operator
 from streaming_core.language.record import Text
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.planner import graph as planned
-from streaming_core.planner.document import Document
+from streaming_core.planner.document import Amount, Document
 from streaming_core.run import engine
 from streaming_core.run.report import TaskCost
-from streaming_core.run.way import RunSpec
-from streaming_core.storage import digest_of
+from streaming_core.run.way import BATCH, RunSpec
+from streaming_core.storage import absolute, digest_of
 
+CHANNEL = "scalegate"
 EVENTS = 100_000  # of the workload that are measured: passes of tens of milliseconds
 READ = 200  # of which texts are measured
 SEVERAL = 2  # replicas where there are several
 WIDE = 64  # replicas by whose rows the shares of keys are known
 TOLERANCE = 0.05  # by which times of two measurements differ
 FEW = 4  # operators of which all patterns are measured
-QUANTILES = 21  # of executing a row: from 0 to 100 percent
 REPLICATED = ("stateless", "partitioned", "windowed")
 # What plans call those that have no names in them; and where a source's rows come from.
 SOURCE, SINK, EVENT = "source", "sink", "events"
@@ -55,11 +55,15 @@ class Cost(Document):
     Of a windowed operator rows are those in front of it: every replica reads each of them, `rows_in` counts it once.
     """
 
-    rows_in: int
-    rows_out: int
-    execute: float
-    others: float
-    quantiles: list[float] = Field(description="Of `execute`, over batches, from 0 to 100 percent; none: no rows.")
+    rows_in: Annotated[int, Field(ge=0)]
+    rows_out: Annotated[int, Field(ge=0)]
+    execute: Amount = Field(
+        description="Mean over all rows; of a windowed operator with finding their keys. 0: no rows."
+    )
+    others: Amount
+    quantiles: list[Amount] = Field(
+        description="Of executing a row of a batch, over batches, from 0 to 100 percent; without finding keys."
+    )
 
 
 class Pattern(Document):
@@ -77,14 +81,13 @@ class Profile(Document):
         weights: per operator with keys the rows of each equal part of its key groups.
     """
 
-    version: int = 1
+    version: Literal[1] = 1
     app: str
     params: dict[str, Any]
     code_digest: str
     content_digest: str
     channel: str
     batch: int
-    events: int
     row_bytes: dict[str, dict[str, float]]
     weights: dict[str, list[int]]
     patterns: list[Pattern] = Field(min_length=1)
@@ -116,8 +119,8 @@ class Profile(Document):
         cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
         given: dict[str, Any] = {"selectivity": cost.rows_out / cost.rows_in if cost.rows_in else 0.0}
         if operator.kind == "windowed":
-            reading = self._reading(name, pattern)
-            given |= {"read_ns": reading, "ns": max(0.0, cost.execute - pattern.replicas[name] * reading)}
+            reading = min(self._reading(name), cost.execute / pattern.replicas[name])
+            given |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}
         else:
             given["ns"] = cost.execute
         if operator.kind == "partitioned" and weights and sum(weights):
@@ -132,16 +135,15 @@ class Profile(Document):
         about = {"name": name, "kind": operator.kind, "inputs": inputs, "others_ns": cost.others}
         return planned.Operator.model_validate(about | {"most": most if able else 1})
 
-    def _reading(self, name: str, pattern: Pattern) -> float:
+    def _reading(self, name: str) -> float:
         """ns that each replica of a windowed operator takes to read a row: two read it twice, and handle it once. By
-        two patterns that differ in this operator, if there are such."""
-        twin = {**pattern.replicas, name: SEVERAL + 1 - pattern.replicas[name]}
-        other = next((one for one in self.patterns if one.replicas == twin), None)
-        if other is None:
-            return 0.0
-        alone, several = sorted((pattern, other), key=lambda one: one.replicas[name])
-        most = alone.costs[name].execute
-        return min(max(0.0, several.costs[name].execute - most) / (SEVERAL - 1), most)
+        the first two patterns that differ in nothing else."""
+        for alone in self.patterns:
+            twin = {**alone.replicas, name: SEVERAL}
+            several = next((one for one in self.patterns if one.replicas == twin), None)
+            if alone.replicas[name] == 1 and several is not None:
+                return max(0.0, several.costs[name].execute - alone.costs[name].execute) / (SEVERAL - 1)
+        return 0.0
 
 
 def name_of(operator: Operator) -> str:
@@ -156,14 +158,15 @@ def names(app: App) -> list[str]:
 
 def measure(
     source: workload.Workload,
-    channel: str = "scalegate",
+    channel: str = CHANNEL,
+    batch: int = BATCH,
     repetitions: int = 5,
     progress: engine.Progress | None = None,
 ) -> Profile:
     """Measures an application over the first events of a workload.
 
     Args:
-        channel: of the runs that plans are made for.
+        channel, batch: of the runs that plans are made for.
         repetitions: passes of each pattern; times are medians over them.
 
     Raises:
@@ -171,7 +174,7 @@ def measure(
         RunFailed: an operator failed, or two passes had different results.
     """
     app, params = source.app, source.manifest["params"]
-    spec = RunSpec(app=app.name, executor="pinned", channel=channel, params={})
+    spec = RunSpec.parse({"app": app.name, "executor": "pinned", "channel": channel, "batch": batch})
     spec.check(app)
     if not source.rows:
         raise BadInput(f"workload {source.directory} has no events: nothing can be measured")
@@ -183,7 +186,7 @@ def measure(
 
     def passes(replicas: Mapping[str, int], times: int) -> list[list[TaskCost]]:
         plan = {name: [0] * replicas.get(name, 1) for name in names(app)}
-        way = RunSpec(app=app.name, executor="pinned", channel=channel, plan=plan)
+        way = spec.model_copy(update={"plan": plan})
         found = []
         for _ in range(times):
             sample, _, _ = engine.one_pass(way, program, blocks, export=False)
@@ -211,8 +214,7 @@ def measure(
         code_digest=registry.code_digest(app),
         content_digest=source.manifest["content_digest"],
         channel=channel,
-        batch=spec.batch,
-        events=min(EVENTS, source.rows),
+        batch=batch,
         row_bytes=_row_bytes(source, program),
         weights={name: [t.rows_in for t in wide if (t.operator, t.role) == (name, "operator")] for name in keyed},
         patterns=patterns,
@@ -220,23 +222,31 @@ def measure(
 
 
 def kept(
-    source: workload.Workload, channel: str = "scalegate", progress: engine.Progress | None = None
-) -> tuple[Profile, Path]:
-    """The profile of a workload that was measured before with the same code on this machine, else measured now and
-    kept beside the workload; and where it lies."""
+    source: workload.Workload,
+    channel: str = CHANNEL,
+    batch: int = BATCH,
+    progress: engine.Progress | None = None,
+) -> tuple[Profile, Path | None]:
+    """The profile of a workload that was measured before with the same code and parameters on this machine, else
+    measured now and kept beside the workload; and where it lies. None: nothing may be written there."""
     about = {
         "code": registry.code_digest(source.app),
+        "params": source.manifest["params"],
         "workload": source.manifest["content_digest"],
         "channel": channel,
+        "batch": batch,
         "build": engine.build(),
         "machine": engine.topology(),
     }
-    folder = source.directory.with_name(f"{source.directory.name}.profiles")
-    path = folder / f"{digest_of(about)[:16]}.json"
+    directory = absolute(source.directory)
+    path = directory.with_name(f"{directory.name}.profiles") / f"{digest_of(about)[:16]}.json"
     if path.exists():
         return Profile.read(path), path
-    found = measure(source, channel, progress=progress)
-    found.save(path)
+    found = measure(source, channel, batch, progress=progress)
+    try:
+        found.save(path)
+    except BadInput:
+        return found, None
     return found, path
 
 
@@ -262,10 +272,14 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
     found_by = of(passes[0], "keys")
     # What finds keys takes each row once, and belongs to handling it.
     rows_in = sum(task.rows_in for task in found_by or main)
-    rows = max(1, rows_in)
-    execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows for tasks in passes]
-    others = [sum(t.others_ns for t in tasks if t.operator == name) / rows for tasks in passes]
-    others = [o + sum(t.execute_ns for t in of(tasks, "merge")) / rows for o, tasks in zip(others, passes, strict=True)]
+    if not rows_in:
+        return Cost(rows_in=0, rows_out=sum(task.rows_out for task in main), execute=0.0, others=0.0, quantiles=[])
+    execute = [sum(t.execute_ns for t in of(tasks, "operator", "keys", SOURCE, SINK)) / rows_in for tasks in passes]
+    # What merges in front of a replica executes nothing that the operator would not.
+    others = [
+        sum(t.others_ns + (t.execute_ns if t.role == "merge" else 0) for t in tasks if t.operator == name) / rows_in
+        for tasks in passes
+    ]
     quantiles = [task.execute_quantiles for tasks in passes for task in of(tasks, "operator", SOURCE, SINK)]
     quantiles = [found for found in quantiles if found]
     return Cost(

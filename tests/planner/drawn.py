@@ -64,11 +64,12 @@ def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
 
 
 def streamed(seed: int, machine: Machine) -> Machine:
-    """A machine that fetches by bandwidth, not by latency."""
+    """A machine whose rows are fetched in streams, not line by line."""
     draw = random.Random(seed)
     n = machine.sockets
-    bandwidth = [[None if i == j else draw.choice((1e8, 1e9, 1e10)) for j in range(n)] for i in range(n)]
-    return machine.changed(fetching="stream", bandwidth=bandwidth)
+    return machine.changed(
+        streams=[[None if i == j else draw.choice((1e8, 1e9, 1e10)) for j in range(n)] for i in range(n)]
+    )
 
 
 def patterned(seed: int, graph: Graph) -> Graph:

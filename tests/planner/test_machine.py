@@ -99,10 +99,19 @@ def test_a_small_host_has_a_thread_in_a_socket():
 
 
 def test_rows_that_are_streamed_take_their_bytes_over_the_bandwidth():
-    bandwidth = [[None, 2e9], [1e9, None]]
-    machine = Machine.of_threads(2, 50.0).changed(fetching="stream", bandwidth=bandwidth)
+    by_line = Machine.of_threads(2, 50.0)
+    machine = by_line.changed(streams=[[None, 2e9], [1e9, None]])
     assert [machine.fetch(100, i, j) for i, j in ((0, 1), (1, 0), (0, 0))] == [50.0, 100.0, 0.0]
-    by_line = machine.changed(fetching="latency")
     assert [by_line.fetch(100, i, j) for i, j in ((0, 1), (1, 0), (1, 1))] == [100.0, 100.0, 0.0]
-    with pytest.raises(ValueError, match="unknown from 1 to 0, and rows are fetched in a stream"):
-        machine.changed(bandwidth=[[None, 2e9], [None, None]])
+    with pytest.raises(ValueError, match="streams: unknown from 1 to 0"):
+        machine.changed(streams=[[None, 2e9], [None, None]])
+
+
+def test_threads_have_the_numbers_that_a_machine_gives_them():
+    machine = Machine(name="two nodes", cores=[2, 2], latency=[[0.0, 1.0], [1.0, 0.0]])
+    assert [machine.thread(i, core) for i in (0, 1) for core in (0, 1)] == [0, 1, 2, 3]
+    turned = machine.changed(numbers=[[0, 2], [1, 3]])
+    assert [turned.thread(i, core) for i in (0, 1) for core in (0, 1)] == [0, 2, 1, 3]
+    for wrong in ([[0, 1, 2], [3]], [[0, 1], [1, 2]], [[0, 1], [2, 4]]):
+        with pytest.raises(ValueError, match="numbers: not "):
+            machine.changed(numbers=wrong)

@@ -1,10 +1,12 @@
 """Plans and profiles as a user of the command line makes them; what is bad input to them; what a profile measures."""
 
 import json
+import shutil
 
 import pytest
 
 from streaming_core.data import workload
+from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run import planning, profile
 from streaming_core.run.report import RunReport
@@ -81,6 +83,13 @@ def test_where_no_plan_is_found(command, made, tmp_path):
     given = ("--input", made / "wc", "--out", tmp_path / "out", "--plan", "auto")
     refused(command("run", "wc", *given, "--executor", "pooled"), "executor pooled has no plan; pinned has")
     refused(command("run", "wc", *given, "--executor", "pinned", "--threads", 1024), "1024 threads to plan for")
+    spec = {"app": "wc", "params": {"vocabulary": 21}, "executor": "pinned", "plan": "auto"}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    there = sorted((made / "wc.profiles").glob("*")) if (made / "wc.profiles").exists() else []
+    refused(
+        command("run", tmp_path / "spec.json", *given[:4]), "was generated with vocabulary=20, asked is vocabulary=21"
+    )
+    assert sorted((made / "wc.profiles").glob("*")) == there
     refused(command("record", "wc", "--operator", "count", *given, "--executor", "pinned"), "no plan to be found")
     of_windows = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn")
     refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
@@ -103,6 +112,34 @@ def test_a_profile_is_measured_once(command, made, monkeypatch):
     monkeypatch.undo()
     other = json.loads(command(*given, "--channel", "spsc")[1])
     assert other["profile"] != first["profile"]
+
+
+def test_a_profile_is_of_parameters_and_batches_too(made, tmp_path):
+    places = set()
+    for rows in (1, 2):  # which operators read, and generators do not
+        workload.write("matrix", {"r": rows}, 200, 1, tmp_path / "matrix")
+        for batch in (16, 256):
+            found, path = profile.kept(workload.read(tmp_path / "matrix"), batch=batch)
+            assert (found.params["r"], found.batch) == (rows, batch)
+            places.add(path)
+        shutil.rmtree(tmp_path / "matrix")
+    assert len(places) == 4
+
+
+def test_a_workload_may_lie_where_nothing_may_be_written(command, made, monkeypatch):
+    def refuse(self, path):
+        raise BadInput(f"{path} cannot be written: Permission denied")
+
+    monkeypatch.setattr(profile.Profile, "save", refuse)
+    monkeypatch.setattr(profile.engine, "build", lambda: "another")
+    code, shown, _ = command("plan", "wc", "--input", made / "wc", "--machine", "server_a", "--json")
+    assert (code, json.loads(shown)["profile"]) == (0, None)
+
+
+def test_a_workload_may_be_the_folder_at_hand(command, made, monkeypatch):
+    monkeypatch.chdir(made / "wc")
+    code, shown, _ = command("plan", "wc", "--input", ".", "--machine", "server_a", "--json")
+    assert (code, json.loads(shown)["profile"].rpartition("/")[0]) == (0, str(made / "wc.profiles"))
 
 
 def test_what_a_profile_tells_a_planner(made):
@@ -145,7 +182,10 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
     given = ("plan", "wc", "--measured", made / "profile.json")
     refused(command(*given, "--machine", "server_c"), "machine server_c: neither a file nor one of server_a, server_b")
     refused(command(*given, "--machine", "server_a", "--threads", 2), "threads are those of this host")
-    refused(command(*given, "--threads", 100_000), "100000 threads to plan for, and this host has ")
+    for threads in (100_000, 0, -1):
+        refused(command(*given, "--threads", threads), f"{threads} threads to plan for, and this host has ")
+    refused(command("plan", "wc", "--input", made / "wc", "--channel", "fast"), "unknown channel 'fast'")
+    refused(command(*given, "--set", "vocabulary=21"), "has params ", "measure again")
     refused(command(*given, "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'; known: rlas")
     refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
     refused(command("plan", "fd", "--measured", made / "profile.json"), "has app wc, not fd: measure again")
@@ -155,6 +195,13 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
     refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app: Field required")
     refused(command("plan", "wc", "--measured", tmp_path / "missing.json"), "No such file")
     refused(command(*given, "--machine", "server_a", "--out", tmp_path), "cannot be written")
+    for lacks in ("row_bytes", "patterns"):
+        other = json.loads((made / "profile.json").read_text())
+        of = other[lacks] if lacks == "row_bytes" else other[lacks][1]["costs"]
+        del of["count"]
+        (tmp_path / "lacks.json").write_text(json.dumps(other))
+        of_it = ("plan", "wc", "--measured", tmp_path / "lacks.json", "--machine", "server_a")
+        refused(command(*of_it), "the profile of wc does not have what its operators cost: measure again")
 
 
 def test_a_profile_of_other_code_is_refused(command, made, tmp_path):
@@ -174,7 +221,9 @@ def test_this_host_is_measured(command, made, tmp_path):
     found = Machine.read(tmp_path / "host.json")
     assert json.loads(shown) == found.model_dump(mode="json")
     assert found.replicas_per_core is None
-    assert all(ns > 0 for i, row in enumerate(found.latency) for j, ns in enumerate(row) if i != j)
+    apart = [(i, j) for i in range(found.sockets) for j in range(found.sockets) if i != j]
+    assert all(found.latency[i][j] > 0 and found.streams[i][j] > 0 for i, j in apart)
+    assert sorted(thread for threads in found.numbers for thread in threads) == list(range(found.threads))
     given = ("plan", "wc", "--measured", made / "profile.json", "--machine", tmp_path / "host.json", "--json")
     assert json.loads(command(*given)[1])["plan"].keys() == {"source", "split", "count", "sink"}
 

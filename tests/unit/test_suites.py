@@ -11,11 +11,16 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.bench import briskstream, ordered, report, rlas, stretch, suite, switching, viper
 from streaming_core.bench.race import Race, phased, turns
-from streaming_core.run import profile
-from streaming_core.run.way import EXECUTORS
+from streaming_core.data import workload
+from streaming_core.kernels.program import compile_app
+from streaming_core.run import engine, profile
+from streaming_core.run.way import EXECUTORS, RunSpec
+from tests.differential.case import Events
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
+# Of plans every experiment is the same of another application, each of which has to be compiled for.
+QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if name != "rlas" or experiment == "sd"]
 
 
 def chosen(name, experiment):
@@ -60,8 +65,8 @@ def quick(monkeypatch, races):
         ("JOIN", {"keys": 8}), ("WORDS", ((100, 1.0),)), ("PAIRS", ((50, 1.0),)), ("BATCHES", (16,)),
     ):  # fmt: skip
         monkeypatch.setattr(switching, name, values)
-    for name, values in (("PLANNED", (("sd", {}, 1.0),)), ("DRAWN", 2), ("FACTOR", 1e9)):  # of passes of microseconds
-        monkeypatch.setattr(rlas, name, values)
+    monkeypatch.setattr(rlas, "DRAWN", 2)
+    monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
     monkeypatch.setattr(profile, "EVENTS", 1000)
     monkeypatch.setattr(suite, "Race", races)
 
@@ -103,7 +108,7 @@ def check(found, declared):
     assert {row.get("load") for row in rows if row["way"] != "loop"} == (set(loads) or {None})
 
 
-@pytest.mark.parametrize(("name", "experiment"), EXPERIMENTS)
+@pytest.mark.parametrize(("name", "experiment"), QUICK)
 def test_every_experiment_runs_and_what_it_ran_is_right(quick, name, experiment):
     found = run(name, experiment)
     check(found, chosen(name, experiment))
@@ -121,14 +126,16 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
 
 
 @pytest.mark.parametrize("counts", [[1], [2], [1, 2, 4]])
-def test_sweeps_cover_what_they_say(monkeypatch, counts):
+def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
+    monkeypatch.setattr(profile, "EVENTS", 1000)
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     most = max(counts)
 
     def ways(name, experiment):
         return [(heat, spec) for heat in chosen(name, experiment).sweep(counts)[0] for spec in heat.ways]
 
-    for name, experiment in EXPERIMENTS:
+    for name, experiment in QUICK:
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
         assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
         assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
@@ -325,7 +332,7 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
 
 def test_what_is_concluded_of_plans(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
-    found = run("rlas", "plans")
+    found = run("rlas", "sd")
     rows = [row for row in found["rows"] if row["way"] != "loop"]
     by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("scalegate", "spsc")}
     assert set(map(tuple, by_channel.values())) == {("found", "default", "found", "default", "random", "random")}
@@ -338,6 +345,21 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
     }
     assert len(found["conclusions"]) == 4
     assert [("Kendall" in line) for line in found["conclusions"]] == [False, True, False, True]
+
+
+def test_the_default_plan_is_the_runtimes():
+    for app in ("wc", "lr", "paircount"):
+        opened = registry.load(app)
+        params = opened.bind({})
+        program = compile_app(opened, params)
+        table = workload.generate_chunk(opened, params, 50, 1, 0, 50)
+        blocks = engine.Blocks(Events([table]), program, 50)
+        sample, _, _ = engine.one_pass(RunSpec(app=app, executor="pinned", threads=2), program, blocks, export=False)
+        ran = {}
+        for task in sample.tasks:
+            if task.role not in ("keys", "merge"):
+                ran.setdefault(task.operator, []).append(task.thread)
+        assert {name: sorted(places) for name, places in ran.items()} == rlas._default(app, 2)
 
 
 def test_kendalls_tau_is_of_pairs_in_order():

@@ -312,17 +312,17 @@ fn probe() -> PyResult<String> {
     serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// What fetching memory takes, as JSON: between these cores (each what another has just written), between nodes if there
-/// are several, and per node the bytes per second that its cores together read.
+/// What fetching memory takes, as JSON: between nodes if there are several, with the bytes per second that the cores of each
+/// together read; else between these cores, each what another has just written.
 #[pyfunction]
 fn measure_fetching(py: Python<'_>, cores: Vec<usize>) -> PyResult<String> {
     let measure = || -> io::Result<serde_json::Value> {
         let topology = Topology::probe();
         let several = topology.nodes.len() > 1;
         Ok(serde_json::json!({
-            "between_cores": between_cores(&cores)?,
-            "between_nodes": several.then(|| Fetching::between_nodes(&topology)).transpose()?,
-            "node_bytes_per_s": node_bandwidths(&topology)?,
+            "between_cores": (!several).then(|| between_cores(&cores)).transpose()?,
+            "between_nodes": several.then(|| Fetching::between_nodes(&topology, true)).transpose()?,
+            "node_bytes_per_s": several.then(|| node_bandwidths(&topology)).transpose()?,
         }))
     };
     Ok(py.detach(measure)?.to_string())

@@ -25,14 +25,15 @@ const STEPS: usize = 1 << 14;
 
 impl Fetching {
     /// Between the nodes of this machine, in the topology's order: memory, more of it than caches hold. Infinite, and no
-    /// bytes, from nodes and for nodes that have no core of this process.
-    pub fn between_nodes(topology: &Topology) -> io::Result<Self> {
+    /// bytes, from nodes and for nodes that have no core of this process. `streams`: bandwidths are wanted too.
+    pub fn between_nodes(topology: &Topology, streams: bool) -> io::Result<Self> {
         let core = |node: &usize| topology.cores.iter().find(|core| core.node == *node).map(|core| core.id);
         let cores: Vec<Option<usize>> = topology.nodes.iter().map(core).collect();
         let lines = beyond_caches(topology);
         Self::between(&cores, |owner, fetches| {
             let memory = on_core(owner, || Ok(circle(lines)))?;
-            fetches.iter().map(|&core| on_core(core, || Ok((follow(&memory, STEPS), stream(&memory))))).collect()
+            let both = || Ok((follow(&memory, STEPS), if streams { stream(&memory) } else { 0.0 }));
+            fetches.iter().map(|&core| on_core(core, both)).collect()
         })
     }
 

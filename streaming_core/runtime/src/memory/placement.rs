@@ -186,7 +186,7 @@ fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
 /// Nanoseconds to fetch a line, by the node that fetches and the node where it lies; measured once in a process.
 fn latencies(topology: &Topology) -> io::Result<Vec<Vec<f64>>> {
     static MEASURED: OnceLock<Result<Vec<Vec<f64>>, io::ErrorKind>> = OnceLock::new();
-    let measure = || Ok(Fetching::between_nodes(topology)?.nanoseconds);
+    let measure = || Ok(Fetching::between_nodes(topology, false)?.nanoseconds);
     MEASURED.get_or_init(|| measure().map_err(|error: io::Error| error.kind())).clone().map_err(io::Error::from)
 }
 

@@ -21,24 +21,31 @@ pub(super) struct Cost {
     others: u64,
     /// Of each batch the picoseconds of executing one of its rows.
     of_a_row: Histogram<u64>,
+    /// Of the batch at hand, which may take several steps: its rows, and nanoseconds of executing so far.
+    batch: (u64, u64),
 }
 
 impl Default for Cost {
     fn default() -> Self {
         let of_a_row = Histogram::new_with_bounds(1, LONGEST, 2).expect("constant bounds");
-        Self { rows_in: 0, rows_out: 0, batches: 0, execute: 0, others: 0, of_a_row }
+        Self { rows_in: 0, rows_out: 0, batches: 0, execute: 0, others: 0, of_a_row, batch: (0, 0) }
     }
 }
 
 impl Cost {
-    /// A step has taken the rows behind the first `rows_in`; what the task's breakdown was before it, and is now.
-    pub fn add(&mut self, rows_in: u64, before: Breakdown, now: Breakdown) {
+    /// A step has taken the rows behind the first `rows_in`; what the task's breakdown was before it, and is now; `is_used`:
+    /// nothing of the batch is left for another step.
+    pub fn add(&mut self, rows_in: u64, before: Breakdown, now: Breakdown, is_used: bool) {
         let execute = now.useful - before.useful;
         self.execute += execute;
         self.others += now.other - before.other;
-        if let Some(of_a_row) = (execute * 1000).checked_div(self.rows_in - rows_in) {
-            self.batches += 1;
-            self.of_a_row.saturating_record(of_a_row.max(1));
+        self.batch = (self.batch.0 + self.rows_in - rows_in, self.batch.1 + execute);
+        if is_used {
+            let (rows, execute) = std::mem::take(&mut self.batch);
+            if let Some(of_a_row) = (execute * 1000).checked_div(rows) {
+                self.batches += 1;
+                self.of_a_row.saturating_record(of_a_row.max(1));
+            }
         }
     }
 
@@ -65,11 +72,12 @@ mod tests {
     fn what_steps_take_is_divided_by_their_rows() {
         let mut cost = Cost::default();
         let mut time = Breakdown::default();
-        for (rows, useful, other) in [(10, 1_000, 30), (0, 0, 5), (10, 3_000, 40)] {
+        // The third batch takes two steps.
+        for (rows, useful, other, used) in [(10, 1_000, 30, true), (0, 0, 5, true), (10, 2_000, 30, false), (0, 1_000, 10, true)] {
             let (before, taken) = (time, cost.rows_in);
             time += Breakdown { useful, other, sync: 7, ..Breakdown::default() };
             cost.rows_in += rows;
-            cost.add(taken, before, time);
+            cost.add(taken, before, time, used);
         }
         let json = cost.to_json();
         assert_eq!((&json["rows_in"], &json["batches"]), (&json!(20), &json!(2)));

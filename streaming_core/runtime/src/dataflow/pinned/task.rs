@@ -167,7 +167,7 @@ impl Task {
         let watched = self.watched(job).map(|who| (who, thread_cpu_nanoseconds()));
         let worked = self.go_on(network, job, clock)?;
         if worked {
-            self.cost.add(taken, before, self.counters.time);
+            self.cost.add(taken, before, self.counters.time, self.left.is_none());
             if let Some(((control, replica), began)) = watched {
                 control.add_work(replica, thread_cpu_nanoseconds() - began);
             }
@@ -311,7 +311,10 @@ impl Task {
                     hashes.extend_from_slice(&taken.hashes);
                 }
                 jumbo.shares[0].whole = true;
-                return prepare(preparer.as_ref(), jumbo, put_out);
+                clock.lap(&mut counters.time.other);
+                prepare(preparer.as_ref(), jumbo, put_out)?;
+                clock.lap(&mut counters.time.useful);
+                return Ok(());
             };
             let (chain, lanes) = (&job.frame.chain, &job.frame.lanes);
             let about = &chain.operators[operator];
