@@ -73,7 +73,9 @@ mod tests {
         let mut cost = Cost::default();
         let mut time = Breakdown::default();
         // The third batch takes two steps.
-        for (rows, useful, other, used) in [(10, 1_000, 30, true), (0, 0, 5, true), (10, 2_000, 30, false), (0, 1_000, 10, true)] {
+        for (rows, useful, other, used) in
+            [(10, 1_000, 30, true), (0, 0, 5, true), (10, 2_000, 30, false), (0, 1_000, 10, true)]
+        {
             let (before, taken) = (time, cost.rows_in);
             time += Breakdown { useful, other, sync: 7, ..Breakdown::default() };
             cost.rows_in += rows;
