@@ -50,7 +50,10 @@ def one_line(error: ValidationError) -> str:
     """A pydantic error as one line: `field: message; field: message`."""
     parts = []
     for item in error.errors():
-        where = ".".join(str(p) for p in item["loc"])
+        # What may be a word or something else fails as both: said is what the something else lacks, without its type.
+        where = ".".join(str(p) for p in item["loc"] if "[" not in str(p))
+        if item["type"] == "literal_error" and len(item["loc"]) > 1 and str(item["loc"][-1]).startswith("literal["):
+            continue
         message = item["msg"].removeprefix("Value error, ")
         parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)
