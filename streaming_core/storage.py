@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from streaming_core import interruption
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, refusal
 
 POLL_SECONDS = 0.05
 
@@ -167,6 +167,18 @@ def absolute(path: Path) -> Path:
 def write_json(path: Path, value: object) -> None:
     """Writes JSON so that `path` is either absent or whole."""
     write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def save_json(path: Path, value: object) -> None:
+    """As `write_json`, to a file that somebody has named.
+
+    Raises:
+        BadInput, CommandFailed: it cannot be written.
+    """
+    try:
+        write_json(path, value)
+    except OSError as error:
+        raise refusal(error, f"{path} cannot be written") from None
 
 
 def write_text(path: Path, text: str, mode: int = 0o666) -> None:

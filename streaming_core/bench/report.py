@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from streaming_core.errors import refusal
 from streaming_core.regression.home import Home
-from streaming_core.storage import write_json
+from streaming_core.storage import save_json
 
 VERSION = 1  # of a suite's JSON; the performance page reads this one
 # Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
@@ -38,10 +37,7 @@ def save(found: dict[str, Any], out: Path | None) -> Path:
     stamp = found["made_at"].replace("-", "").replace(":", "")
     name = f"{found['suite']}-{stamp}.json" if "suite" in found else f"{stamp}.json"
     path = out or Home().reports / "bench" / name
-    try:
-        write_json(path, found)
-    except OSError as error:
-        raise refusal(error, f"{path} cannot be written") from None
+    save_json(path, found)
     return path
 
 

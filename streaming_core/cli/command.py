@@ -28,6 +28,7 @@ from streaming_core.cli.options import (
 )
 from streaming_core.ending import say
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.storage import save_json
 
 NAME = "streaming-core"
 
@@ -438,7 +439,7 @@ def plan(
         known, where = planning.profile_of(name, given, input, measured, channel, bar)
         found = planning.find(known, machine, threads, strategy, seed)
     if out is not None:
-        planning.save(found.as_plan(), out)
+        save_json(out, found.as_plan())
     if as_json:
         show(planning.as_dict(found) | {"profile": str(where) if where else None})
         return

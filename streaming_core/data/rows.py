@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streaming_core.data.arrow import to_arrow, to_numpy
 from streaming_core.errors import BadInput
@@ -184,3 +186,20 @@ def _scalars(values: np.ndarray, scalar: Scalar) -> pa.Array:
 
 def _lists(lengths: np.ndarray, values: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(to_arrow(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
+
+
+def text_fields(record: Resolved) -> list[str]:
+    """The fields of a record that are texts."""
+    return [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
+
+
+def row_bytes(record: Resolved, tables: Iterable[pa.Table], rows: int) -> float | None:
+    """Mean bytes of so many rows as the runtime holds them: header, fields, text; None if there are no rows.
+
+    Args:
+        tables: their texts, and what else there is; not looked at if the record has none.
+    """
+    texts, total = text_fields(record), rows * record.event[1]
+    for table in tables if texts else ():
+        total += sum(pc.sum(pc.binary_length(table[name])).as_py() or 0 for name in texts)
+    return total / rows if rows else None

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from streaming_core.errors import BadInput, one_line, refusal
-from streaming_core.storage import write_json
+from streaming_core.storage import save_json
 
 Amount = Annotated[float, Field(ge=0.0)]  # of nanoseconds, bytes, rows
 
@@ -45,7 +45,4 @@ class Document(BaseModel):
         Raises:
             BadInput, CommandFailed: it cannot be written.
         """
-        try:
-            write_json(path, self.model_dump(mode="json"))
-        except OSError as error:
-            raise refusal(error, f"{path} cannot be written") from None
+        save_json(path, self.model_dump(mode="json"))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.errors import BadInput, refusal
+from streaming_core.errors import BadInput
 from streaming_core.planner import strategies
 from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
@@ -21,7 +21,6 @@ from streaming_core.run import profile as profiles
 from streaming_core.run.profile import Profile
 from streaming_core.run.report import Planned
 from streaming_core.run.way import RunSpec
-from streaming_core.storage import write_json
 
 SEED = 1  # of a workload that is generated to be measured
 
@@ -150,15 +149,3 @@ def as_dict(found: Placed) -> dict[str, Any]:
         "fetching_ns": [list(row) for row in estimated.fetching],
         "traffic_bytes_per_s": [list(row) for row in estimated.traffic],
     }
-
-
-def save(value: Any, path: Path) -> None:
-    """Writes JSON values to a file, whole or not at all.
-
-    Raises:
-        BadInput, CommandFailed: it cannot be written.
-    """
-    try:
-        write_json(path, value)
-    except OSError as error:
-        raise refusal(error, f"{path} cannot be written") from None

@@ -20,15 +20,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
+from streaming_core.data.rows import row_bytes, text_fields
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.kernels.program import Program, compile_app
+from streaming_core.kernels.program import compile_app
 from streaming_core.language.application import App, Operator
-from streaming_core.language.record import Text
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.planner import graph as planned
 from streaming_core.planner.document import Amount, Document
@@ -215,7 +214,7 @@ def measure(
         content_digest=source.manifest["content_digest"],
         channel=channel,
         batch=batch,
-        row_bytes=_row_bytes(source, program),
+        row_bytes=_row_bytes(source),
         weights={name: [t.rows_in for t in wide if (t.operator, t.role) == (name, "operator")] for name in keyed},
         patterns=patterns,
     )
@@ -291,7 +290,7 @@ def _cost(name: str, passes: list[list[TaskCost]]) -> Cost:
     )
 
 
-def _row_bytes(source: workload.Workload, program: Program) -> dict[str, dict[str, float]]:
+def _row_bytes(source: workload.Workload) -> dict[str, dict[str, float]]:
     """Per operator and producer the bytes of a row that it takes: the interpreter makes the first rows, where they have
     texts."""
     app, params = source.app, source.manifest["params"]
@@ -299,14 +298,10 @@ def _row_bytes(source: workload.Workload, program: Program) -> dict[str, dict[st
     put_out = {}
     for operator in app.operators[:-1]:
         record = operator.emitted.resolve(params)
-        texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
-        size = float(record.event[1])
-        if texts:
+        put_out[name_of(operator)] = float(record.event[1])
+        if text_fields(record):
             made = first if operator.kind == SOURCE else _first_rows(app.through(operator.name), params, first)
-            if made.num_rows:
-                lengths = sum(pc.sum(pc.binary_length(made[name])).as_py() or 0 for name in texts)
-                size += lengths / made.num_rows
-        put_out[name_of(operator)] = size
+            put_out[name_of(operator)] = row_bytes(record, [made], made.num_rows) or float(record.event[1])
     found = {name_of(o): {name_of(i): put_out[name_of(i)] for i in o.inputs} for o in app.operators[1:]}
     return {SOURCE: {EVENT: put_out[SOURCE]}, **found}
 

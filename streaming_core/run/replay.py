@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from streaming_core.data.parts import Parts
+from streaming_core.data.rows import row_bytes, text_fields
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app
-from streaming_core.language.record import Resolved, Text
+from streaming_core.language.record import Resolved
 from streaming_core.oracle import oracle
 from streaming_core.run import comparison, engine, recording
 from streaming_core.run.recording import Recording
@@ -136,9 +135,5 @@ def _verify(source: Recording, sample: engine.Sample, folder: Path) -> None:
 
 
 def _bytes(folder: Path, record: Resolved, rows: int) -> float | None:
-    """Mean bytes of the rows in a folder's parts as the runtime holds them: header, fields, text."""
-    texts = [name for name, slot in record.event[0].items() if isinstance(slot.type, Text)]
-    total = rows * record.event[1]
-    for table in Parts.of(folder).slices(engine.BLOCK, texts) if texts else ():
-        total += sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in table.columns)
-    return total / rows if rows else None
+    """Mean bytes of the rows in a folder's parts."""
+    return row_bytes(record, Parts.of(folder).slices(engine.BLOCK, text_fields(record)), rows)
