@@ -15,9 +15,9 @@
 //! by all replicas (`dataflow/windowed`). If these share nothing, it has an outlet for each of them.
 //!
 //! No cycle of waiting: a task waits for room until all its readers have gone on, and for input until some source has.
-//! Among the rows not yet taken there is an earliest one; whoever is to take it has every source's word that no earlier one
-//! comes, because heartbeats follow every batch along every edge, and room, because what it has put out is earlier still
-//! and was taken.
+//! Of the events of which something has not been taken yet, there is an earliest one. Upstream first, whoever has to do with
+//! it has every source's word that all of it is there, because each batch has all rows of its events and says so along every
+//! edge, and room, because what it has put out is of earlier events and was taken.
 
 mod cost;
 mod plan;
@@ -206,6 +206,7 @@ fn wire(
         put_out: None,
         taken: Taken::new(stride),
         left: None,
+        unfinished: false,
         scratch: Scratch::default(),
         counters: Counters::default(),
         cost: Cost::default(),
@@ -324,7 +325,7 @@ fn silent(windows: &[Option<Replicated>], origin: Origin, producer: usize, sourc
 impl Work for Tasks {
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError> {
         // SAFETY: each thread has its own.
-        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job)) }
+        unsafe { self.tasks.with_mut(thread, |tasks| go_round(tasks, &self.network, job, self.tasks.len() == 1)) }
     }
 
     fn counters(&self) -> Counters {
@@ -363,8 +364,11 @@ impl Work for Tasks {
     }
 }
 
-/// Everything that a thread does for a block.
-fn go_round(tasks: &mut [Task], network: &Network, job: &Job) -> Result<(), RunError> {
+/// Everything that a thread, or the only one, does for a block.
+///
+/// # Errors
+/// `Engine`: it is alone and none of its tasks can go on.
+fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) -> Result<(), RunError> {
     let frame = job.frame;
     tasks.iter_mut().for_each(Task::begin);
     let mut clock = Stopwatch::start();
@@ -390,6 +394,8 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job) -> Result<(), RunE
                 job.await_arrival(job.block.n.min(next + frame.batch), leaves);
                 clock.lap(&mut tasks[0].counters.time.other);
             }
+            // Who is alone would wait for ever.
+            None if is_alone && !leaves() => return Err(RunError::Engine("no task can go on".into())),
             None => {
                 frame.signals.idle.wait(leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);

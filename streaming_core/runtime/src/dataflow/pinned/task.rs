@@ -98,6 +98,8 @@ pub(super) struct Task {
     /// A windowed replica that waits for others to go over to an epoch, or has more to expire: up to where it has used what it
     /// took.
     pub left: Option<usize>,
+    /// The slot that is filled has rows of an event that has more: it is filled on, and published with the last of them.
+    pub unfinished: bool,
     pub scratch: Scratch,
     pub counters: Counters,
     pub cost: Cost,
@@ -286,9 +288,12 @@ impl Task {
             return self.copy(network, job, clock);
         }
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, preparer, put_out, taken, left, scratch, counters, cost, ended, .. } = self;
+        let Self { role, edges, ranked, preparer, put_out, taken, left, unfinished, scratch, counters, cost, ended, .. } =
+            self;
         let mut fill = |jumbo: &mut Jumbo| {
-            jumbo.clear();
+            if !*unfinished {
+                jumbo.clear();
+            }
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
             if let Role::Keys { operator, input, lister, said, .. } = role {
                 let windowed = job.frame.windows[*operator].as_ref().expect("who has keys has windows");
@@ -354,23 +359,28 @@ impl Task {
             counters.dropped += made.take_dropped();
             clock.lap(&mut counters.time.useful);
             note(outcome, operator, network, job, jumbo, ended)?;
+            let rows = Rows::of(&jumbo.made, job.block.text);
+            // SAFETY: rows that were just made.
+            *unfinished = left.is_some() && rows.n > 0 && unsafe { rows.seq(rows.n - 1) } > jumbo.upto;
+            if *unfinished {
+                return Ok(());
+            }
+            jumbo.rows = rows;
             if *ranked && windowed.is_none() {
                 rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks)?;
             }
-            jumbo.rows = Rows::of(&jumbo.made, job.block.text);
             clock.lap(&mut counters.time.other);
             prepare(preparer.as_ref(), jumbo, put_out)?;
             clock.lap(&mut counters.time.useful);
             route(edges, outlet.serial(), scratch, jumbo)
         };
-        let fill = |jumbo: &mut Jumbo| {
-            fill(jumbo)?;
-            cost.rows_out += jumbo.rows.n as u64;
-            Ok::<_, RunError>(())
-        };
+        let fill = |jumbo: &mut Jumbo| fill(jumbo).map(|()| jumbo.rows.n as u64);
         // SAFETY: this task alone writes its outlet, and has seen room.
-        unsafe { outlet.fill(fill) }?;
-        outlet.publish();
+        let rows = unsafe { outlet.fill(fill) }?;
+        if !*unfinished {
+            cost.rows_out += rows;
+            outlet.publish();
+        }
         *ended |= taken.last && left.is_none();
         clock.lap(&mut counters.time.other);
         Ok(())
@@ -391,8 +401,6 @@ impl Task {
             (heading, *ended) = ((job.block.seq(job.block.n - 1), true), true);
         }
         let (upto, last) = heading;
-        // SAFETY: the rows are there. Of the last one's event there may be others still to come.
-        let reached = if rows.n > 0 { upto.max(unsafe { rows.seq(rows.n - 1) }) } else { upto };
         let queues = &network.outlets[first..first + copies.of.len()];
         for (replica, (outlet, copied)) in queues.iter().zip(&mut copies.of).enumerate() {
             let fill = |jumbo: &mut Jumbo| {
@@ -408,7 +416,7 @@ impl Task {
             };
             // SAFETY: this task alone writes its outlets, and has seen room in all of them.
             unsafe { outlet.fill(fill) };
-            outlet.pass_over(0, last || windowed.epochs.concerns(replica, *said, reached));
+            outlet.pass_over(0, last || windowed.epochs.concerns(replica, *said, upto));
             outlet.publish();
         }
         *said = upto;
@@ -481,10 +489,7 @@ unsafe fn list(
 /// Says which replicas of a windowed operator take which of the rows of a jumbo tuple, behind event `after`: those that own
 /// cells in their epochs. A row that nobody else waits for would wait for heartbeats that pass its reader over.
 fn deal(epochs: &Epochs, after: i64, jumbo: &mut Jumbo, outlet: &Outlet) {
-    let rows = jumbo.rows;
-    // Of the last row's event there may be others still to come: then it is beyond what all is said of.
-    // SAFETY: the rows are there.
-    let upto = if rows.n > 0 { jumbo.upto.max(unsafe { rows.seq(rows.n - 1) }) } else { jumbo.upto };
+    let (rows, upto) = (jumbo.rows, jumbo.upto);
     for (replica, share) in jumbo.shares.iter_mut().enumerate() {
         match epochs.takes(replica, after, upto) {
             Some(takes) => share.whole = takes,

@@ -1,10 +1,15 @@
 //! Where a replica takes its input: the outlets of all who put out something for it, as one stream.
 //!
 //! In total order a gate delivers what a ScaleGate does (Viper, section 4; STRETCH, section 2.3): rows of all sources in
-//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. A
-//! source says so by its next row, or, when it has none, by the `upto` of what it published last. The papers' ScaleGate
-//! keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put out, in batches,
-//! and the reader merges the few heads, which are in order already. Nobody writes anything but his own cursor.
+//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. The
+//! papers' ScaleGate keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put
+//! out, in batches, and the reader merges the few heads, which are in order already. Nobody writes anything but his own
+//! cursor.
+//!
+//! Events are whole: all rows of an event that a source has for a reader are in one jumbo tuple, whose `upto` is not before
+//! it, and what is taken at once has all of an event or nothing. So a source's word is that of the last jumbo tuple waiting
+//! there, and an event is ready once every source's word is not before it. Were an event's rows in several, as many as an
+//! outlet holds, nobody could say a word before all of them were there, and they would not fit.
 //!
 //! In no order a gate delivers whole batches as they come.
 //!
@@ -53,7 +58,7 @@ pub struct Taken {
     summed: Digest,
     /// Where rows lie that had been summed, and now are to be examined when they are taken.
     left_over: Vec<*const u8>,
-    /// All rows of events up to this one have been taken.
+    /// All rows of events up to this one have been taken, and, in total order, none of a later one.
     pub upto: i64,
     /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
     pub started: u64,
@@ -189,11 +194,13 @@ impl Gate {
             }
             if !self.ordered {
                 any(sources, &mut self.turn, outlets, taken);
-            } else if manner.united || has_ranks {
-                take(sources, outlets, *manner, orders, taken)?;
-            } else {
-                // Rows without ranks are alone with their event, which says everything.
-                take(sources, outlets, *manner, events, taken)?;
+            } else if take(sources, outlets, *manner, taken)? {
+                if manner.united || has_ranks {
+                    interleave(sources, outlets, *manner, orders, taken)?;
+                } else {
+                    // Rows without ranks are alone with their event, which says everything.
+                    interleave(sources, outlets, *manner, events, taken)?;
+                }
             }
         }
         if taken.rows.n == 0 {
@@ -245,40 +252,39 @@ unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], take
     }
 }
 
-/// Takes rows of all sources, as far as they are ready.
+/// Takes batches all of whose events come before those of every other source, whole; whether what comes next has to be
+/// taken row by row.
 ///
 /// # Safety
 /// The caller is the reader of every source.
-unsafe fn take<K: SortKey>(
+unsafe fn take(
     sources: &mut [Source],
     outlets: &[Outlet],
     manner: Manner,
-    lists: &mut Lists<K>,
     taken: &mut Taken,
-) -> Result<(), RunError> {
+) -> Result<bool, RunError> {
     let least = if sources.len() > 1 { IN_PLACE } else { 0 };
-    // Batches all of whose rows come before those of every other source, whole.
     while taken.rows.n == 0 && taken.places.len() < MOST {
-        // The earliest row there is or may come, whose that is and where; what comes next of another source.
-        let mut first: Option<(K, usize, Option<&Jumbo>)> = None;
-        let mut second: Option<K> = None;
+        // The earliest event of which there is a row or may come one, whose that is and where; the one of all others.
+        let mut first: Option<(i64, usize, Option<&Jumbo>)> = None;
+        let mut second = i64::MAX;
         for (index, source) in sources.iter_mut().enumerate() {
             // SAFETY: as the caller says.
             let head = unsafe { source.head(outlets) };
-            let key = head.map_or_else(|| K::behind(source.upto), |jumbo| source.key(jumbo, source.at));
-            if first.is_none_or(|(least, _, other)| (key, head.is_none()) < (least, other.is_none())) {
-                second = first.map(|(least, ..)| least);
-                first = Some((key, index, head));
-            } else if second.is_none_or(|least| key < least) {
-                second = Some(key);
+            let event = head.map_or(source.upto.saturating_add(1), |jumbo| source.key(jumbo, source.at));
+            if first.is_none_or(|(least, _, other)| (event, head.is_some()) < (least, other.is_some())) {
+                second = first.map_or(second, |(least, ..)| least);
+                first = Some((event, index, head));
+            } else {
+                second = second.min(event);
             }
         }
-        let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
+        let Some((_, index, Some(jumbo))) = first else { return Ok(false) };
         let source = &mut sources[index];
         let range = source.at..source.rows_of(jumbo);
-        if second.is_some_and(|key| source.key::<K>(jumbo, range.end - 1) > key) {
-            // SAFETY: as the caller says.
-            return unsafe { interleave(sources, outlets, manner, lists, taken) };
+        if source.key::<i64>(jumbo, range.end - 1) >= second {
+            // What was taken are whole events, all of them before those that interleave.
+            return Ok(true);
         }
         source.at = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
@@ -286,10 +292,10 @@ unsafe fn take<K: SortKey>(
         // SAFETY: as the caller says.
         unsafe { source.head(outlets) };
     }
-    Ok(())
+    Ok(false)
 }
 
-/// Takes rows one by one, as far as they are ready.
+/// Takes rows one by one, as far as their events are ready.
 ///
 /// # Safety
 /// The caller is the reader of every source, and has looked for their heads.
@@ -303,13 +309,15 @@ unsafe fn interleave<K: SortKey>(
 ) -> Result<(), RunError> {
     lists.clear();
     // SAFETY: as the caller says.
-    let Some(ready) = sources.iter().map(|source| unsafe { source.bound::<K>(outlets) }).min() else { return Ok(()) };
+    let Some(ready) = sources.iter().map(|source| unsafe { source.word(outlets) }).min() else { return Ok(()) };
     let mut bound = ready;
     for source in &*sources {
         // SAFETY: as the caller says.
-        let more = lists.add(|list| unsafe { source.list(outlets, ready, list, &mut taken.started) });
-        bound = more.map_or(bound, |key| bound.min(key));
+        let more =
+            lists.add(|list| unsafe { source.list(outlets, K::behind(ready), list, &mut taken.started) });
+        bound = more.map_or(bound, |event| bound.min(event));
     }
+    let bound = K::behind(bound);
     let mut n = 0;
     for (source, ready) in sources.iter_mut().zip(lists.cut(bound)) {
         if manner.prepared {

@@ -191,7 +191,7 @@ fn loom_two_sources_one_reader() {
     everybody(
         3,
         &Script {
-            said: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[1], 0), (&[1, 2], 2)]],
+            said: &[&[(&[0, 1], 1), (&[2], 2)], &[(&[], 0), (&[1, 2], 2)]],
             readers: 1,
             to_all: true,
             slots: 1,

@@ -76,6 +76,17 @@ fn a_stream_meets_itself() {
     everywhere(&Pipeline::new(ops, &[1, 1], false), &integers(1000, 40));
 }
 
+/// Of every event 12,150 rows come through both inputs of the last operator: those of the second wait for all of the first,
+/// which are made of them.
+#[test]
+fn an_event_may_have_more_rows_than_all_outlets_hold_batches() {
+    let thrice = |of: i64| stateless(0).of(&[of, of, of]);
+    let mut ops = vec![stateless(1).of(&[-1])];
+    ops.extend((0..5).map(thrice));
+    ops.extend([partitioned(4, false).of(&[5]), stateless(0).of(&[6, 5])]);
+    everywhere(&Pipeline::new(ops, &[7], false), &[Events::integers(0, &[(1, 50), (2, 50), (1, 50)])]);
+}
+
 #[test]
 fn no_events_and_events_that_vanish() {
     let ops = || vec![stateless(2).of(&[-1]), partitioned(4, true).of(&[0]), stateful(5, true).of(&[1])];
