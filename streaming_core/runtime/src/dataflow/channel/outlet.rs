@@ -2,8 +2,7 @@
 //!
 //! A jumbo tuple (BriskStream, section 5.2) is a batch of rows under one header. It is written once and read in place by
 //! everybody whom it concerns; what is said for each reader is which of its rows are his. `upto` in the header makes it a
-//! heartbeat as well (Viper, section 5; STRETCH, section 2.3): it reaches also those for whom there is no row in it. Events
-//! are whole in it, however many rows they have (`gate` says why).
+//! heartbeat as well (Viper, section 5; STRETCH, section 2.3): it reaches also those for whom there is no row in it.
 //!
 //! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published or
 //! after every reader has released it, and to the readers in between, who only read. So nothing overflows; a writer that
@@ -36,7 +35,7 @@ pub struct Jumbo {
     pub hashes: Vec<Vec<u64>>,
     /// Of rows for a windowed operator, their meetings (`windowed/keys.rs`).
     pub words: Vec<u64>,
-    /// Every row of events up to this one has been put out, and, where order is kept, none of a later one.
+    /// Every row of events up to this one has been put out, and, by who puts out whole events, none of a later one.
     pub upto: i64,
     /// Engine time when the processing of the first of these rows' events started.
     pub started: u64,

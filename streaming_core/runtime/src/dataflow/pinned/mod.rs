@@ -170,6 +170,19 @@ fn wire(
             ranked[origin_number(origin)] |= asks;
         }
     }
+    // An operator may put out parts of events if they come to the sink by one way: then they wait for what is there already,
+    // or comes from rows that others have. Else they might wait for what is made of the rest of their event.
+    let mut whole = vec![true; operators.len()];
+    for index in (0..operators.len()).rev() {
+        let taken =
+            takers.iter().enumerate().flat_map(|(taker, taken)| taken.0.iter().map(move |&origin| (origin, taker)));
+        let by = taken.filter(|&(origin, _)| origin == Origin::Operator(index)).map(|(_, taker)| taker);
+        let readers: Vec<usize> = by.collect();
+        if let [taker] = readers[..] {
+            let is_windowed = windows.get(taker).is_some_and(Option::is_some);
+            whole[index] = takers[taker].1 > 1 || is_windowed || whole.get(taker).is_some_and(|&whole| whole);
+        }
+    }
     // Outlets of all replicas.
     let mut outlets = Vec::new();
     let mut first_outlet = Vec::new();
@@ -206,6 +219,7 @@ fn wire(
         put_out: None,
         taken: Taken::new(stride),
         left: None,
+        whole: true,
         unfinished: false,
         scratch: Scratch::default(),
         counters: Counters::default(),
@@ -238,7 +252,8 @@ fn wire(
                         silent(windows, origin, producer, source)
                     };
                     let asks = ranked[number];
-                    let gate = Gate::new((0..plan.of(origin).len()).map(source).collect(), ordered, asks, false);
+                    let gate = Gate::new((0..plan.of(origin).len()).map(source).collect(), ordered, asks, false)
+                        .that_takes(true);
                     let role = Role::Keys {
                         operator: taker,
                         input,
@@ -278,10 +293,11 @@ fn wire(
                 }
             }
             let asks = !is_sink && ranked[taker + 1];
+            let whole = !is_sink && whole[taker];
             if channel == Channel::MergeSort && sources.len() > 1 {
                 let outlet = outlets.len();
                 outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
-                let gate = Gate::new(std::mem::take(&mut sources), true, asks, false);
+                let gate = Gate::new(std::mem::take(&mut sources), true, asks, false).that_takes(whole);
                 let merge = task(
                     Role::Merge { operator: (!is_sink).then_some(taker) },
                     gate,
@@ -293,7 +309,8 @@ fn wire(
                 tasks[place].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
-            let gate = Gate::new(sources, ordered, asks, is_sink && ordered && examined.is_some());
+            let prepared = is_sink && ordered && examined.is_some();
+            let gate = Gate::new(sources, ordered, asks, prepared).that_takes(whole);
             let new = if is_sink {
                 task(Role::Sink, gate, None, Vec::new(), false, stride)
             } else {
@@ -303,7 +320,7 @@ fn wire(
                 // What merge operators take is nobody's to deliver yet.
                 let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
                 let preparer = examined.clone().filter(|_| direct);
-                Task { preparer, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
+                Task { preparer, whole, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
             };
             tasks[place].push(new);
         }

@@ -98,7 +98,9 @@ pub(super) struct Task {
     /// A windowed replica that waits for others to go over to an epoch, or has more to expire: up to where it has used what it
     /// took.
     pub left: Option<usize>,
-    /// The slot that is filled has rows of an event that has more: it is filled on, and published with the last of them.
+    /// Whether it puts out whole events.
+    pub whole: bool,
+    /// Then: the slot that is filled has rows of an event that has more. It is filled on, and published with the last of them.
     pub unfinished: bool,
     pub scratch: Scratch,
     pub counters: Counters,
@@ -288,8 +290,22 @@ impl Task {
             return self.copy(network, job, clock);
         }
         let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
-        let Self { role, edges, ranked, preparer, put_out, taken, left, unfinished, scratch, counters, cost, ended, .. } =
-            self;
+        let Self {
+            role,
+            edges,
+            ranked,
+            preparer,
+            put_out,
+            taken,
+            left,
+            whole,
+            unfinished,
+            scratch,
+            counters,
+            cost,
+            ..
+        } = self;
+        let ended = &mut self.ended;
         let mut fill = |jumbo: &mut Jumbo| {
             if !*unfinished {
                 jumbo.clear();
@@ -361,7 +377,7 @@ impl Task {
             note(outcome, operator, network, job, jumbo, ended)?;
             let rows = Rows::of(&jumbo.made, job.block.text);
             // SAFETY: rows that were just made.
-            *unfinished = left.is_some() && rows.n > 0 && unsafe { rows.seq(rows.n - 1) } > jumbo.upto;
+            *unfinished = *whole && left.is_some() && rows.n > 0 && unsafe { rows.seq(rows.n - 1) } > jumbo.upto;
             if *unfinished {
                 return Ok(());
             }

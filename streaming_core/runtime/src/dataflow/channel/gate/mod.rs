@@ -1,15 +1,15 @@
 //! Where a replica takes its input: the outlets of all who put out something for it, as one stream.
 //!
 //! In total order a gate delivers what a ScaleGate does (Viper, section 4; STRETCH, section 2.3): rows of all sources in
-//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. The
-//! papers' ScaleGate keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put
-//! out, in batches, and the reader merges the few heads, which are in order already. Nobody writes anything but his own
-//! cursor.
+//! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. A
+//! source says so by its next row, or, when it has none, by the `upto` of what it published last. The papers' ScaleGate
+//! keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put out, in batches,
+//! and the reader merges the few heads, which are in order already. Nobody writes anything but his own cursor.
 //!
-//! Events are whole: all rows of an event that a source has for a reader are in one jumbo tuple, whose `upto` is not before
-//! it, and what is taken at once has all of an event or nothing. So a source's word is that of the last jumbo tuple waiting
-//! there, and an event is ready once every source's word is not before it. Were an event's rows in several, as many as an
-//! outlet holds, nobody could say a word before all of them were there, and they would not fit.
+//! Some gates take *whole events*, all rows of an event at once, from sources that put them out so: all that one has for a
+//! reader in one jumbo tuple, whose `upto` is not before it. Then one of these lets every reader know all there is to know
+//! of its events. Were their rows in several, they might fill an outlet, and wait for others of their event that are made of
+//! rows for which there is no room then. Where rows cannot wait for such, events need not be whole (`pinned` knows where).
 //!
 //! In no order a gate delivers whole batches as they come.
 //!
@@ -58,7 +58,7 @@ pub struct Taken {
     summed: Digest,
     /// Where rows lie that had been summed, and now are to be examined when they are taken.
     left_over: Vec<*const u8>,
-    /// All rows of events up to this one have been taken, and, in total order, none of a later one.
+    /// All rows of events up to this one have been taken.
     pub upto: i64,
     /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
     pub started: u64,
@@ -122,9 +122,16 @@ struct Manner {
     /// Whether rows come prepared for the sink. Each is then its event's only output or has a rank, unless there is only
     /// one source; once there are ranks, what was prepared for batches that have to part is of no use.
     prepared: bool,
+    /// Whether events are taken whole.
+    whole: bool,
 }
 
 impl Manner {
+    /// What may be taken before the row that has this key is: all rows before it, or those of earlier events.
+    fn before<K: SortKey>(self, key: K) -> K {
+        if self.whole { K::behind(key.parts().0 - 1) } else { key }
+    }
+
     /// The rank of a row behind the gate.
     fn rank(self, seq: i64, stream: u64, rank: Rank) -> Result<Rank, RunError> {
         if self.united { rank.through(stream).ok_or_else(|| path_too_long(seq)) } else { Ok(rank) }
@@ -150,8 +157,13 @@ impl Gate {
     pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
         debug_assert!(!(united && prepared), "of several streams, an event has several outputs");
-        let manner = Manner { ranked, united, prepared };
+        let manner = Manner { ranked, united, prepared, whole: false };
         Self { sources, ordered, manner, turn: 0, events: Lists::default(), orders: Lists::default() }
+    }
+
+    /// One that takes whole events, if `whole`, from sources that put them out so.
+    pub fn that_takes(self, whole: bool) -> Self {
+        Self { manner: Manner { whole, ..self.manner }, ..self }
     }
 
     /// Of each event, those of the last stream come first: what the checkers of order must notice.
@@ -194,13 +206,11 @@ impl Gate {
             }
             if !self.ordered {
                 any(sources, &mut self.turn, outlets, taken);
-            } else if take(sources, outlets, *manner, taken)? {
-                if manner.united || has_ranks {
-                    interleave(sources, outlets, *manner, orders, taken)?;
-                } else {
-                    // Rows without ranks are alone with their event, which says everything.
-                    interleave(sources, outlets, *manner, events, taken)?;
-                }
+            } else if manner.united || has_ranks {
+                take(sources, outlets, *manner, orders, taken)?;
+            } else {
+                // Rows without ranks are alone with their event, which says everything.
+                take(sources, outlets, *manner, events, taken)?;
             }
         }
         if taken.rows.n == 0 {
@@ -252,39 +262,41 @@ unsafe fn any(sources: &mut [Source], turn: &mut usize, outlets: &[Outlet], take
     }
 }
 
-/// Takes batches all of whose events come before those of every other source, whole; whether what comes next has to be
-/// taken row by row.
+/// Takes rows of all sources, as far as they are ready.
 ///
 /// # Safety
 /// The caller is the reader of every source.
-unsafe fn take(
+unsafe fn take<K: SortKey>(
     sources: &mut [Source],
     outlets: &[Outlet],
     manner: Manner,
+    lists: &mut Lists<K>,
     taken: &mut Taken,
-) -> Result<bool, RunError> {
+) -> Result<(), RunError> {
     let least = if sources.len() > 1 { IN_PLACE } else { 0 };
+    // Batches all of whose rows, or events, come before those of every other source.
     while taken.rows.n == 0 && taken.places.len() < MOST {
-        // The earliest event of which there is a row or may come one, whose that is and where; the one of all others.
-        let mut first: Option<(i64, usize, Option<&Jumbo>)> = None;
-        let mut second = i64::MAX;
+        // The earliest row there is, or what is known where there is none, whose that is and where; the next one's.
+        let mut first: Option<(K, usize, Option<&Jumbo>)> = None;
+        let mut second: Option<(K, bool)> = None;
         for (index, source) in sources.iter_mut().enumerate() {
             // SAFETY: as the caller says.
             let head = unsafe { source.head(outlets) };
-            let event = head.map_or(source.upto.saturating_add(1), |jumbo| source.key(jumbo, source.at));
-            if first.is_none_or(|(least, _, other)| (event, head.is_some()) < (least, other.is_some())) {
-                second = first.map_or(second, |(least, ..)| least);
-                first = Some((event, index, head));
-            } else {
-                second = second.min(event);
+            let key = head.map_or_else(|| K::behind(source.upto), |jumbo| source.key(jumbo, source.at));
+            if first.is_none_or(|(least, _, other)| (key, head.is_none()) < (least, other.is_none())) {
+                second = first.map(|(least, _, other)| (least, other.is_none()));
+                first = Some((key, index, head));
+            } else if second.is_none_or(|least| (key, head.is_none()) < least) {
+                second = Some((key, head.is_none()));
             }
         }
-        let Some((_, index, Some(jumbo))) = first else { return Ok(false) };
+        let Some((_, index, Some(jumbo))) = first else { return Ok(()) };
         let source = &mut sources[index];
         let range = source.at..source.rows_of(jumbo);
-        if source.key::<i64>(jumbo, range.end - 1) >= second {
-            // What was taken are whole events, all of them before those that interleave.
-            return Ok(true);
+        let limit = second.map(|(key, is_known)| if is_known { key } else { manner.before(key) });
+        if limit.is_some_and(|limit| source.key::<K>(jumbo, range.end - 1) > limit) {
+            // SAFETY: as the caller says.
+            return unsafe { interleave(sources, outlets, manner, lists, taken) };
         }
         source.at = range.end;
         rank_on(jumbo, source, range.clone(), manner, taken)?;
@@ -292,10 +304,10 @@ unsafe fn take(
         // SAFETY: as the caller says.
         unsafe { source.head(outlets) };
     }
-    Ok(false)
+    Ok(())
 }
 
-/// Takes rows one by one, as far as their events are ready.
+/// Takes rows one by one, as far as they are ready.
 ///
 /// # Safety
 /// The caller is the reader of every source, and has looked for their heads.
@@ -309,15 +321,13 @@ unsafe fn interleave<K: SortKey>(
 ) -> Result<(), RunError> {
     lists.clear();
     // SAFETY: as the caller says.
-    let Some(ready) = sources.iter().map(|source| unsafe { source.word(outlets) }).min() else { return Ok(()) };
+    let Some(ready) = sources.iter().map(|source| unsafe { source.bound::<K>(outlets) }).min() else { return Ok(()) };
     let mut bound = ready;
     for source in &*sources {
         // SAFETY: as the caller says.
-        let more =
-            lists.add(|list| unsafe { source.list(outlets, K::behind(ready), list, &mut taken.started) });
-        bound = more.map_or(bound, |event| bound.min(event));
+        let more = lists.add(|list| unsafe { source.list(outlets, ready, list, &mut taken.started) });
+        bound = more.map_or(bound, |key| bound.min(if manner.whole { K::behind(key.parts().0) } else { key }));
     }
-    let bound = K::behind(bound);
     let mut n = 0;
     for (source, ready) in sources.iter_mut().zip(lists.cut(bound)) {
         if manner.prepared {

@@ -130,20 +130,27 @@ impl Source {
         K::of(jumbo, jumbo.shares[self.reader].position(index), self.stream)
     }
 
-    /// Up to which event no row comes any more, except for those waiting.
+    /// The last thing known of it: that no row comes any more which is earlier than this, except for those waiting.
     ///
     /// # Safety
     /// The caller is the reader.
-    pub unsafe fn word(&self, outlets: &[Outlet]) -> i64 {
-        if self.used == self.waiting {
-            return self.upto;
+    pub unsafe fn bound<K: SortKey>(&self, outlets: &[Outlet]) -> K {
+        let outlet = &outlets[self.outlet];
+        let mut upto = None;
+        for index in (self.used..self.waiting).rev() {
+            // SAFETY: as the caller says; so many are waiting.
+            let jumbo = unsafe { outlet.ahead(self.reader, index) };
+            upto = upto.or(Some(jumbo.upto));
+            let n = self.rows_of(jumbo);
+            if n > if index == self.used { self.at } else { 0 } {
+                // Rows of one event may fill many jumbo tuples, none of which can say that it was the last one.
+                return self.key::<K>(jumbo, n - 1).max(K::behind(upto.unwrap_or(self.upto)));
+            }
         }
-        // SAFETY: as the caller says; so many are waiting.
-        let last = unsafe { outlets[self.outlet].ahead(self.reader, self.waiting - 1) };
-        last.upto.max(self.upto)
+        K::behind(upto.unwrap_or(self.upto))
     }
 
-    /// Lists the rows waiting, up to `bound` and not too many of them; the last one's event if there are more.
+    /// Lists the rows waiting, up to `bound` and not too many of them; the last one's key if there are more.
     ///
     /// # Safety
     /// The caller is the reader, and releases nothing while the list is used.
@@ -153,7 +160,7 @@ impl Source {
         bound: K,
         list: &mut Vec<Entry<K>>,
         started: &mut u64,
-    ) -> Option<i64> {
+    ) -> Option<K> {
         let outlet = &outlets[self.outlet];
         let (start, mut begin) = (list.len(), self.at);
         for index in self.used..self.waiting {
@@ -175,7 +182,7 @@ impl Source {
             }
             begin = 0;
             if list.len() - start >= MOST {
-                return list.last().map(|entry| entry.key.parts().0);
+                return list.last().map(|entry| entry.key);
             }
         }
         None
