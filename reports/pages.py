@@ -31,9 +31,10 @@ from reports.history import (
     named,
     short,
 )
+from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.matrix import omissions
-from streaming_core.run.way import AXES, OF_WINDOWS, OPTIONS, RunSpec
+from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, RunSpec
 from streaming_core.storage import canonical_json, write_text
 
 HERE = Path(__file__).parent
@@ -108,10 +109,11 @@ class Pages:
             headline=f"{cell.label} {verdict}",
             evidence=list(_evidence(cell)),
             passes=list(_per_event(cell.samples)),
+            tasks=Tasks.of(report),
             words=lines(attempt.with_name(f"{attempt.name}.stderr.log"), 12)
             if attempt and cell.verdict == "failed"
             else [],
-            commands=_commands(run, cell),
+            commands=_commands(run, cell, report),
             facts=list(_facts(run, cell, report, ended)),
         )
 
@@ -260,7 +262,7 @@ def _plain(row: dict, other: dict | None = None) -> Markup:
     return Markup("\n".join(out))
 
 
-def _commands(run: Run, cell: Cell) -> list[str]:
+def _commands(run: Run, cell: Cell, report: dict) -> list[str]:
     """Shell lines that make the same comparison again, from nothing but the checkout."""
     spec, regression = cell.spec, run.plan.get("regression", {})
     planned: dict = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
@@ -281,11 +283,16 @@ def _commands(run: Run, cell: Cell) -> list[str]:
         "--sink",
         "parquet",
     ]
-    schedule = []
-    if spec.schedule:
-        written = canonical_json(spec.model_dump(mode="json")["schedule"])
-        schedule = [f"echo {shlex.quote(written)} > again/schedule.json"]
-        options += ["--schedule", "again/schedule.json"]
+    files = []
+    # Of a plan that was found, the one that it was: elsewhere another may be.
+    found = (report.get("planned") or {}).get("plan") if spec.plan == AUTO else spec.plan
+    if spec.plan == AUTO and not found:
+        options += ["--plan", AUTO]
+    for option, value in (("plan", found), ("schedule", spec.model_dump(mode="json")["schedule"])):
+        if value:
+            files.append(f"echo {shlex.quote(canonical_json(value))} > again/{option}.json")
+            options += [f"--{option}", f"again/{option}.json"]
+    options += ["--pin"] if spec.plan == AUTO and found else []
     core = "streaming-core"
     commands = [
         [
@@ -305,7 +312,7 @@ def _commands(run: Run, cell: Cell) -> list[str]:
         [core, "diff", "again/run", "again/oracle"],
     ]
     generate, *others = [shlex.join(command) for command in commands]
-    return [generate, *schedule, *others]
+    return [generate, *files, *others]
 
 
 def _chosen(spec: RunSpec) -> dict[str, object]:
@@ -318,11 +325,13 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     spec, facts = cell.spec, cell.facts
     strategies = [f"{axis} {value}" for axis, value in _chosen(spec).items() if axis != "order"]
     host = report.get("host", {})
+    strategies += ["its plan found"] if spec.plan == AUTO else []
     strategies += [f"{len(spec.schedule)} reconfigurations"] if spec.schedule else []
     threads = f"{spec.threads} thread{'s' * (spec.threads > 1)}"
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, threads])),
         ("order", "none: compared is what the application says agrees without" if spec.order == "none" else "total"),
+        ("plan", _plan(report)),
         ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
         ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),
         (
@@ -361,6 +370,21 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     for name, value in pairs:
         if value not in (None, ""):
             yield name, value
+
+
+def _plan(report: dict) -> str:
+    """The plan that was found, and how far off its prediction was; nothing where none was to be found."""
+    planned = report.get("planned")
+    if not planned:
+        return ""
+    # Tasks stand upstream first, thread by thread; only the sink is behind all others whatever its thread is.
+    names = dict.fromkeys(task["operator"] for task in report["samples"][0]["tasks"] if task["operator"] != "sink")
+    places = "; ".join(f"{name} {', '.join(map(str, planned['plan'][name]))}" for name in [*names, "sink"])
+    off = "" if planned["error"] is None else f", {planned['error']:.0%} off"
+    predicted = (
+        f"{human_rate(planned['events_per_s'])} events/s predicted{off}, to be limited by {planned['bottleneck']}"
+    )
+    return f"on threads: {places} ({planned['strategy']}: {predicted})"
 
 
 def _per_event(samples: list[dict]) -> Iterator[dict]:

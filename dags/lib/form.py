@@ -9,8 +9,8 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from streaming_core.apps import registry
-from streaming_core.regression.request import ASKED, RegressionSpec
-from streaming_core.run.way import AXES, EXECUTORS, OPTIONS
+from streaming_core.regression.request import ASKED, WORDS, RegressionSpec
+from streaming_core.run.way import EXECUTORS, OPTIONS
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
@@ -23,7 +23,7 @@ SECTIONS = {
 # What a list field offers; where that is all there is, nothing else is taken.
 ALL = {
     "executors": list(EXECUTORS),
-    **{asked: list(AXES[name]) for asked, name in ASKED.items() if name in AXES},
+    **{asked: list(WORDS[name]) for asked, name in ASKED.items() if name in WORDS},
 }
 CHOICES = {
     **ALL,

@@ -11,7 +11,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import RunSpec, evenly_apart
+from streaming_core.run.way import AUTO, RunSpec, evenly_apart
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024  # as many as Airflow maps a task to
@@ -39,7 +39,9 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
             left_out.setdefault(str(error), []).append(spec.cell)
         else:
             kept.append(spec)
-            if regression.reconfigurations and spec.threads > 1 and asked[spec.app].kind == "windowed":
+            # Of a plan that is to be found nobody knows the replicas.
+            known = spec.threads > 1 and spec.plan != AUTO
+            if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
                 kept.append(reconfigured(spec, asked[spec.app], regression))
     if not kept:
         raise BadInput(f"nothing is left to run: {'; '.join(left_out)}")

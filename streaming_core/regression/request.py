@@ -1,7 +1,8 @@
 """RegressionSpec: what a regression is asked to run, a matrix of cells; the DAG's form is made from it.
 
 What there is to choose of each executor comes from its declaration (run/way.py): of an axis, as `<axis>s`, the
-strategies to try; of a switch, whether to try it beside its absence; of a number, the one that all cells have.
+strategies to try; of a switch, whether to try it beside its absence; of a number, the one that all cells have. Plans
+are tried as strategies are.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pydantic import (
 
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.way import (
+    AUTO,
     AXES,
     BATCH,
     EXECUTORS,
@@ -35,10 +37,19 @@ from streaming_core.run.way import (
     executors_of,
 )
 
-# Field of a request -> the option that it is about. Plans and schedules are no matter of a matrix: each is of one
-# application; what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
-OF_ONE = frozenset({"plan", "schedule", "thresholds"})
-ASKED = {f"{name}s" if name in AXES else name: name for name in OPTIONS if name not in OF_ONE}
+# Option -> the words by which a request names its values.
+WORDS: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {
+    "plan": {"replicated": {}, AUTO: AUTO}
+}
+# Field of a request -> the option that it is about. Schedules are no matter of a matrix: each is of one application;
+# what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
+OF_ONE = frozenset({"schedule", "thresholds"})
+ASKED = {f"{name}s" if name in WORDS else name: name for name in OPTIONS if name not in OF_ONE}
+# What stands for what a spec says of an option, where a request says less.
+DESCRIPTIONS = {
+    "plan": "Who runs where, on several threads: replicated, each operator on each thread; auto, the plan found "
+    "by what operators were measured to cost, with threads bound to cores."
+}
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -46,9 +57,11 @@ def _fields() -> Iterator[tuple[str, Any]]:
     for asked, name in ASKED.items():
         executor = OPTIONS[name]
         declared = executor.options[name]
-        if name in AXES:
-            tried = list(AXES[name]) if name in executor.tried_whole else [AXES[name][0]]
-            yield asked, (list[str], Field(default=tried, min_length=1, description=declared.description))
+        if name in WORDS:
+            words = list(WORDS[name])
+            tried = words if name in executor.tried_whole else words[:1]
+            about = DESCRIPTIONS.get(name, declared.description)
+            yield asked, (list[str], Field(default=tried, min_length=1, description=about))
         elif declared.annotation is bool:
             yield asked, (bool, Field(False, description=f"{declared.description} Tried beside its absence."))
         else:
@@ -115,14 +128,14 @@ class RegressionSpec(_Ways):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return executors
 
-    @field_validator(*(asked for asked, name in ASKED.items() if name in AXES))
+    @field_validator(*(asked for asked, name in ASKED.items() if name in WORDS))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         assert field.field_name is not None
-        axis = ASKED[field.field_name]
+        option = ASKED[field.field_name]
         for name in names:
-            if name not in AXES[axis]:
-                raise ValueError(f"unknown {axis} {name!r}; known: {', '.join(AXES[axis])}")
+            if name not in WORDS[option]:
+                raise ValueError(f"unknown {option} {name!r}; known: {', '.join(WORDS[option])}")
         return list(dict.fromkeys(names))
 
     @model_validator(mode="after")
@@ -162,6 +175,8 @@ class RegressionSpec(_Ways):
             for name in able:
                 ways = EXECUTORS[name].ways(self._tried(EXECUTORS[name]))
                 for way, batch, threads in itertools.product(ways, self.batches, self.threads):
+                    if threads == 1 and way.get("plan") == AUTO:
+                        way = way | {"plan": {}}  # there is one
                     spec = RunSpec(
                         app=app,
                         params=self.params.get(app, {}),
@@ -182,5 +197,6 @@ class RegressionSpec(_Ways):
         for asked, name in ASKED.items():
             if name in executor.options:
                 value = getattr(self, asked)
-                tried[name] = tuple(value) if name in AXES else (False, True) if value is True else (value,)
+                words = WORDS.get(name)
+                tried[name] = tuple(words[v] for v in value) if words else (False, True) if value is True else (value,)
         return tried

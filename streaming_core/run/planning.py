@@ -85,15 +85,14 @@ def find(
 
 
 def planned(spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None) -> Planned:
-    """The plan for a run over a workload that leaves it to be found.
+    """The plan for a run over a workload that leaves it to be found. Of more threads than this host has cores, those
+    beyond have nothing to do: they would take turns with the others.
 
     Raises:
-        BadInput: as `find`, and of replicas that share nothing, whose costs are not measured.
+        BadInput: as `find`.
     """
-    if spec.parallelism not in (None, "vsn"):
-        raise BadInput(f"a plan is found for parallelism vsn, not {spec.parallelism}: give one, or none")
     profile, _ = profiles.kept(opened, spec.channel or profiles.CHANNEL, spec.batch, progress)
-    found = find(profile, threads=spec.threads)
+    found = find(profile, threads=min(spec.threads, len(engine.topology()["cores"])))
     sustained = found.estimate.sustained
     return Planned(
         plan=found.as_plan(),

@@ -82,7 +82,7 @@ class RunSpec(BaseModel):
     name: ClassVar[str] = ""
     runs: ClassVar[tuple[str, ...]] = ()  # kinds of applications
     baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
-    tried_whole: ClassVar[frozenset[str]] = frozenset()  # axes of which a regression tries all strategies by default
+    tried_whole: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all words by default
     # Read off its fields.
     options: ClassVar[dict[str, FieldInfo]] = {}  # what only it has to choose
     axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # those that are strategies, and these
@@ -332,6 +332,7 @@ class Pinned(RunSpec):
     """A task per operator replica, each on its thread."""
 
     runs = ("dataflow", "windowed")
+    tried_whole = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["scalegate", "merge_sort", "spsc"] = Field(
@@ -401,6 +402,8 @@ class Pinned(RunSpec):
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
                 raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
+        if self.plan == AUTO and self.parallelism != "vsn":
+            raise BadInput(f"a plan is found for parallelism vsn, not {self.parallelism}: give one, or none")
         if self.controller in CONTROLLING and app.kind != "windowed":
             raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:

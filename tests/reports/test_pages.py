@@ -15,6 +15,7 @@ import pytest
 from reports.history import History
 from reports.pages import Pages
 from reports.publish import publish
+from reports.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.way import RunSpec
@@ -143,6 +144,58 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     assert json.loads((tmp_path / "again" / "schedule.json").read_text()) == schedule
 
 
+def task(role: str, operator: str, thread: int, rows: int, execute: int, others: int) -> dict:
+    counts = {"rows_in": rows, "rows_out": rows, "batches": 1, "execute_ns": execute, "others_ns": others}
+    return {"role": role, "operator": operator, "thread": thread, **counts, "execute_quantiles": []}
+
+
+def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
+    run = History(home).run(past_runs.LAST)
+    spec = RunSpec(app="wordcount", executor="pinned", threads=2, plan="auto")
+    plan = {"source": [0], "count": [1, 0], "sink": [1]}
+    tasks = [
+        task("source", "source", 0, 1000, 0, 100_000_000),
+        task("keys", "count", 0, 1000, 250_000_000, 0),
+        task("operator", "count", 1, 0, 0, 0),
+        task("sink", "sink", 1, 500, 750_000_000, 500_000_000),
+    ]
+    passes = [{"kind": kind, "seconds": s, "tasks": tasks} for kind, s in (("verified", 9), ("peak", 2), ("peak", 1))]
+    report = {
+        "spec": {"threads": 2},
+        "binding": [0, 4],
+        "samples": passes,
+        "planned": {"plan": plan, "strategy": "rlas", "events_per_s": 2e6, "bottleneck": "core 1", "error": 0.125},
+    }
+    assert Tasks.of({"samples": passes[:1], "spec": {"threads": 2}}).seconds == 9
+    assert Tasks.of({"samples": [passes[0] | {"tasks": []}]}) is None
+    cell = replace(run.cells[0], spec=spec, name="planned", facts={"attempt": 1})
+    write_json(home.attempt(past_runs.LAST, "planned", 1) / "report.json", report)
+    text = Pages(History(home)).cell(run, cell)
+    page = Outline(text)
+    for needed in (
+        "channel scalegate, its plan found, 2 threads",
+        "on threads: source 0; count 1, 0; sink 1 (rlas: 2 M events/s predicted, 12% off, to be limited by core 1)",
+        "in a pass of 1 s",
+        "thread 1, core 4",
+        "keys of count, executing: 25.0%",
+        "1,500,000 ns",
+        "--plan again/plan.json --pin",
+    ):
+        assert needed in page.text, needed
+    drawn = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+    bars = [(part.get("y"), float(part.get("width"))) for part in drawn.iter("rect") if part.get("fill")]
+    whole = 930
+    assert sum(width for y, width in bars if y == "0") == pytest.approx(0.35 * whole)
+    # Parts that are longer than the pass are shown as all of it.
+    assert sum(width for y, width in bars if y != "0") == pytest.approx(whole, abs=0.1)
+    (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
+    subprocess.run(f"mkdir again && {line}", shell=True, check=True, cwd=tmp_path)
+    assert json.loads((tmp_path / "again" / "plan.json").read_text()) == plan
+    # One that failed before there was a plan is to find it again.
+    (home.attempt(past_runs.LAST, "planned", 1) / "report.json").unlink()
+    assert "--plan auto" in Outline(Pages(History(home)).cell(run, cell)).text
+
+
 def test_a_failed_cell_shows_its_last_words(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "failed")
@@ -201,7 +254,9 @@ def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_pat
     assert "<td>scalegate</td>" in text
     assert "<td>spsc, no order</td>" in text
     assert "<td>spsc</td>" not in text
-    (loose,) = [c for c in History(home).run(run_id).cells if c.spec.channel == "spsc" and c.spec.threads == 2]
+    (loose,) = [
+        c for c in History(home).run(run_id).cells if (c.spec.channel, c.spec.threads, c.spec.plan) == ("spsc", 2, {})
+    ]
     page = Outline((home.reports / run_id / f"{loose.name}.html").read_text())
     assert page.first_heading == "wc/spsc/t2 equals the oracle, order aside"
     assert "--executor pinned --threads 2 --channel spsc" in page.text

@@ -8,7 +8,7 @@ import pytest
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
-from streaming_core.run import planning, profile
+from streaming_core.run import engine, planning, profile
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import RunSpec
 from tests.unit.test_cli import refused
@@ -67,6 +67,13 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
 
 
+def test_threads_beyond_the_cores_have_nothing_to_do(made):
+    cores = len(engine.topology()["cores"])
+    spec = RunSpec(app="wc", executor="pinned", threads=cores + 3, plan="auto")
+    found = planning.planned(spec, workload.read(made / "wc"))
+    assert max(thread for places in found.plan.values() for thread in places) < cores
+
+
 def test_a_specification_may_leave_the_plan_to_be_found(command, made, tmp_path):
     spec = {"app": "scalejoin", "params": {"size": 1001}, "executor": "pinned", "threads": 2, "plan": "auto"}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -82,7 +89,7 @@ def test_a_specification_may_leave_the_plan_to_be_found(command, made, tmp_path)
 def test_where_no_plan_is_found(command, made, tmp_path):
     given = ("--input", made / "wc", "--out", tmp_path / "out", "--plan", "auto")
     refused(command("run", "wc", *given, "--executor", "pooled"), "executor pooled has no plan; pinned has")
-    refused(command("run", "wc", *given, "--executor", "pinned", "--threads", 1024), "1024 threads to plan for")
+    refused(command("plan", "wc", "--input", made / "wc", "--threads", 1024), "1024 threads to plan for")
     spec = {"app": "wc", "params": {"vocabulary": 21}, "executor": "pinned", "plan": "auto"}
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     there = sorted((made / "wc.profiles").glob("*")) if (made / "wc.profiles").exists() else []

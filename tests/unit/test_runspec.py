@@ -85,8 +85,10 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
 def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
     found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
     schemes = EXECUTORS["transactional"].axes["scheme"]
-    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "ct"), ("pinned", "scalegate")]
-    assert found == [way for way in ways for _ in (1, 2)]
+    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "ct")]
+    # One thread has one plan.
+    pinned = [("pinned", "scalegate"), ("pinned", "scalegate"), ("pinned", "scalegate-planned")]
+    assert found == [way for way in ways for _ in (1, 2)] + pinned
 
 
 def test_an_axis_concerns_the_executors_that_have_it():
@@ -97,6 +99,7 @@ def test_an_axis_concerns_the_executors_that_have_it():
         queues=["hybrid", "shared"],
         reorders=["lock"],
         channels=["merge_sort", "spsc"],
+        plans=["replicated"],
         threads=[2],
         batches=[256, 7],
     )
@@ -119,6 +122,7 @@ REQUESTS = st.fixed_dictionaries(
         "threads": some([1, 2, 8, 1024]),
         "batches": some([1, 7, 256, 65_536]),
         "checkpoint": st.sampled_from([0, 3]),
+        "plans": some(["auto", "replicated"]),
         **{f"{axis}s": some(strategies) for axis, strategies in AXES.items()},
     }
 )
@@ -137,7 +141,9 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     count = Counter((cell.app, cell.executor) for cell in cells)
     if "wc" in request["applications"]:
         assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
-        assert count["wc", "pinned"] == shape["channels"] * shape["parallelisms"] * shape["controllers"] * each
+        plans = shape["plans"] * shape["threads"] - (shape["plans"] - 1) * (1 in request["threads"])
+        pinned = shape["channels"] * shape["parallelisms"] * shape["controllers"] * shape["batches"]
+        assert count["wc", "pinned"] == plans * pinned
         assert count["wc", "morsel"] == shape["orders"] * each
     if "sl" in request["applications"]:
         chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
@@ -151,11 +157,11 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
     assert ways == [("wc", "ct", "total"), ("wc", "spsc", "none"), ("q1", "ct", "total"), ("tp", "serial", "total")]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
-        ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2"],
+        ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2", "q1.pinned.spsc-planned.t2"],
         ["tp.transactional.no_lock.t1", "tp.transactional.no_lock.t2"],
     ]
     assert matrix.omissions({"left_out": left_out}) == [
-        "application q1 runs in total order only: it does not say what agrees without order (2 cells)",
+        "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
         "scheme no_lock is refused for tp: its tables hold containers (2 cells)",
     ]
     assert matrix.omissions({}) == []  # the plan of an older run
@@ -166,6 +172,7 @@ def test_what_replicas_share_is_asked_of_windows():
         "applications": ["wc", "wordcount"],
         "executors": ["pinned"],
         "parallelisms": ["vsn", "sn"],
+        "plans": ["replicated"],
         "threads": [2],
     }
     cells, left_out = matrix.cells(RegressionSpec(**asked))
@@ -173,6 +180,9 @@ def test_what_replicas_share_is_asked_of_windows():
         ("wc", "scalegate"), ("wordcount", "scalegate"), ("wordcount", "scalegate-sn"),
     ]  # fmt: skip
     assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn is for such as have"]
+    cells, left_out = matrix.cells(RegressionSpec(**asked | {"applications": ["wordcount"], "plans": ["auto"]}))
+    assert [cell.strategy for cell in cells] == ["scalegate-planned"]
+    assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
 
 
 @pytest.mark.parametrize("events", [0, 5, 1000])
@@ -184,12 +194,14 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
     assert [cell for cell in cells if not cell.schedule] == without
     assert len({cell.cell for cell in cells}) == len(cells)
     changed = [cell for cell in cells if cell.schedule]
+    # Of a plan that is still to be found nobody knows what can be reconfigured.
+    assert {cell.plan == "auto" for cell in without if cell.threads > 1} == {True, False}
     assert [(cell.app, cell.threads) for cell in changed] == [
         (a, t) for a in asked["applications"][1:] for t in (2, 3)
     ]  # on one thread nothing can move
     for cell in changed:
         assert cell.strategy == "scalegate-reconfigured7"
-        plain = without[[(c.app, c.threads) for c in without].index((cell.app, cell.threads))]
+        plain = next(c for c in without if (c.app, c.threads, c.plan) == (cell.app, cell.threads, {}))
         assert cell.model_copy(update={"schedule": []}) == plain
         at = [one.event for one in cell.schedule]
         assert at == sorted(at)
@@ -210,7 +222,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
             "order; application q2 runs in total order only",
         ),
         ({"applications": ["wc"], "params": {"wc": {"nosuch": 1}}}, "app wc: unknown parameter 'nosuch'"),
-        ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run has 1024 cells at most, these are 1198"),
+        ({"applications": ["wc"], "threads": [*range(1, 600)]}, "a run has 1024 cells at most, these are 1796"),
     ],
 )
 def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(asked, said):

@@ -210,7 +210,7 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "thresholds",
         "parallelism",
     }
-    assert set(ASKED.values()) == OPTIONS.keys() - {"plan", "schedule", "thresholds"}
+    assert set(ASKED.values()) == OPTIONS.keys() - {"schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= ASKED.keys()
     assert set(WAY) <= set(CELLS.names)
     told = RunSpec(app="wc", executor="pooled").for_runtime
