@@ -118,6 +118,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "source": loaded.reads,
         "kind": loaded.kind,
         "executors": {able: EXECUTORS[able].axes for able in executors_of(loaded.kind)},
+        "placement": {able: EXECUTORS[able].placement for able in executors_of(loaded.kind)},
         "pipeline": [
             {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}
             | ({"key": o.key} if o.key else {})
@@ -161,7 +162,8 @@ def describe(name: AppName, as_json: Json = False) -> None:
         fields = ", ".join(f"{k}: {v}" for k, v in about[title].items())
         console.print(f"[bold]{title}[/]  {fields}", highlight=False)
     for executor, axes in about["executors"].items():
-        console.print(f"[bold]{executor}[/]  {'; '.join(f'{k}: {chr(44).join(v)}' for k, v in axes.items())}")
+        said = [*(f"{axis}: {','.join(values)}" for axis, values in axes.items()), about["placement"][executor]]
+        console.print(f"[bold]{executor}[/]  {'; '.join(said)}")
     grid = Grid("parameter", "default", "allowed", "meaning", box=None)
     for key, p in loaded.declared.items():
         allowed = ", ".join(map(str, p.choices)) if p.choices else ""

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from streaming_core.planner.compressed import Array, Compressed
-from streaming_core.planner.graph import Graph
+from streaming_core.planner.graph import Graph, Pattern
 from streaming_core.planner.improvement import completed, improved
 from streaming_core.planner.machine import NS, Machine
 from streaming_core.planner.model import ROUNDING
@@ -36,6 +36,7 @@ AIMS = (1.3, 1.1, 1.03, 1.01, 1.003)  # times the ingress sustained so far
 STARTS = (0.4, 0.6)  # parts of the room
 GAIN = 0.005  # by one replica more where none is the bottleneck; for less it is not worth its bookkeeping
 LEAVING = 3  # operators of which that is tried
+PATTERNS = 16  # where each is climbed from; of many operators, a climb is long and finds little more
 STEPS = 40  # of improvement of a placement
 RUINS = 10  # attempts to place parts of the best plan anew
 FEW = 300  # replications of which all are looked at
@@ -92,8 +93,16 @@ def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Sc
         return None
     few = list(itertools.islice(replications(graph, most), FEW + 1))
     best, placements = None, 0
-    for start in STARTS:
-        problem = Compressed(graph, machine, _start(graph, machine, start * most), ingress)
+    starts = [(graph, _start(graph, machine, start * most)) for start in STARTS]
+    # A second replica may cost more than it gains, and only others make up for it: where that has been measured, a climb
+    # for each pattern begins with it, and keeps to one replica of those that have one in it.
+    for pattern in graph.patterns if len(graph.patterns) <= PATTERNS else []:
+        within = _limited(graph, pattern)
+        first = tuple(min(operator.replicas, 2) for operator in within.operators)
+        if sum(first) <= most:
+            starts.append((within, first))
+    for within, first in starts:
+        problem = Compressed(within, machine, first, ingress)
         climbed = _placed(problem, problem.nothing())
         while climbed is not None:
             placements += climbed.placements
@@ -112,6 +121,12 @@ def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Sc
             best = again
     found = place(best.problem, Search(best_fit=False, budget=BUDGET), best.found.plan)
     return Scaled(best.problem, found, placements + 1)
+
+
+def _limited(graph: Graph, pattern: Pattern) -> Graph:
+    """The graph of operators of which those have one replica that have one in the pattern."""
+    several = {*pattern.several}
+    return graph.mapped(lambda operator: operator if operator.name in several else operator.changed(most=1))
 
 
 def replications(graph: Graph, most: int) -> Iterator[tuple[int, ...]]:

@@ -81,6 +81,7 @@ class RunSpec(BaseModel):
     # Said by every executor.
     name: ClassVar[str] = ""
     runs: ClassVar[tuple[str, ...]] = ()  # kinds of applications
+    placement: ClassVar[str] = ""  # who says where work runs
     baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
     tried_whole: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all words by default
     # Read off its fields.
@@ -265,6 +266,7 @@ class Transactional(RunSpec):
     """Transactions on shared tables, one punctuation interval after the other."""
 
     runs = ("transaction",)
+    placement = "no plan: of each punctuation interval threads have equal shares, whatever the operators cost"
     tried_whole = frozenset({"scheme"})
 
     executor: Literal["transactional"] = "transactional"
@@ -289,6 +291,7 @@ class Pooled(RunSpec):
     """Workers that take batches from the operators' worklists."""
 
     runs = ("dataflow",)
+    placement = "no plan: any worker runs any operator, and goes where there is work"
 
     executor: Literal["pooled"] = "pooled"
     heuristic: Literal["ct", "lp", "et", "qst"] = Field(
@@ -332,6 +335,7 @@ class Pinned(RunSpec):
     """A task per operator replica, each on its thread."""
 
     runs = ("dataflow", "windowed")
+    placement = "by a plan: each operator on each thread, or a file, or auto, found by what operators cost"
     tried_whole = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
@@ -422,6 +426,7 @@ class Morsel(RunSpec):
     """Workers that take whole batches through the whole pipeline."""
 
     runs = ("dataflow",)
+    placement = "no plan: each worker takes a batch through all operators"
     baseline = True
 
     executor: Literal["morsel"] = "morsel"

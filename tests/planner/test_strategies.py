@@ -84,6 +84,17 @@ def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threa
     assert sum(found.replicas.values()) == sum(best.replicas.values())
 
 
+@examine(10)
+@given(st.integers(0, 1_000_000))
+def test_rlas_is_no_worse_than_with_one_replica_of_some(seed):
+    # Of what was measured in patterns, replicas may cost more than they gain.
+    graph, machine = drawn.patterned(seed, drawn.graph(seed, 4)), drawn.machine(seed, 4, room=8)
+    best = plan("rlas", graph, machine).estimate.sustained.ingress
+    for pattern in graph.patterns:
+        limited = graph.mapped(lambda o, several=pattern.several: o if o.name in several else o.changed(most=1))
+        assert best >= plan("rlas", limited, machine).estimate.sustained.ingress * (1 - graph.tolerance - 0.05)
+
+
 def test_the_papers_scaling_adds_replicas_of_what_is_over_supplied():
     graph, machine = drawn.paper("fd", None), Machine(name="one", cores=[12], latency=[[0.0]])
     search = Search("throughput", "paper")

@@ -212,6 +212,7 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     }
     assert set(ASKED.values()) == OPTIONS.keys() - {"schedule", "thresholds"}
     assert RegressionSpec.model_fields.keys() >= ASKED.keys()
+    assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
     told = RunSpec(app="wc", executor="pooled").for_runtime
     assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions"}
