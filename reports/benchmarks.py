@@ -14,7 +14,14 @@ from typing import Any
 from reports import series
 from streaming_core.bench.report import VERSION, value
 
-RESULTS = {"equal": "equal", "yardstick": "yardstick", "bound": "a bound", "different": "differs"}
+RESULTS = {
+    "equal": "equal",
+    "yardstick": "yardstick",
+    "bound": "a bound",
+    "different": "differs",
+    "simulated": "simulated",
+    "measured": "measured",
+}
 
 
 def suites(folder: Path) -> list[dict[str, Any]]:
@@ -108,7 +115,7 @@ def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
             parts = enumerate(row["breakdown"].items())
             found += [{"x": x, "y": spent, "part": part, "order": order} for order, (part, spent) in parts]
         else:
-            dashed = row["result"] != "equal"
+            dashed = row["result"] not in ("equal", "measured")
             found.append({"x": x, "y": row[plot["y"]], "line": label(row, plot), "dashed": dashed})
             # What does not vary with threads is a level to be held against.
             found[-1]["level"] = row["way"] == "loop" and plot["x"] == "threads"

@@ -469,12 +469,14 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
             rows = experiment["rows"]
             columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
             columns = [name for name in columns if name != "at_s"]
-            shown = dict.fromkeys(("p99_us", "end_to_end_p99_us", "cpu_ns", "energy_nj"))
+            shown = dict.fromkeys(("p99_us", "end_to_end_p99_us", "cpu_ns", "energy_nj", "predicted_per_s"))
+            predicted = any("predicted_per_s" in row for row in rows) and "predicted_per_s" not in columns
             experiment |= {
                 "groups": groups,
                 "legend": [{"label": label, "number": numbers[label]} for label in numbers if label in labels],
                 "wrong": sum(row["result"] == "different" for row in rows),
                 "columns": columns,
+                "predicted": predicted,
                 "open_loop": any("end_to_end_p99_us" in row for row in rows),
                 "energy": any(row.get("energy_nj") is not None for row in rows),
                 "lines": [

@@ -1,8 +1,7 @@
 """The experiments of BriskStream's optimiser (sections 6.2 and 6.4): how far a prediction is from what is measured, and
 whether the plan found is among the best.
 
-Everything here is measured. What the paper's own servers would do, which is the model's word alone, is in
-docs/plans.md.
+Everything here is measured; what the paper's own servers would do, which is the model's word alone, is in servers.py.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from functools import partial
 from typing import Any
 
 from streaming_core.apps import registry
-from streaming_core.bench import host
-from streaming_core.bench.race import SEED, Row, faster, gains, interval, right, threads_of
+from streaming_core.bench import host, servers
+from streaming_core.bench.race import Row, faster, gains, interval, right, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.data import workload
 from streaming_core.planner.model import estimate
-from streaming_core.regression.home import Home
 from streaming_core.run import host as this
 from streaming_core.run import planning, profile
 from streaming_core.run.way import RunSpec
@@ -46,20 +43,10 @@ ERROR = Claim(
     "0.06 (LR).",
     "BriskStream, section 6.2, Table 4",
 )
-BEST = Claim("None of 1,000 random plans is better than the one found.", "BriskStream, section 6.4, Figure 14")
 
 
 def _channels(app: str) -> tuple[str, ...]:
     return ("scalegate", "spsc") if registry.load(app).unordered else ("scalegate",)
-
-
-def _profile(app: str, params: dict[str, Any], channel: str) -> profile.Profile:
-    """Measured with the first events of the workload that the race runs over; once."""
-    loaded = registry.load(app)
-    bound, events = loaded.bind(params), profile.EVENTS
-    folder = Home().workload(app, workload.address(loaded, bound, events, SEED))
-    workload.write(loaded, bound, events, SEED, folder)
-    return profile.kept(workload.read(folder, loaded), channel)[0]
 
 
 def _default(app: str, threads: int) -> dict[str, list[int]]:
@@ -96,7 +83,7 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats = []
     for params, share in [(params, share) for name, params, share in PLANNED if name == app]:
         for channel in _channels(app):
-            known = _profile(app, params, channel)
+            known = servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
             ways = []
             for threads in able:
                 plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
@@ -122,7 +109,7 @@ def _judged(rows: list[Row]) -> Iterator[str]:
             heats.setdefault((row["app"], row["channel"]), []).append(row)
     for (app, channel), of_heat in heats.items():
         params = next(params for name, params, _ in PLANNED if name == app)
-        known = _profile(app, params, channel)
+        known = servers.measured(app, channel, profile.EVENTS, tuple(params.items()))
         for threads, of_threads in itertools.groupby(of_heat, key=lambda row: row["threads"]):
             yield from _of_threads(app, channel, known, threads, list(of_threads))
 
@@ -173,7 +160,7 @@ SUITE = Suite(
                 app,
                 "sections 6.2 and 6.4, Table 4, Figure 14",
                 f"{app}: the plan found, the default and random ones, predicted and measured",
-                (ERROR, BEST),
+                (ERROR, servers.RANDOM),
                 partial(_plans, app),
                 (
                     Plot(
@@ -190,5 +177,6 @@ SUITE = Suite(
             )
             for app, _, _ in PLANNED
         ),
+        *servers.EXPERIMENTS,
     ),
 )

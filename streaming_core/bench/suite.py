@@ -85,6 +85,7 @@ class Experiment:
         loads: shares of the peak rate at which an open-loop source measures latencies; a way has a row for each.
         count: race -> columns that all rows of its heat get.
         conclude: rows -> sentences; may add columns to the rows.
+        model: rows that nobody ran, or that were measured elsewhere: of no heat.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Experiment:
     loads: tuple[float, ...] = ()
     count: Callable[[Race], dict[str, Any]] = lambda race: {}
     conclude: Callable[[list[Row]], Iterator[str]] = lambda rows: iter(())
+    model: Callable[[], Iterator[Row]] = lambda: iter(())
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
         if progress is not None:
             progress(experiment.name, done, total)
 
-    rows: list[Row] = []
+    rows: list[Row] = list(experiment.model())
     for heat in heats:
         size = max(1, round(events * heat.share))
         race = Race(heat.app, heat.params, size)

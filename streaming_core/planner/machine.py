@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -140,6 +140,22 @@ class Machine(Document):
         if not Path(name).exists():
             raise BadInput(f"machine {name}: neither a file nor one of {', '.join(known)}")
         return cls.read(Path(name))
+
+    def first(self, sockets: int) -> Machine:
+        """Its first sockets alone; all, if there are no more."""
+
+        def square(matrix: list[list[Any]] | None) -> list[list[Any]] | None:
+            return None if matrix is None else [row[:sockets] for row in matrix[:sockets]]
+
+        return self.changed(
+            name=f"{self.name}, {sockets} sockets",
+            cores=self.cores[:sockets],
+            capacity=self.capacity and self.capacity[:sockets],
+            latency=square(self.latency),
+            bandwidth=square(self.bandwidth),
+            streams=square(self.streams),
+            numbers=None,
+        )
 
     @classmethod
     def of_threads(cls, threads: int, latency: float | Sequence[Sequence[float]] = 0.0) -> Machine:

@@ -94,8 +94,8 @@ def balanced(graph: Graph, machine: Machine, ingress: float | None = None) -> Sc
     few = list(itertools.islice(replications(graph, most), FEW + 1))
     best, placements = None, 0
     starts = [(graph, _start(graph, machine, start * most)) for start in STARTS]
-    # A second replica may cost more than it gains, and only others make up for it: where that has been measured, a climb
-    # for each pattern begins with it, and keeps to one replica of those that have one in it.
+    # A second replica may cost more than it gains, and only others make up for it: where that has been measured, a
+    # climb for each pattern begins with it, and keeps to one replica of those that have one in it.
     for pattern in graph.patterns if len(graph.patterns) <= PATTERNS else []:
         within = _limited(graph, pattern)
         first = tuple(min(operator.replicas, 2) for operator in within.operators)

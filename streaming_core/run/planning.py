@@ -75,7 +75,15 @@ def find(
     """
     if machine is not None and threads is not None:
         raise BadInput("threads are those of this host; a machine says how many cores it has")
-    where = Machine.named(machine) if machine is not None else host.machine(threads)
+    return find_on(profile, Machine.named(machine) if machine is not None else host.machine(threads), strategy, seed)
+
+
+def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int = 0) -> Placed:
+    """The plan that a strategy finds for a machine.
+
+    Raises:
+        BadInput: as `strategies.plan`.
+    """
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
         graph = profile.graph(registry.load(profile.app), most)
