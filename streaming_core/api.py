@@ -3,7 +3,8 @@
 from streaming_core.api import App, Param, Ring, record, text, u32, i64
 """
 
-from streaming_core.language.application import App, Constant, Param, ParamRef, Params, Profile
+from streaming_core.language.application import App, Constant
+from streaming_core.language.parameters import Param, ParamRef, Params, Profile
 from streaming_core.language.record import (
     Array,
     Counter,

@@ -32,7 +32,8 @@ from typing import Any
 import numpy as np
 
 from streaming_core.language import tables
-from streaming_core.language.application import App, Constant, ParamRef
+from streaming_core.language.application import App, Constant
+from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Record
 from streaming_core.language.source import Source
 

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.errors import BadInput
-from streaming_core.language.application import App, ParamRef, Params
+from streaming_core.language.application import App
+from streaming_core.language.parameters import ParamRef, Params
 
 
 class Source:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from streaming_core.language.application import Constant, ParamRef, Table
+from streaming_core.language.application import Constant, Table
+from streaming_core.language.parameters import ParamRef
 from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
 from streaming_core.language.typed.kinds import (
     BOOL,
