@@ -332,6 +332,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
         ("how", ", ".join([f"executor {spec.executor}", *strategies, threads])),
         ("order", "none: compared is what the application says agrees without" if spec.order == "none" else "total"),
         ("plan", _plan(report)),
+        ("changed", _changed(report)),
         ("batch, punctuation", f"{spec.batch}, {spec.punctuation} events"),
         ("idle, pinned", f"{spec.idle}, {'yes' if spec.pin else 'no'}"),
         (
@@ -385,6 +386,19 @@ def _plan(report: dict) -> str:
         f"{human_rate(planned['events_per_s'])} events/s predicted{off}, to be limited by {planned['bottleneck']}"
     )
     return f"on threads: {places} ({planned['strategy']}: {predicted})"
+
+
+def _changed(report: dict) -> str:
+    """What of the load has changed since the plan was found, and the plan that would be better now."""
+    planned = report.get("planned") or {}
+    said = [
+        f"{operator} has {times:.1f} times its part of the work"
+        for operator, times in planned.get("changed", {}).items()
+    ]
+    if better := planned.get("better"):
+        rates = f"{human_rate(better['events_per_s'])} events/s instead of {human_rate(better['instead_of'])}"
+        said.append(f"better now: {_short_json(better['plan'])}, {rates}")
+    return "; ".join(said)
 
 
 def _per_event(samples: list[dict]) -> Iterator[dict]:

@@ -247,6 +247,11 @@ def run(
         error = report.planned.error
         off = "" if error is None else f", {error:.0%} off"
         print(f"planned ({places}): {report.planned.events_per_s:,.0f} events/s were predicted{off}")
+        for operator, times in report.planned.changed.items():
+            print(f"changed: {operator} has {times:.1f} times the part of the work that it had in the profile")
+        if better := report.planned.better:
+            plan = json.dumps(planning.in_order(better.plan, spec.app))
+            print(f"better now: {plan}, {better.events_per_s:,.0f} events/s instead of {better.instead_of:,.0f}")
 
 
 @app.command()

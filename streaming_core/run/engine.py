@@ -58,7 +58,8 @@ MAX_CHECKPOINTS = 99_999  # each makes a file of outputs, and their names have f
 Progress = Callable[[str, int, int], None]
 Rates = list[tuple[int, float]]  # from an event on, so many a second
 Beside = Callable[["_runtime.Engine"], AbstractContextManager[None]]
-FindPlan = Callable[[RunSpec, workload.Workload, Progress | None], Planned]
+# The plan for a run, and what is said of it after a pass.
+FindPlan = Callable[[RunSpec, workload.Workload, Progress | None], tuple[Planned, Callable[[Sample], Planned]]]
 
 
 class Blocks:
@@ -131,15 +132,15 @@ def run(
     def passes(folder: Path | None, durable: checkpoint.Checkpoints | None) -> RunReport:
         report = _passes(way, program, blocks, opened, folder, durable, load_before, meter, progress)
         asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
-        return report.model_copy(update=asked | {"planned": planned and _judged(planned, report.peak)})
+        return report.model_copy(update=asked | {"planned": judge(report.peak) if judge else None})
 
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
-    planned, way = None, spec
+    judge, way = None, spec
     if spec.plan == AUTO and not (out is not None and (out / "report.json").exists()):
         if find_plan is None:
             raise BadInput("nobody is here to find the plan of this run: give one, or none")
-        planned = find_plan(spec, opened, progress)
+        planned, judge = find_plan(spec, opened, progress)
         way = spec.model_copy(update={"plan": planned.plan, "pin": True})
         way.check(app)
     program = compile_app(app, params)  # first: an application that is refused leaves nothing behind
@@ -161,13 +162,6 @@ def run(
             lock.leave(remove=True)
     except OSError as error:
         raise refusal(error, f"run folder {out} cannot be written") from None
-
-
-def _judged(planned: Planned, peak: Sample) -> Planned:
-    """A plan with how far off its prediction was."""
-    measured = 0.0 if peak.kind == "open_loop" else peak.events_per_s
-    error = abs(measured - planned.events_per_s) / measured if measured else None
-    return planned.model_copy(update={"error": error})
 
 
 def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ from streaming_core.planner.placed import Placed
 from streaming_core.run import engine, host
 from streaming_core.run import profile as profiles
 from streaming_core.run.profile import Profile
-from streaming_core.run.report import Planned
+from streaming_core.run.report import Better, Planned, Sample
 from streaming_core.run.way import RunSpec
 
 SEED = 1  # of a workload that is generated to be measured
+CHANGED = 0.25  # by which an operator's part of the work has changed
+SHARE = 0.05  # of all work: a smaller part is nothing to plan by
 
 
 def profile_of(
@@ -92,9 +96,11 @@ def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int 
     return strategies.plan(strategy, graph, where, seed=seed)
 
 
-def planned(spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None) -> Planned:
-    """The plan for a run over a workload that leaves it to be found. Of more threads than this host has cores, those
-    beyond have nothing to do: they would take turns with the others.
+def planned(
+    spec: RunSpec, opened: workload.Workload, progress: engine.Progress | None = None
+) -> tuple[Planned, Callable[[Sample], Planned]]:
+    """The plan for a run over a workload that leaves it to be found, and what is said of it after a pass. Of more
+    threads than this host has cores, those beyond have nothing to do: they would take turns with the others.
 
     Raises:
         BadInput: as `find`.
@@ -102,12 +108,34 @@ def planned(spec: RunSpec, opened: workload.Workload, progress: engine.Progress 
     profile, _ = profiles.kept(opened, spec.channel or profiles.CHANNEL, spec.batch, progress)
     found = find(profile, threads=min(spec.threads, len(engine.topology()["cores"])))
     sustained = found.estimate.sustained
-    return Planned(
+    said = Planned(
         plan=found.as_plan(),
         strategy=found.strategy,
         events_per_s=sustained.ingress,
         bottleneck=str(sustained.bottleneck),
     )
+    return said, partial(judged, said, found, profile)
+
+
+def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> Planned:
+    """The plan with how far off its prediction was; what of the load has changed since the profile was measured, which
+    was of the workload's first events; and the plan that would be better now, if there is one."""
+    if peak.kind == "open_loop" or not peak.events_per_s:
+        return planned
+    error = abs(peak.events_per_s - planned.events_per_s) / peak.events_per_s
+    changes = profile.changes(planned.plan, peak.tasks)
+    work = {name: times * rows for name, (times, rows) in changes.items()}
+    spent = {name: sum(t.execute_ns + t.others_ns for t in peak.tasks if t.operator == name) for name in work}
+    told = [name for name in work if spent[name] > SHARE * sum(spent.values())]
+    changed = {name: work[name] for name in told if max(work[name], 1 / work[name]) > 1 + CHANGED}
+    better = None
+    if changed:
+        again = find_on(profile.after(changes), found.machine, found.strategy)
+        now = estimate(again.graph, found.machine, found.sockets, cores=found.cores).sustained.ingress
+        would = again.estimate.sustained.ingress
+        if would > now * (1 + profiles.TOLERANCE):
+            better = Better(plan=again.as_plan(), events_per_s=would, instead_of=now)
+    return planned.model_copy(update={"error": error, "changed": changed, "better": better})
 
 
 def placed(machine: Machine, plan: dict[str, list[int]]) -> tuple[Places, Places]:

@@ -64,6 +64,16 @@ class Cost(Document):
         description="Of executing a row of a batch, over batches, from 0 to 100 percent; without finding keys."
     )
 
+    @property
+    def row(self) -> float:
+        """All that a row takes, in ns."""
+        return self.execute + self.others
+
+    @property
+    def selectivity(self) -> float:
+        """Rows put out of one."""
+        return self.rows_out / self.rows_in if self.rows_in else 0.0
+
 
 class Pattern(Document):
     """One replica, or several, of each operator, and what all cost then; `source` and `sink` are among them."""
@@ -113,10 +123,47 @@ class Profile(Document):
             patterns=patterns,
         )
 
+    def changes(self, plan: Mapping[str, list[int]], tasks: list[TaskCost]) -> dict[str, tuple[float, float]]:
+        """Per operator how many times as long a row took in a pass of a plan as in the pattern that is most like it,
+        and as many rows came of one. A machine that is slower as a whole has changed nothing: times are beside the
+        others'.
+        """
+        several = {name for name, places in plan.items() if len(places) > 1}
+
+        def unlike(pattern: Pattern) -> int:
+            return len(several ^ {name for name, n in pattern.replicas.items() if n > 1})
+
+        known = min(self.patterns, key=unlike).costs
+        seen = {name: _cost(name, [tasks]) for name in known}
+        both = {name: (known[name], seen[name]) for name in known if known[name].rows_in and seen[name].rows_in}
+        took = sum(now.row * now.rows_in for _, now in both.values())
+        was = sum(before.row * now.rows_in for before, now in both.values())
+        overall = took / was if took and was else 1.0
+        return {
+            name: (
+                now.row / before.row / overall if before.row and now.row else 1.0,
+                now.selectivity / before.selectivity if before.selectivity and now.selectivity else 1.0,
+            )
+            for name, (before, now) in both.items()
+        }
+
+    def after(self, changes: Mapping[str, tuple[float, float]]) -> Profile:
+        """The profile with times and rows put out changed so many times, in all patterns."""
+
+        def cost_of(name: str, cost: Cost) -> Cost:
+            times, rows = changes.get(name, (1.0, 1.0))
+            taken = {"execute": cost.execute * times, "others": cost.others * times}
+            return cost.changed(**taken, rows_out=round(cost.rows_out * rows))
+
+        def pattern_of(pattern: Pattern) -> Pattern:
+            return pattern.changed(costs={name: cost_of(name, cost) for name, cost in pattern.costs.items()})
+
+        return self.changed(patterns=[pattern_of(pattern) for pattern in self.patterns])
+
     def _operator(self, operator: Operator, pattern: Pattern, most: int | None) -> planned.Operator:
         name = name_of(operator)
         cost, sizes, weights = pattern.costs[name], self.row_bytes[name], self.weights.get(name)
-        given: dict[str, Any] = {"selectivity": cost.rows_out / cost.rows_in if cost.rows_in else 0.0}
+        given: dict[str, Any] = {"selectivity": cost.selectivity}
         if operator.kind == "windowed":
             reading = min(self._reading(name), cost.execute / pattern.replicas[name])
             given |= {"read_ns": reading, "ns": cost.execute - pattern.replicas[name] * reading}

@@ -129,6 +129,14 @@ class Sample(BaseModel):
         return self.energy_joules * 1e9 / self.events if self.events and self.energy_joules is not None else None
 
 
+class Better(BaseModel):
+    """A plan that would be better for a run than the one it had, by what the run has shown."""
+
+    plan: dict[str, list[int]]
+    events_per_s: float = Field(description="That it would sustain.")
+    instead_of: float = Field(description="What the plan of the run sustains, by the same.")
+
+
 class Planned(BaseModel):
     """The plan that was found for a run (`plan: auto`), and what it was expected to do."""
 
@@ -140,6 +148,12 @@ class Planned(BaseModel):
         None,
         description="|measured - predicted| / measured throughput, of the median pass at peak rate; None: no such.",
     )
+    changed: dict[str, float] = Field(
+        default_factory=dict,
+        description="Operators whose part of the work has changed since it was measured for the plan, by more than a "
+        "quarter, and is worth to be told of: how many times as large it is.",
+    )
+    better: Better | None = Field(None, description="If something has changed, and another plan would be better now.")
 
 
 class RunReport(BaseModel):

@@ -164,7 +164,8 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
         "spec": {"threads": 2},
         "binding": [0, 4],
         "samples": passes,
-        "planned": {"plan": plan, "strategy": "rlas", "events_per_s": 2e6, "bottleneck": "core 1", "error": 0.125},
+        "planned": {"plan": plan, "strategy": "rlas", "events_per_s": 2e6, "bottleneck": "core 1", "error": 0.125}
+        | {"changed": {"count": 1.75}, "better": {"plan": {"count": [1]}, "events_per_s": 3e6, "instead_of": 1e6}},
     }
     assert Tasks.of({"samples": passes[:1], "spec": {"threads": 2}}).seconds == 9
     assert Tasks.of({"samples": [passes[0] | {"tasks": []}]}) is None
@@ -176,6 +177,7 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
         "channel scalegate, its plan found, 2 threads",
         "on threads: source 0; count 1, 0; sink 1 (rlas: 2 M events/s predicted, 12% off, to be limited by core 1)",
         "in a pass of 1 s",
+        'count has 1.8 times its part of the work; better now: {"count": [1]}, 3 M events/s instead of 1 M',
         "thread 1, core 4",
         "keys of count, executing: 25.0%",
         "1,500,000 ns",

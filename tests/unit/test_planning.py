@@ -9,7 +9,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run import engine, planning, profile
-from streaming_core.run.report import RunReport
+from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
 from streaming_core.run.way import RunSpec
 from tests.unit.test_cli import refused
 
@@ -70,8 +70,54 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
 def test_threads_beyond_the_cores_have_nothing_to_do(made):
     cores = len(engine.topology()["cores"])
     spec = RunSpec(app="wc", executor="pinned", threads=cores + 3, plan="auto")
-    found = planning.planned(spec, workload.read(made / "wc"))
+    found, _ = planning.planned(spec, workload.read(made / "wc"))
     assert max(thread for places in found.plan.values() for thread in places) < cores
+
+
+def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made):
+    source, spec = workload.read(made / "wc"), RunSpec(app="wc", executor="pinned", threads=2, plan="auto")
+    known = profile.Profile.read(made / "profile.json")
+    alone = known.patterns[0].costs
+    # Of two threads that share nothing, each has half of what there is to do.
+    costs = {
+        "source": alone["source"].changed(execute=0.0, others=10.0),
+        "split": alone["split"].changed(execute=1000.0, others=0.0),
+        "count": alone["count"].changed(execute=100.0, others=0.0),
+        "sink": alone["sink"].changed(execute=0.0, others=1.0),
+    }
+    known = known.changed(patterns=[one.changed(costs=costs) for one in known.patterns])
+    found = planning.find_on(known, Machine.of_threads(2))
+    said = Planned(plan=found.as_plan(), strategy="rlas", events_per_s=1e6, bottleneck="core 0")
+
+    def after(kind="peak", **times):
+        tasks = [
+            TaskCost(
+                role={"source": "source", "sink": "sink"}.get(name, "operator"),
+                operator=name,
+                thread=found.as_plan()[name][0],
+                rows_in=cost.rows_in,
+                rows_out=cost.rows_out,
+                batches=1,
+                execute_ns=round(2 * cost.execute * cost.rows_in * times.get(name, 1)),
+                others_ns=round(2 * cost.others * cost.rows_in),
+                execute_quantiles=[],
+            )
+            for name, cost in costs.items()
+        ]
+        peak = Sample.model_construct(kind=kind, events_per_s=5e5, tasks=tasks)
+        return planning.judged(said, found, known, peak)
+
+    # Twice as slow in all, which is no change of who has what to do.
+    same = after()
+    assert (same.error, same.changed, same.better) == (1.0, {}, None)
+    assert after(kind="open_loop") == said
+    slower = after(count=8)
+    assert slower.changed.keys() == {"split", "count"}
+    assert slower.changed["count"] / slower.changed["split"] == pytest.approx(8, rel=0.01)
+    assert slower.better.plan.keys() == said.plan.keys()
+    assert slower.better.plan != said.plan
+    assert slower.better.events_per_s > 1.05 * slower.better.instead_of
+    assert planning.planned(spec, source)[1].func is planning.judged
 
 
 def test_a_specification_may_leave_the_plan_to_be_found(command, made, tmp_path):
