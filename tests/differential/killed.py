@@ -116,8 +116,15 @@ def watch(at: int, told: int | None) -> None:
 
 
 if __name__ == "__main__":
+    # All that a command would import on its way, pandas (which pyarrow's conversions import) too: each process would
+    # take a second for it, and the bytecode that the first of them keeps would be changes of the file system.
+    import pandas  # noqa: F401
+
     import streaming_core._runtime
-    import streaming_core.run.engine  # noqa: F401
+    import streaming_core.cli.command
+    import streaming_core.oracle.oracle
+    import streaming_core.run.engine
+    import streaming_core.run.planning  # noqa: F401
     from streaming_core.cli import main
 
     for line in sys.stdin:

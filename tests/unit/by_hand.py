@@ -6,6 +6,7 @@ Small on purpose, and neither the oracle nor the runtime: with it, applications 
 import sys
 from collections import Counter as Numbers
 from contextlib import contextmanager
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
@@ -176,10 +177,12 @@ class Windows:
             self.watermark = row.ts - self.delay
         self.expire(self.watermark, out)
         about = range((row.ts - self.size) // self.advance - 1, row.ts // self.advance + 2)
-        into = [n for n in about if n * self.advance <= row.ts < n * self.advance + self.size]
-        into = [n for n in into if n * self.advance + self.size > self.watermark]
+        into = (n for n in about if n * self.advance <= row.ts < n * self.advance + self.size)
+        into = (n for n in into if n * self.advance + self.size > self.watermark)
+        # Windows may be as many as there are milliseconds in one: of those, the first is looked for and no other.
+        into = list(islice(into, 1)) if self.is_single else list(into)
         self.late += not into
-        for number in into[:1] if self.is_single else into:
+        for number in into:
             for key in self.keys(stream, row):
                 self.update(stream, row, number, key, out)
 

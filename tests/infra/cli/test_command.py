@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from streaming_core.regression.home import Home
+from tests.infra.cli.conftest import lockstep
 from tests.reports import past_runs
 
 COMMAND = Path(sys.executable).parent / "lockstep"
@@ -24,6 +25,24 @@ def call(tmp_path):
         return subprocess.run([COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120)
 
     return call
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch, capfd):
+    """Bad input in the tests' own process, where it takes no second to begin: one line, which is returned."""
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "l"))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "a"))
+
+    def refused(*arguments: str) -> str:
+        assert lockstep(*arguments) == 2
+        out, error = capfd.readouterr()
+        assert out == ""
+        assert error.startswith("lockstep: ")
+        assert error.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+        return error
+
+    return refused
 
 
 def test_without_a_command_there_is_help_and_it_is_bad_input(call):
@@ -45,13 +64,8 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         (["prune", "acknowledge"], "Missing argument 'RUN_ID'"),
     ],
 )
-def test_a_slip_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):
-    done = call(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("lockstep: ")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
+def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
+    assert said in refused(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +92,16 @@ def test_a_slip_is_one_line_and_nothing_is_written(call, tmp_path, arguments, sa
         (["--no-such-option"], "No such option: --no-such-option"),
     ],
 )
-def test_bad_input_is_one_line_and_nothing_is_written(call, tmp_path, arguments, said):
-    done = call("run", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_bad_input_is_one_line_and_nothing_is_written(refused, arguments, said):
+    assert said in refused("run", *arguments)
+
+
+@pytest.mark.parametrize("arguments", [["report", "--jsn"], ["run", "--applications", "nosuch"]])
+def test_a_shell_is_told_the_same(call, refused, tmp_path, arguments):
+    done = call(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
     assert list(tmp_path.iterdir()) == []
+    assert done.stderr == refused(*arguments)
 
 
 def test_report_before_the_first_run(call):

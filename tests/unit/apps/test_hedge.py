@@ -10,6 +10,9 @@ from tests.unit.apps.windows import run
 
 COLUMNS = ("seq", "ts", "earlier", "l_company", "l_price", "r_company", "r_price")
 
+# What the loop is compiled for: once, for what is made by hand and for some that is drawn.
+BY_HAND = {"keys": 5, "size": 30_001}
+
 
 def is_pair(left, right, params):
     exchanges = {trade["company"]: hedge.COMPANIES[trade["company"]] in hedge.NASDAQ for trade in (left, right)}
@@ -39,7 +42,7 @@ def pairs_of(events, params):
 @pytest.mark.parametrize(
     ("events", "params"),
     [
-        (300, {"keys": 5, "size": 2_001, "rate": 40.0, "invalid_ratio": 0.1}),
+        (300, {**BY_HAND, "rate": 2.7, "invalid_ratio": 0.1}),
         (150, {"keys": 2, "size": 100_000, "rate": 10.0, "same_exchange": True}),  # all in one window
     ],
 )
@@ -69,7 +72,7 @@ def test_hedge_by_hand():
         trade(80_000, 4, 1_800, 2_000),  # half a minute later
         trade(80_001, 5, 1_800, 2_000),
     ]
-    _, result = run("hedge", {"keys": 3, "size": 30_001}, rows)
+    _, result = run("hedge", BY_HAND, rows)
     assert sorted(result.columns("seq", "ts", "earlier", "l_company", "r_company")) == [
         (1, 50_001, 0, 0, 1), (1, 50_001, 0, 1, 0), (2, 50_001, 0, 0, 1), (9, 80_001, 0, 0, 4), (9, 80_001, 0, 4, 0),
     ]  # fmt: skip
