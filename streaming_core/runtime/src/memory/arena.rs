@@ -77,6 +77,18 @@ impl Arena {
         (&raw mut *self.inner).cast()
     }
 
+    /// What to put into a context, which is all that is left of the arena: it lives until `of_header` has it back.
+    pub fn into_header(self) -> *mut ArenaHeader {
+        Box::into_raw(self.inner).cast()
+    }
+
+    /// # Safety
+    /// `into_header` gave it, and nobody has had the arena back.
+    pub unsafe fn of_header(header: *mut ArenaHeader) -> Self {
+        // SAFETY: as the caller says: the first field of what was a box.
+        Self { inner: unsafe { Box::from_raw(header.cast()) } }
+    }
+
     /// Zeroed, 8-aligned memory that lives as long as the arena; null when memory ran out.
     pub fn alloc(&mut self, bytes: usize) -> *mut u8 {
         self.inner.alloc(bytes)

@@ -1,13 +1,14 @@
 //! Cells: see `state/windows/mod.rs`. One thread at a time is at a cell, its owner; who that is, is the executor's to say.
 
-use std::collections::HashMap;
-
 use crate::memory::arena::Arena;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
 use crate::state::windows::table::Table;
+
+/// How many entries go for one that is touched.
+const AT_ONCE: usize = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,8 +22,6 @@ pub struct Cell {
     singles: Table,
     /// Of which nobody is told when they expire: longest untouched first.
     pub(super) touched: List,
-    /// Where containers of single windows grow.
-    arenas: HashMap<*mut EntryHeader, Arena>,
 }
 
 // SAFETY: a cell owns its entries; nothing in it refers to a thread.
@@ -33,7 +32,7 @@ unsafe impl Send for Cell {}
 pub struct Gone {
     #[expect(clippy::vec_box, reason = "they are handed over as they are")]
     panes: Vec<Box<Pane>>,
-    entries: Vec<(*mut EntryHeader, Option<Arena>)>,
+    entries: Vec<*mut EntryHeader>,
 }
 
 // SAFETY: what has gone is nobody else's.
@@ -44,8 +43,7 @@ impl Gone {
     #[inline]
     pub fn clear(&mut self) {
         self.panes.clear();
-        for (entry, arena) in self.entries.drain(..) {
-            drop(arena);
+        for entry in self.entries.drain(..) {
             // SAFETY: as `free_single` says; it is in no table any more.
             unsafe { free_single(entry) };
         }
@@ -65,8 +63,14 @@ impl Drop for Gone {
 /// # Safety
 /// The entry is one of a single window, made in `Cell::get_or_make_single`, which nobody uses any more.
 unsafe fn free_single(entry: *mut EntryHeader) {
-    // SAFETY: from `calloc`, with all that lies before an entry.
-    unsafe { libc::free(BeforeEntry::of(entry).cast()) };
+    // SAFETY: from `calloc`, with all that lies before an entry; an arena is its own.
+    unsafe {
+        let before = BeforeEntry::of(entry);
+        if !(*before).arena.is_null() {
+            drop(Arena::of_header((*before).arena));
+        }
+        libc::free(before.cast());
+    }
 }
 
 impl Cell {
@@ -121,15 +125,15 @@ impl Cell {
         // SAFETY: so many bytes, zeroed, nobody else's.
         let entry = unsafe { shape.make(memory, hash, key) };
         if shape.grows() {
-            let arena = self.arenas.entry(entry).or_insert_with(Arena::small);
-            // SAFETY: just made.
-            unsafe { (*BeforeEntry::of(entry)).arena = arena.header() };
+            // SAFETY: just made; `free_single` has the arena back.
+            unsafe { (*BeforeEntry::of(entry)).arena = Arena::small().into_header() };
         }
         self.singles.add(entry, hash, place);
         Some((entry, true))
     }
 
-    /// An entry becomes the one that was touched last; those whose keys have had no row since `start` go, except for itself.
+    /// An entry becomes the one that was touched last; of those whose keys have had no row since `start`, except for itself, some
+    /// go: more than one comes, so that all of them do in the end, and few, so that no row has to wait for all of them.
     ///
     /// # Safety
     /// The entry is this cell's, in the list of touched ones if `is_listed`, else in none.
@@ -140,7 +144,7 @@ impl Cell {
                 self.touched.take_out(entry);
             }
             self.touched.append(entry);
-            loop {
+            for _ in 0..AT_ONCE {
                 let oldest = self.touched.head();
                 if oldest == entry || (*BeforeEntry::of(oldest)).last >= start {
                     return;
@@ -166,8 +170,7 @@ impl Cell {
     /// It is this cell's, in no list.
     pub unsafe fn remove(&mut self, entry: *mut EntryHeader, gone: &mut Gone) {
         self.singles.remove(entry);
-        let arena = self.arenas.remove(&entry);
-        gone.entries.push((entry, arena));
+        gone.entries.push(entry);
     }
 }
 
@@ -177,5 +180,45 @@ impl Drop for Cell {
             // SAFETY: as `free_single` says.
             unsafe { free_single(entry) };
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::program::{Growing, Key, KeySpec};
+    use crate::rows::column::ColumnKind;
+
+    /// Of windows of which nobody is told: however many keys have had no row for long, a row has few of them go.
+    #[test]
+    fn a_row_has_few_entries_go_and_rows_have_all() {
+        let fields = vec![Key { kind: ColumnKind::I64, offset: 8 }];
+        let growing = [Growing { offset: 0, indexed: false, columns: vec![8] }];
+        let shape = Shape::new(&KeySpec { stride: 16, fields }, 32, &growing, true);
+        let (mut cell, mut gone) = (Cell::default(), Gone::default());
+        let mut touch = |key: i64, ts: i64, start: i64, gone: &mut Gone| {
+            let (entry, is_new) =
+                cell.get_or_make_single(&shape, shape.hash_of_index(key), Given::index(&key)).unwrap();
+            // SAFETY: its own entry, listed when it was made; its arena is there.
+            unsafe {
+                let arena = (*BeforeEntry::of(entry)).arena;
+                assert!(!((*arena).alloc)(arena, 24).is_null());
+                (*BeforeEntry::of(entry)).last = ts;
+                cell.touch(entry, !is_new, start, gone);
+            }
+            cell.singles.entries().count()
+        };
+        for key in 0..1000 {
+            assert_eq!(touch(key, 0, 0, &mut gone), key as usize + 1);
+        }
+        assert!(gone.entries.is_empty());
+        let mut left = 1000;
+        while left > 1 {
+            assert_eq!(touch(0, 100, 100, &mut gone), left - AT_ONCE.min(left - 1));
+            assert_eq!(gone.entries.len(), AT_ONCE.min(left - 1));
+            left -= gone.entries.len();
+            gone.clear();
+        }
+        assert_eq!(touch(0, 100, 100, &mut gone), 1);
     }
 }
