@@ -27,6 +27,7 @@ from streaming_core.run.way import RunSpec
 SEED = 1  # of a workload that is generated to be measured
 CHANGED = 0.25  # by which an operator's part of the work has changed
 SHARE = 0.05  # of all work: a smaller part is nothing to plan by
+LEAST = 0.1  # seconds of a pass: what a shorter one shows of the load is noise
 
 
 def profile_of(
@@ -127,6 +128,7 @@ def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> P
     work = {name: times * rows for name, (times, rows) in changes.items()}
     spent = {name: sum(t.execute_ns + t.others_ns for t in peak.tasks if t.operator == name) for name in work}
     told = [name for name in work if spent[name] > SHARE * sum(spent.values())]
+    told = told if peak.seconds >= LEAST else []
     changed = {name: work[name] for name in told if max(work[name], 1 / work[name]) > 1 + CHANGED}
     better = None
     if changed:

@@ -39,7 +39,16 @@ EXPECTED = {
 # A transfer needs two accounts: the generator refuses.
 UNMADE = json.dumps({"sl": {"n_items": 1}})
 ARGUMENTS = [
-    *("--applications", "gs,sl,wc", "--schemes", "tstream,serial", "--channels", "scalegate,spsc"),
+    *(
+        "--applications",
+        "gs,sl,wc",
+        "--schemes",
+        "tstream,serial",
+        "--channels",
+        "scalegate,spsc",
+        "--plans",
+        "replicated",
+    ),
     *("--threads", "1,2", "--events", "3000"),
 ]
 

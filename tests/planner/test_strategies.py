@@ -84,7 +84,7 @@ def test_rlas_finds_the_best_of_all_plans_where_replications_are_few(seed, threa
     assert sum(found.replicas.values()) == sum(best.replicas.values())
 
 
-@examine(10)
+@examine(5)
 @given(st.integers(0, 1_000_000))
 def test_rlas_is_no_worse_than_with_one_replica_of_some(seed):
     # Of what was measured in patterns, replicas may cost more than they gain.

@@ -202,8 +202,12 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     # Of plans each experiment that is run is the same of another application, which would have to be measured.
     others = {app for app, _, _ in rlas.PLANNED} - {"sd"}
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
-    monkeypatch.setattr(servers, "APPS", {"sd": "spsc"})
-    monkeypatch.setattr(servers, "DRAWN", 3)
+    for attribute, values in (
+        ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
+        ("SOCKETS", (1, 2)),
+        ("DRAWN", 3),
+    ):  # fmt: skip
+        monkeypatch.setattr(servers, attribute, values)
     figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")
     took = ("switch_p50_us", "switch_p99_us", "switch_max_us")
     switched = {"switches": 3, "switch_p50s_us": [99.0], "switch_over_1ms": 0, "switch_largest": [(99.0, 7)]}

@@ -89,7 +89,7 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made
     found = planning.find_on(known, Machine.of_threads(2))
     said = Planned(plan=found.as_plan(), strategy="rlas", events_per_s=1e6, bottleneck="core 0")
 
-    def after(kind="peak", **times):
+    def after(kind="peak", seconds=0.5, **times):
         tasks = [
             TaskCost(
                 role={"source": "source", "sink": "sink"}.get(name, "operator"),
@@ -104,13 +104,14 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made
             )
             for name, cost in costs.items()
         ]
-        peak = Sample.model_construct(kind=kind, events_per_s=5e5, tasks=tasks)
+        peak = Sample.model_construct(kind=kind, events_per_s=5e5, seconds=seconds, tasks=tasks)
         return planning.judged(said, found, known, peak)
 
     # Twice as slow in all, which is no change of who has what to do.
     same = after()
     assert (same.error, same.changed, same.better) == (1.0, {}, None)
     assert after(kind="open_loop") == said
+    assert after(seconds=0.02, count=8) == same
     slower = after(count=8)
     assert slower.changed.keys() == {"split", "count"}
     assert slower.changed["count"] / slower.changed["split"] == pytest.approx(8, rel=0.01)

@@ -71,7 +71,11 @@ def quick(monkeypatch, races):
         monkeypatch.setattr(switching, name, values)
     monkeypatch.setattr(rlas, "DRAWN", 2)
     monkeypatch.setattr(servers, "DRAWN", 3)
-    monkeypatch.setattr(servers, "APPS", {"sd": "spsc"})
+    for name, values in (
+        ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
+        ("SOCKETS", (1, 2)),
+    ):  # fmt: skip
+        monkeypatch.setattr(servers, name, values)
     monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
     monkeypatch.setattr(profile, "EVENTS", 1000)
     monkeypatch.setattr(suite, "Race", races)
