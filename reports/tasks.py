@@ -4,7 +4,6 @@ how long the thread waited (BriskStream, figure 8: execute, others, and what is 
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -55,9 +54,9 @@ class Tasks:
         peaks = [sample for sample in passes if sample["kind"] == "peak"] or passes[:1]
         if not peaks:
             return None
-        median = statistics.median_low(sample["seconds"] for sample in peaks)
-        chosen = next(sample for sample in peaks if sample["seconds"] == median)
-        tasks, nanoseconds = chosen["tasks"], median * 1e9
+        # The pass that is the report's peak (RunReport.peak), which a plan's prediction was held against.
+        chosen = sorted(peaks, key=lambda sample: -sample["seconds"])[len(peaks) // 2]
+        tasks, nanoseconds = chosen["tasks"], chosen["seconds"] * 1e9
         numbers = {name: number for number, name in enumerate(dict.fromkeys(_name(task) for task in tasks))}
         rows = [
             task
@@ -77,7 +76,7 @@ class Tasks:
             mine = [row for row in rows if row["thread"] == thread]
             core = f", core {cores[thread]}" if thread < len(cores) else ""
             bars.append(Bar(f"thread {thread}{core}", thread * (HEIGHT + GAP), list(_parts(mine))))
-        return cls(bars, rows, median)
+        return cls(bars, rows, chosen["seconds"])
 
 
 def _name(task: dict) -> str:

@@ -124,11 +124,12 @@ def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> P
     if peak.kind == "open_loop" or not peak.events_per_s:
         return planned
     error = abs(peak.events_per_s - planned.events_per_s) / peak.events_per_s
+    if peak.seconds < LEAST:
+        return planned.model_copy(update={"error": error})
     changes = profile.changes(planned.plan, peak.tasks)
     work = {name: times * rows for name, (times, rows) in changes.items()}
     spent = {name: sum(t.execute_ns + t.others_ns for t in peak.tasks if t.operator == name) for name in work}
     told = [name for name in work if spent[name] > SHARE * sum(spent.values())]
-    told = told if peak.seconds >= LEAST else []
     changed = {name: work[name] for name in told if max(work[name], 1 / work[name]) > 1 + CHANGED}
     better = None
     if changed:

@@ -174,13 +174,11 @@ fn wire(
     // or comes from rows that others have. Else they might wait for what is made of the rest of their event.
     let mut whole = vec![true; operators.len()];
     for index in (0..operators.len()).rev() {
-        let taken =
-            takers.iter().enumerate().flat_map(|(taker, taken)| taken.0.iter().map(move |&origin| (origin, taker)));
-        let by = taken.filter(|&(origin, _)| origin == Origin::Operator(index)).map(|(_, taker)| taker);
-        let readers: Vec<usize> = by.collect();
-        if let [taker] = readers[..] {
+        let origin = Origin::Operator(index);
+        let by = takers.iter().position(|(inputs, ..)| inputs.contains(&origin));
+        if let ([edge], Some(taker)) = (&edges[origin_number(origin)][..], by) {
             let is_windowed = windows.get(taker).is_some_and(Option::is_some);
-            whole[index] = takers[taker].1 > 1 || is_windowed || whole.get(taker).is_some_and(|&whole| whole);
+            whole[index] = edge.readers > 1 || is_windowed || whole.get(taker).is_some_and(|&whole| whole);
         }
     }
     // Outlets of all replicas.

@@ -303,9 +303,9 @@ impl Task {
             scratch,
             counters,
             cost,
+            ended,
             ..
         } = self;
-        let ended = &mut self.ended;
         let mut fill = |jumbo: &mut Jumbo| {
             if !*unfinished {
                 jumbo.clear();
