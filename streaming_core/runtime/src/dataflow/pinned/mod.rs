@@ -21,6 +21,7 @@
 
 mod cost;
 mod plan;
+mod route;
 mod task;
 
 use crate::dataflow::channel::gate::{Gate, Source, Taken};
@@ -46,7 +47,8 @@ use serde_json::Value;
 
 use cost::Cost;
 use plan::{Plan, SINK, SOURCE};
-use task::{Edge, Network, Role, Route, Task};
+use route::{Edge, Route};
+use task::{Network, Role, Task};
 
 /// Jumbo tuples that an outlet holds.
 const SLOTS: usize = 8;

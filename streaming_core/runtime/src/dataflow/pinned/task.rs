@@ -4,8 +4,9 @@ use crate::dataflow::channel::gate::{Gate, Taken, path_too_long};
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::frame::Job;
-use crate::dataflow::lane::{Scratch, lane_of};
+use crate::dataflow::lane::Scratch;
 use crate::dataflow::pinned::cost::Cost;
+use crate::dataflow::pinned::route::{Edge, route};
 use crate::dataflow::windowed::Replicated;
 use crate::dataflow::windowed::control::Control;
 use crate::dataflow::windowed::copies::Copies;
@@ -18,9 +19,8 @@ use crate::output::clock::Stopwatch;
 use crate::output::counters::Counters;
 use crate::output::delivered::Delivered;
 use crate::output::sink::Preparer;
-use crate::program::Key;
 use crate::rows::view::Rows;
-use crate::threads::sync::{Arc, AtomicI64, Ordering};
+use crate::threads::sync::{AtomicI64, Ordering};
 use crate::threads::team::thread_cpu_nanoseconds;
 
 /// What the tasks of all threads share.
@@ -29,24 +29,6 @@ pub(super) struct Network {
     pub outlets: Vec<Outlet>,
     /// The event of the earliest failure: sources deal no later ones. Written by who has noted one.
     pub failed_at: AtomicI64,
-}
-
-/// Where the rows that a task puts out go: to one operator's replicas, or the sink.
-#[derive(Debug, Clone)]
-pub(super) struct Edge {
-    /// The first of the outlet's readers that belong to it, and their number.
-    pub first: usize,
-    pub readers: usize,
-    pub route: Route,
-}
-
-/// Which replica gets a row.
-#[derive(Debug, Clone)]
-pub(super) enum Route {
-    /// Batch after batch the next one: shuffle grouping. In front of a windowed operator, of those that own cells.
-    Turn(Option<Arc<Epochs>>),
-    /// The owner of the key's group; where in a jumbo tuple the hashes are kept.
-    Key(Key, usize),
 }
 
 /// What a task does with what it takes.
@@ -576,44 +558,6 @@ fn rank(inputs: &[Rank], rows: Rows, origins: &[u32], outputs: &mut Vec<Rank>) -
         for number in 0..outputs_of.len() as u64 {
             // SAFETY: an input that emitted something.
             outputs.push(input.output(number).ok_or_else(|| path_too_long(unsafe { rows.seq(origin) }))?);
-        }
-    }
-    Ok(())
-}
-
-/// Says whose each of the jumbo tuple's rows are; `serial` counts those of this outlet.
-fn route(edges: &[Edge], serial: u64, scratch: &mut Scratch, jumbo: &mut Jumbo) -> Result<(), RunError> {
-    for edge in edges {
-        match &edge.route {
-            Route::Turn(None) => jumbo.shares[edge.first + serial as usize % edge.readers].whole = true,
-            Route::Turn(Some(epochs)) => {
-                jumbo.shares[edge.first + epochs.in_turn(jumbo.upto, serial)].whole = true;
-            }
-            &Route::Key(key, place) => {
-                // SAFETY: the rows have the layout that the key belongs to.
-                unsafe { scratch.hash(jumbo.rows, key) }?;
-                let hashes = &mut jumbo.hashes[place];
-                hashes.clear();
-                hashes.extend_from_slice(&scratch.hashes[..jumbo.rows.n]);
-                let shares = &mut jumbo.shares[edge.first..edge.first + edge.readers];
-                if let [only] = shares {
-                    only.whole = true;
-                    continue;
-                }
-                // Everybody has room for all rows, and a row is written without asking.
-                for share in &mut *shares {
-                    share.positions.resize(hashes.len(), 0);
-                    share.filled = 0;
-                }
-                for (position, &hash) in hashes.iter().enumerate() {
-                    let share = &mut shares[lane_of(hash, edge.readers)];
-                    share.positions[share.filled] = position as u32;
-                    share.filled += 1;
-                }
-                for share in shares {
-                    share.positions.truncate(share.filled);
-                }
-            }
         }
     }
     Ok(())
