@@ -118,20 +118,19 @@ test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(
 
 # A file is one worker's, in the order of the folders: the long ones are not left to the end. What belongs together, and
 # what comes first, tests/conftest.py says.
-IN_PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
+IN_PARALLEL := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 # Slow tests may each take an hour.
 PATIENT := -o faulthandler_timeout=3600
 
 # Models and builds keep one core busy for minutes, and need no Python: the environment is made and Python's tests run
 # beside them. The runtime's own tests are threads that wait for each other: beside others they take ten times as long.
-# They and the end-to-end tests are alone.
+# They are alone. An end-to-end run waits more than it works: one worker more than there are cores makes up for it.
 BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
 
 .PHONY: test
 test: fit ## run the tests
 	$(BOTH) test-models test-python
 	@$(CARGO_TEST)
-	@$(RUN) -m pytest -m "e2e and not slow"
 
 .PHONY: test-full
 test-full: fit ## run the tests, the slow ones too
@@ -141,7 +140,7 @@ test-full: fit ## run the tests, the slow ones too
 
 .PHONY: test-python test-python-full
 test-python: setup
-	@$(RUN) -m pytest $(IN_PARALLEL) -m "not e2e and not slow"
+	@$(RUN) -m pytest $(IN_PARALLEL) -m "not slow"
 
 test-python-full: setup
 	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"

@@ -34,7 +34,7 @@ from reports.history import (
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.matrix import omissions
-from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, RunSpec
+from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, PLANS, RunSpec
 from streaming_core.storage import canonical_json, write_text
 
 HERE = Path(__file__).parent
@@ -286,8 +286,8 @@ def _commands(run: Run, cell: Cell, report: dict) -> list[str]:
     files = []
     # Of a plan that was found, the one that it was: elsewhere another may be.
     found = (report.get("planned") or {}).get("plan") if spec.plan == AUTO else spec.plan
-    if spec.plan == AUTO and not found:
-        options += ["--plan", AUTO]
+    if "plan" in spec.options and not found:
+        options += ["--plan", next(word for word, plan in PLANS.items() if plan == spec.plan)]
     for option, value in (("plan", found), ("schedule", spec.model_dump(mode="json")["schedule"])):
         if value:
             files.append(f"echo {shlex.quote(canonical_json(value))} > again/{option}.json")

@@ -16,8 +16,8 @@ from streaming_core import machine_code
 
 # What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
 TOGETHER = {"tests/jobs/": "spark", "tests/expectations/": "spark", "tests/dags/": "airflow"}
-# Begun last, it would keep one worker busy alone.
-FIRST = "tests/unit/test_windows.py"
+# Begun last, they would keep one worker busy alone.
+FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -35,7 +35,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if item.nodeid.startswith(name)), len(FIRST)))
 
 
 def pytest_collection_finish():

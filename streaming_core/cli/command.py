@@ -225,7 +225,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run an application over a workload on the native runtime."""
-    spec = specification(what, given, profile, settings, input)
+    spec = specification(what, given, profile, settings, input, find_plan=True)
     from streaming_core.run import engine, planning
 
     with Bar(as_json) as bar:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
 from streaming_core.run.report import RunReport
-from streaming_core.run.way import AUTO, AXES, EXECUTORS, FIELDS, RunSpec, executors_of, values_of
+from streaming_core.run.way import AUTO, AXES, EXECUTORS, FIELDS, PLANS, Pinned, RunSpec, executors_of, values_of
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
 What = Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")]
@@ -27,7 +27,8 @@ ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set 
 # What a command says of a field beside its description.
 NOTES = {
     "executor": "Default: the first that runs the application.",
-    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}. Or auto.',
+    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}. Or replicated, each operator on each thread. '
+    "Default of `run` on several threads: auto, unless a schedule, a controller or sn is to have its replicas.",
     "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which. '
     "Or a run's report.json: what its first pass went through, again.",
     "thresholds": "Three numbers: 90,70,45.",
@@ -100,22 +101,30 @@ def parameters(name: str, profile: str | None, settings: list[str] | None) -> di
 
 
 def specification(
-    what: str, given: dict[str, Any], profile: str | None, settings: list[str] | None, source: Path
+    what: str,
+    given: dict[str, Any],
+    profile: str | None,
+    settings: list[str] | None,
+    source: Path,
+    find_plan: bool = False,
 ) -> RunSpec:
-    """The run that is asked for: that of a file, or of an application with the options that are given."""
+    """The run that is asked for: that of a file, or of an application with the options that are given. Of these a plan
+    is to be found where none is given, if `find_plan`."""
     if what.endswith(".json"):
         if given or settings or profile:
             raise BadInput("a run specification is complete: give options in the file, not beside it")
         return RunSpec.parse(_read(Path(what)))
     given = given | {name: _in_file(name, given[name]) for name in FILES if name in given}
     given |= {name: _numbers(name, given[name]) for name in NUMBERS if name in given}
-    return _spec(what, given, parameters(what, profile, settings), source)
+    spec = _spec(what, given, parameters(what, profile, settings), source)
+    found = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.leaves_plan
+    return spec.model_copy(update={"plan": AUTO}) if found else spec
 
 
 def _in_file(name: str, path: Path) -> Any:
-    """The plan, or the schedule, in a file, which RunSpec checks."""
-    if (name, str(path)) == ("plan", AUTO):
-        return AUTO
+    """The plan, which may be a word, or the schedule, in a file, which RunSpec checks."""
+    if name == "plan" and str(path) in PLANS:
+        return PLANS[str(path)]
     try:
         found = json.loads(_read(path))
     except ValueError as error:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
@@ -178,22 +178,25 @@ class Graph(Document):
 
     def replicated(self, replicas: Sequence[int]) -> Graph:
         """The graph of operators with so many replicas: what each costs is what it cost in the pattern that is most
-        like it, first in the operator and its neighbours, then in all, then the first."""
+        like it."""
         if not self.patterns:
             return self
         several = frozenset(operator.name for operator, n in zip(self.operators, replicas, strict=True) if n > 1)
         if several not in self._replicated:
-
-            def of(index: int, name: str) -> Operator:
-                def unlike(pattern: Pattern) -> tuple[int, int]:
-                    other = several ^ {*pattern.several}
-                    return len(other & self._near[name]), len(other)
-
-                return min(self.patterns, key=unlike).operators[index]
-
-            operators = [of(index, name) for index, name in enumerate(self.by_name)]
+            likest = self.likest(several)
+            operators = [self.patterns[likest[name]].operators[index] for index, name in enumerate(self.by_name)]
             self._replicated[several] = self.changed(operators=operators, patterns=[])
         return self._replicated[several]
+
+    def likest(self, several: frozenset[str]) -> dict[str, int]:
+        """Per operator which of the patterns is most like one in which those named have several replicas: first in the
+        operator and its neighbours, then in all, then the first."""
+
+        def unlike(name: str, number: int) -> tuple[int, int]:
+            other = several ^ {*self.patterns[number].several}
+            return len(other & self._near[name]), len(other)
+
+        return {name: min(range(len(self.patterns)), key=partial(unlike, name)) for name in self.by_name}
 
     def mapped(self, change: Callable[[Operator], Operator], **fields: Any) -> Graph:
         """The graph with its operators changed, in all patterns."""
@@ -207,13 +210,16 @@ class Graph(Document):
         """The graph with its times as they would be at the machine's clock, if both clocks are known."""
         if not machine.clock_ghz or not self.clock_ghz:
             return self
-        times = self.clock_ghz / machine.clock_ghz
+        return self.slowed(self.clock_ghz / machine.clock_ghz).changed(clock_ghz=machine.clock_ghz)
 
-        def scaled(operator: Operator) -> Operator:
+    def slowed(self, times: float) -> Graph:
+        """The graph of operators that take so many times as long."""
+
+        def slower(operator: Operator) -> Operator:
             inputs = [
                 one.model_copy(update={n: getattr(one, n) * times for n in ("ns", "read_ns")})
                 for one in operator.inputs
             ]
             return operator.model_copy(update={"inputs": inputs, "others_ns": operator.others_ns * times})
 
-        return self.mapped(scaled, clock_ghz=machine.clock_ghz)
+        return self.mapped(slower)

@@ -32,15 +32,14 @@ from streaming_core.run.way import (
     MAX_BATCH,
     MAX_THREADS,
     OPTIONS,
+    PLANS,
     ParamValue,
     RunSpec,
     executors_of,
 )
 
 # Option -> the words by which a request names its values.
-WORDS: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {
-    "plan": {"replicated": {}, AUTO: AUTO}
-}
+WORDS: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {"plan": PLANS}
 # Field of a request -> the option that it is about. Schedules are no matter of a matrix: each is of one application;
 # what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
 OF_ONE = frozenset({"schedule", "thresholds"})

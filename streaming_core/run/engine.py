@@ -137,7 +137,9 @@ def run(
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
     judge, way = None, spec
-    if spec.plan == AUTO and not (out is not None and (out / "report.json").exists()):
+    if spec.plan == AUTO and not opened.rows:
+        way = spec.model_copy(update={"plan": {}})  # nothing can be measured, or gained
+    elif spec.plan == AUTO and not (out is not None and (out / "report.json").exists()):
         if find_plan is None:
             raise BadInput("nobody is here to find the plan of this run: give one, or none")
         planned, judge = find_plan(spec, opened, progress)

@@ -124,16 +124,13 @@ class Profile(Document):
         )
 
     def changes(self, plan: Mapping[str, list[int]], tasks: list[TaskCost]) -> dict[str, tuple[float, float]]:
-        """Per operator how many times as long a row took in a pass of a plan as in the pattern that is most like it,
-        and as many rows came of one. A machine that is slower as a whole has changed nothing: times are beside the
+        """Per operator how many times as long a row took in a pass of a plan as in the pattern that the plan was judged
+        by, and as many rows came of one. A machine that is slower as a whole has changed nothing: times are beside the
         others'.
         """
-        several = {name for name, places in plan.items() if len(places) > 1}
-
-        def unlike(pattern: Pattern) -> int:
-            return len(several ^ {name for name, n in pattern.replicas.items() if n > 1})
-
-        known = min(self.patterns, key=unlike).costs
+        several = frozenset(name for name, places in plan.items() if len(places) > 1)
+        by = self.graph(registry.load(self.app)).likest(several)
+        known = {name: self.patterns[pattern].costs[name] for name, pattern in by.items()}
         seen = {name: _cost(name, [tasks]) for name in known}
         both = {name: (known[name], seen[name]) for name in known if known[name].rows_in and seen[name].rows_in}
         took = sum(now.row * now.rows_in for _, now in both.values())

@@ -179,7 +179,7 @@ class RunReport(BaseModel):
     resumed: list[int] = Field(
         default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
     )
-    planned: Planned | None = Field(None, description="With plan auto.")
+    planned: Planned | None = Field(None, description="With plan auto, if there are events.")
     binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
     memory: dict | None = Field(
         None,

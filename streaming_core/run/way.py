@@ -39,8 +39,9 @@ CHAINED = frozenset({"tstream", "auto"})
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 # Options of windowed operators alone.
 OF_WINDOWS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
-# The plan that is found.
+# Plans by a word: that which is found, and each operator on each thread, which a specification does not write down.
 AUTO = "auto"
+PLANS: dict[str, Any] = {"replicated": {}, AUTO: AUTO}
 # Controllers that ask for reconfigurations by the load they see.
 CONTROLLING = frozenset({"threshold", "model"})
 # Channels that keep no order: compared by what the application says agrees then.
@@ -390,6 +391,12 @@ class Pinned(RunSpec):
     def places(self) -> dict[str, list[int]]:
         """What the plan says; nothing, if it is still to be found."""
         return self.plan if isinstance(self.plan, dict) else {}
+
+    @property
+    def leaves_plan(self) -> bool:
+        """Whether nothing is said of who runs where, or of replicas that there would have to be."""
+        of_replicas = self.schedule or self.controller in CONTROLLING or self.parallelism != "vsn"
+        return self.threads > 1 and not self.plan and not of_replicas
 
     def _delivered(self) -> str:
         return "none" if self.channel in UNORDERED else "total"

@@ -188,7 +188,7 @@ CHARTS = {  # by experiment: one per plot and application, or whatever it is tol
     "ordered": (3, 5, 2 * 5, 2, 2, 2 * 3, 2 * 2, 2 * 4),
     "viper": (4 * 2 * 4,),
     "briskstream": (2 * 4, 3 * 4),
-    "rlas": (1, 1, 1, 1, 1),
+    "rlas": (1, 1, 1, 1, 1, 1, 1, 2),
     "stretch": (4, 1, 1, 2, 2 * 2, 2, 2, 4, 2),
 }
 
@@ -204,8 +204,7 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
     experiments = [one for one in suite.experiments if name != "rlas" or one.name not in others]
     for attribute, values in (
         ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
-        ("SOCKETS", (1, 2)),
-        ("DRAWN", 3),
+        ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)), ("DRAWN", 3),
     ):  # fmt: skip
         monkeypatch.setattr(servers, attribute, values)
     figures = ("end_to_end_p99_us", "processing_p99_us", "cpu_ns", "energy_nj")

@@ -44,7 +44,7 @@ def test_a_plan_is_found_and_run(command, made, tmp_path):
 
 def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_path):
     given = ("wc", "--input", made / "wc", "--out", tmp_path / "run", "--executor", "pinned", "--threads", 2)
-    code, shown, said = command("run", *given, "--plan", "auto", "--repetitions", 1)
+    code, shown, said = command("run", *given, "--repetitions", 1)
     assert (code, said) == (0, "")
     assert shown.startswith("wc.pinned.scalegate-planned.t2.")
     assert " events/s were predicted, " in shown.splitlines()[1]
@@ -65,6 +65,31 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     assert RunSpec.parse(report.spec).spec_digest != RunSpec.parse(report.spec | {"plan": {}}).spec_digest
     assert command("oracle", *given[:3], "--out", tmp_path / "oracle")[0] == 0
     assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+
+
+def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_path):
+    def run(name, *given):
+        code, shown, said = command("run", *given, "--out", tmp_path / name, "--json")
+        assert code == 0, said
+        report = json.loads(shown)
+        return report["spec"]["plan"], report["planned"] is not None
+
+    given = ("wc", "--executor", "pinned", "--threads", 2, "--input", made / "wc")
+    assert run("found", *given) == ("auto", True)
+    assert run("replicated", *given, "--plan", "replicated") == ({}, False)
+    # A specification says all that there is to say.
+    spec = {"app": "wc", "params": {"vocabulary": 20}, "executor": "pinned", "threads": 2}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    assert run("specified", tmp_path / "spec.json", "--input", made / "wc") == ({}, False)
+    # Of no events nothing can be measured.
+    workload.write("wc", {}, 0, 1, tmp_path / "empty")
+    assert run("none", *given[:-1], tmp_path / "empty") == ("auto", False)
+    # Who asks for replicas has them.
+    windows = {"app": "scalejoin", "executor": "pinned", "threads": 2}
+    assert RunSpec.parse(windows).leaves_plan
+    schedule = [{"event": 1, "replicas": {"from_left": 1}}]
+    for asked in ({"threads": 1}, {"schedule": schedule}, {"controller": "threshold"}, {"parallelism": "sn"}):
+        assert not RunSpec.parse(windows | asked).leaves_plan
 
 
 def test_threads_beyond_the_cores_have_nothing_to_do(made):

@@ -73,7 +73,7 @@ def quick(monkeypatch, races):
     monkeypatch.setattr(servers, "DRAWN", 3)
     for name, values in (
         ("APPS", {"sd": "spsc"}), ("SERVERS", ("server_b",)), ("STRATEGIES", ("rlas", "random")),
-        ("SOCKETS", (1, 2)),
+        ("SOCKETS", (1, 2)), ("COMPRESSIONS", (5,)),
     ):  # fmt: skip
         monkeypatch.setattr(servers, name, values)
     monkeypatch.setattr(rlas, "FACTOR", 1e9)  # of passes of microseconds
