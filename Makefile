@@ -50,9 +50,21 @@ help: ## list the targets
 run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
 	@$(LOCKSTEP) run $(ARGS)
 
+.PHONY: new-app
+new-app: setup ## write a small application of your own, and a test of it: NAME=mine
+	@$(VENV)/bin/streaming-core new "$(NAME)"
+
+.PHONY: check
+check: setup ## try an application in every way that fits it, half a minute: ARGS=mine
+	@$(LOCKSTEP) check $(ARGS)
+
 .PHONY: ui
 ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
 	@$(LOCKSTEP) ui $(ARGS)
+
+.PHONY: stop
+stop: setup ## stop the Airflow that make ui has started, also from another terminal
+	@$(LOCKSTEP) stop
 
 .PHONY: report
 report: setup ## say where the reports are and print the last run's table

@@ -1,7 +1,8 @@
 """Generates the workloads a run asks for, in parallel; those that are there already are reused.
 
 In:  runs/<run id>/plan.json.
-Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json. One Spark task per chunk; a generator gives the
+Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
+     runs/<run id>/complaints.json. One Spark task per chunk; a generator gives the
      same events however they are cut. A workload appears whole: parts go to a temporary folder, the manifest is
      written last, then the folder is renamed.
 """
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.run_folder import read_plan
+from jobs.run_folder import complain, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
 from streaming_core import ending
@@ -24,7 +25,7 @@ from streaming_core.storage import atomic_directory
 
 def make_part(piece: dict) -> dict:
     """Generates and writes one chunk; returns its entry in the manifest. Runs in a Spark task."""
-    table = workload.generate_chunk(
+    table = workload.reproducible_chunk(
         piece["app"], piece["params"], piece["events"], piece["seed"], piece["start"], piece["stop"]
     )
     return workload.write_part(Path(piece["folder"]), piece["index"], table)
@@ -47,13 +48,13 @@ def make(spark: SparkSession, folder: Path, entry: dict) -> None:
     workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts)
 
 
-def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str], list[str]]:
+def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str], dict[str, str]]:
     """Makes those of the `asked` workloads (entries of plan.json) that are missing.
 
     Returns:
-        Addresses of those made just now; one line for each that could not be made, of which nothing is left.
+        Addresses of those made just now; by address one line for each that could not be made, of which nothing is left.
     """
-    made, complaints = set(), []
+    made, complaints = set(), {}
     for entry in asked:
         target = home.workload(entry["app"], entry["address"])
         if (target / "manifest.json").is_file():
@@ -63,7 +64,7 @@ def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str
                 make(spark, folder, entry)
             made.add(entry["address"])
         except (BadInput, RunFailed) as error:
-            complaints.append(str(error))
+            complaints[entry["address"]] = str(error)
     return made, complaints
 
 
@@ -75,8 +76,9 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """
     asked = read_plan(home, run_id)["workloads"]
     made, complaints = prepare(spark, home, asked)
+    complain(home, run_id, complaints)
     if complaints:
-        raise RunFailed("; ".join(complaints))
+        raise RunFailed("; ".join(complaints.values()))
     return said(asked, made, "generated")
 
 

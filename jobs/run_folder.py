@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.report import RunReport
+from streaming_core.storage import write_json
 
 
 def read_plan(home: Home, run_id: str) -> dict:
@@ -36,6 +37,16 @@ def read_oracles(home: Home, run_id: str) -> dict[str, str]:
     """Workload address -> oracle address, as run_oracle left it; empty where it did not get that far."""
     path = home.run(run_id) / "oracles.json"
     return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def complain(home: Home, run_id: str, complaints: dict[str, str]) -> None:
+    """Notes why workloads could not be made, or have no oracle: address -> one line. What was noted first stays."""
+    write_json(home.run(run_id) / "complaints.json", complaints | read_complaints(home, run_id))
+
+
+def read_complaints(home: Home, run_id: str) -> dict[str, str]:
+    """Workload address -> why it has no oracle, as far as that is known."""
+    return _read_json(home.run(run_id) / "complaints.json")
 
 
 @dataclass(frozen=True)
@@ -74,7 +85,7 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
         return [_attempt(number, path, cell) for number, path in found]
     error = "it never started"
     if cell["workload"] not in read_oracles(home, run_id):
-        error += ": its workload has no oracle; prepare_workloads and run_oracle say why"
+        error += f": {read_complaints(home, run_id).get(cell['workload'], 'its workload has no oracle')}"
     return [Attempt(0, None, "not_run", error, None, {})]
 
 

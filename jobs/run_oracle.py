@@ -2,8 +2,9 @@
 
 In:  runs/<run id>/plan.json, workloads/<app>/<address>/.
 Out: oracle/<app>/<oracle address>/{outputs,state,manifest.json}, one Spark task per workload that lacks its oracle, and
-     runs/<run id>/oracles.json: workload address -> oracle address. An oracle's address says which events, which
-     application code and which interpreter it is of, so an edited operator never meets a stale one.
+     runs/<run id>/oracles.json: workload address -> oracle address; in complaints.json, why the others have none. An
+     oracle's address says which events, which application code and which interpreter it is of, so an edited operator
+     never meets a stale one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs.prepare_workloads import said
-from jobs.run_folder import read_plan
+from jobs.run_folder import complain, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
 from streaming_core import ending
@@ -29,20 +30,20 @@ def interpret(piece: dict) -> None:
     oracle.run(Path(piece["workload"]), Path(piece["oracle"]))
 
 
-def compute(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[dict[str, str], list[str], list[str]]:
+def compute(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """Makes the oracles that the `asked` workloads (entries of plan.json) lack.
 
     Returns:
         workload address -> oracle address, of all that have one now; addresses of the workloads whose oracle was made
-        just now; one line for each that has none.
+        just now; by address one line for each that has none.
     """
-    addresses, pieces, complaints = {}, [], []
+    addresses, pieces, complaints = {}, [], {}
     for entry in asked:
         folder = home.workload(entry["app"], entry["address"])
         try:
             address = oracle.address(read_manifest(folder))
         except BadInput as error:
-            complaints.append(str(error))
+            complaints[entry["address"]] = str(error)
             continue
         addresses[entry["address"]] = address
         target = home.oracle(entry["app"], address)
@@ -51,7 +52,7 @@ def compute(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[dict[st
     made = []
     for piece, (_, complaint) in zip(pieces, run_tasks(spark, interpret, pieces), strict=True):
         if complaint:
-            complaints.append(complaint)
+            complaints[piece["address"]] = complaint
             del addresses[piece["address"]]
         else:
             made.append(piece["address"])
@@ -67,8 +68,9 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     asked = read_plan(home, run_id)["workloads"]
     addresses, made, complaints = compute(spark, home, asked)
     write_json(home.run(run_id) / "oracles.json", addresses)
+    complain(home, run_id, complaints)
     if complaints:
-        raise RunFailed("; ".join(complaints))
+        raise RunFailed("; ".join(complaints.values()))
     return said(asked, set(made), "computed")
 
 

@@ -44,6 +44,8 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What goes wrong is an exception here.
+        "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
         # A session lives for seconds: the first compiler's code is all that pays for itself.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",

@@ -535,8 +535,11 @@ def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> l
     size = next(pair.facts["actual_rows"] for pair in subject.pairs if pair.check == "outputs")
     for name, outcome in held.items():
         check = f"invariant:{name}"
-        detail = f"it could not be evaluated: {outcome.error}" if outcome.error else ""
-        result.judge(subject.cell, check, size, detail, expected_rows=size, actual_rows=size, different=outcome.found)
+        counts = {"expected_rows": size, "actual_rows": size, "different": outcome.found}
+        if outcome.error:  # which says nothing of the rows
+            result.add(subject.cell, check, "failed", f"it could not be evaluated: {outcome.error}", **counts)
+        else:
+            result.judge(subject.cell, check, size, **counts)
         rows = []
         for text in outcome.rows:
             row = json.loads(text)

@@ -65,6 +65,15 @@ class Cell:
         return self._judged.reason or ""
 
     @property
+    def outcome(self) -> str:
+        """Of a red cell, what became of it: `differs`, say."""
+        not_run = "was not compared" if self.facts.get("status") == "ok" else "did not run"
+        wrong = [check["check"] for check in self.checks if check["verdict"] == "different"]
+        broken = wrong and all(check.startswith("invariant:") for check in wrong)
+        differs = "breaks an invariant" if broken else "differs"
+        return {"different": differs, "failed": "failed", "not_run": not_run}[self.verdict]
+
+    @property
     def red(self) -> bool:
         """Whether this cell makes its run red."""
         return not is_green([self.verdict])
@@ -126,13 +135,21 @@ class Run:
         return sorted({cell.facts["host"] for cell in self.cells if cell.facts.get("host")})
 
     @property
+    def refused(self) -> str:
+        """Why nothing of it was run; empty if it was accepted."""
+        return self.plan.get("refused", "")
+
+    @property
     def sentence(self) -> str:
         """What a person needs to know first."""
+        if self.refused:
+            return f"Refused: {self.refused}"
         judged = [cell for cell in self.cells if not cell.is_bound]
         bounds = [cell for cell in self.cells if cell.is_bound]
         equal = sum(cell.verdict == "equal" for cell in judged)
-        all_of = f"All {len(judged)}" if equal == len(judged) else f"{equal} of {len(judged)}"
-        text = f"{all_of} cells equal the oracle"
+        text = f"{equal} of {len(judged)} cells equal{'s' * (equal == 1)} the oracle"
+        if equal == len(judged):
+            text = "The one cell equals the oracle" if equal == 1 else f"All {equal} cells equal the oracle"
         red = [cell for cell in self.cells if cell.red]
         if red:
             text += "; " + "; ".join(self._complaint(cell) for cell in red[:3])
@@ -143,8 +160,7 @@ class Run:
         return text
 
     def _complaint(self, cell: Cell) -> str:
-        verb = {"different": "differs", "failed": "failed", "not_run": "did not run"}[cell.verdict]
-        text = f"{cell.label} {verb}"
+        text = f"{cell.label} {cell.outcome}"
         since = self.green_builds.get(cell.name)
         if cell.verdict == "different" and cell.facts.get("build"):
             text += f" since build {short(since)}" if since else f" in build {short(cell.facts['build'])}"

@@ -84,7 +84,8 @@ class Pages:
             groups=_groups(run, threads),
             red=[cell for cell in run.cells if cell.red],
             earlier=list(reversed(earlier)),
-            events=regression.get("events"),
+            asked="" if run.cells else _short_json(regression),
+            events=regression.get("events") if run.cells else None,
             omissions=omissions(run.plan),
             say=_say,
         )
@@ -95,11 +96,8 @@ class Pages:
         aside = ", order aside" if cell.spec.order == "none" else ""
         verdict = {
             "equal": f"equals the oracle{aside}",
-            "different": "differs from the oracle",
-            "failed": "failed",
-            "not_run": "has no result",
             "not_comparable": "is a bound: compared, never counted",
-        }[cell.verdict]
+        }.get(cell.verdict) or cell.outcome.replace("differs", "differs from the oracle")
         return self._render(
             "cell.html",
             root="../",
@@ -219,8 +217,7 @@ def _groups(run: Run, threads: list[int]) -> list[dict]:
 
 
 def _say(cell: Cell) -> str:
-    words = {"different": "differs", "failed": "failed", "not_run": "not run"}
-    return words.get(cell.verdict) or human_rate(cell.events_per_s)
+    return cell.outcome if cell.red else human_rate(cell.events_per_s)
 
 
 def _evidence(cell: Cell) -> Iterator[dict]:
@@ -262,57 +259,46 @@ def _plain(row: dict, other: dict | None = None) -> Markup:
     return Markup("\n".join(out))
 
 
+class _Place(str):
+    """A path in the folder of a reproduction, which the shell completes; all other words are quoted."""
+
+
 def _commands(run: Run, cell: Cell, report: dict) -> list[str]:
-    """Shell lines that make the same comparison again, from nothing but the checkout."""
+    """Shell lines that make the same comparison again, as often as they are pasted, from nothing but the checkout."""
     spec, regression = cell.spec, run.plan.get("regression", {})
     planned: dict = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
     events = planned.get("events") or cell.facts.get("events") or regression.get("events", 0)
     seed = planned.get("seed", cell.facts.get("seed", regression.get("seed", 1)))
     settings = [word for name, value in spec.params.items() for word in ("--set", f"{name}={value}")]
-    options = ["--executor", spec.executor, "--threads", str(spec.threads)]
+    options = ["--executor", spec.executor, "--threads", spec.threads]
     for axis, value in _chosen(spec).items():
-        options += [f"--{axis}", str(value)]
+        options += [f"--{axis}", value]
     options += [f"--{switch}" for switch in OPTIONS if getattr(spec, switch) is True]
-    options += [
-        "--punctuation",
-        str(spec.punctuation),
-        "--batch",
-        str(spec.batch),
-        "--idle",
-        spec.idle,
-        "--sink",
-        "parquet",
-    ]
-    files = []
+    options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
+    options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
     # Of a plan that was found, the one that it was: elsewhere another may be.
     found = (report.get("planned") or {}).get("plan") if spec.plan == AUTO else spec.plan
     if "plan" in spec.options and not found:
         options += ["--plan", next(word for word, plan in PLANS.items() if plan == spec.plan)]
+    workload, oracle, made = (_Place(f'"$again"/{name}') for name in ("workload", "oracle", "run"))
+    files = []
     for option, value in (("plan", found), ("schedule", spec.model_dump(mode="json")["schedule"])):
         if value:
-            files.append(f"echo {shlex.quote(canonical_json(value))} > again/{option}.json")
-            options += [f"--{option}", f"again/{option}.json"]
+            place = _Place(f'"$again"/{option}.json')
+            files.append(f"echo {shlex.quote(canonical_json(value))} > {place}")
+            options += [f"--{option}", place]
     options += ["--pin"] if spec.plan == AUTO and found else []
-    core = "streaming-core"
     commands = [
-        [
-            core,
-            "generate",
-            spec.app,
-            "--events",
-            str(events),
-            "--seed",
-            str(seed),
-            "--out",
-            "again/workload",
-            *settings,
-        ],
-        [core, "oracle", spec.app, "--input", "again/workload", "--out", "again/oracle"],
-        [core, "run", spec.app, "--input", "again/workload", "--out", "again/run", *options],
-        [core, "diff", "again/run", "again/oracle"],
+        ["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings],
+        ["oracle", spec.app, "--input", workload, "--out", oracle],
+        ["run", spec.app, "--input", workload, "--out", made, *options],
+        ["diff", made, oracle],
     ]
-    generate, *others = [shlex.join(command) for command in commands]
-    return [generate, *files, *others]
+    lines = [
+        " ".join([".venv/bin/streaming-core", *(w if isinstance(w, _Place) else shlex.quote(str(w)) for w in words)])
+        for words in commands
+    ]
+    return ["again=$(mktemp -d)", *files, *lines]
 
 
 def _chosen(spec: RunSpec) -> dict[str, object]:

@@ -15,7 +15,10 @@ import pytest
 from streaming_core import machine_code
 
 # What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
-TOGETHER = {"tests/jobs/": "spark", "tests/expectations/": "spark", "tests/dags/": "airflow"}
+TOGETHER = {
+    **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/infra/cli/test_check.py"), "spark"),
+    "tests/dags/": "airflow",
+}
 # Begun last, they would keep one worker busy alone.
 FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
 

@@ -76,6 +76,9 @@ def _param(name: str, schema: dict, default: object) -> Param:
         kept["examples"] = CHOICES[name]
         if name in ALL:
             kept["items"]["enum"] = CHOICES[name]
+        elif schema["items"]["type"] == "integer":
+            # What a person chooses from a list, the form sends as text; `plan_matrix` reads numbers.
+            kept["items"] = {"type": ["integer", "string"], "pattern": "^[0-9]+$"}
         return Param(default, type="array", **kept)
     if schema["type"] == "object":
         # An empty object as default could not be submitted from the form.

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import ROOT
 from infra.services.process import Process
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
 LOST = 75
@@ -70,6 +72,14 @@ class Host(BaseHook):
         if code == LOST:
             raise AttemptLost(f"{attempt.parent.name} {attempt.name} ended without a trace")
         return code
+
+    def check(self) -> None:
+        """Sees to it that an attempt could be made there.
+
+        Raises:
+            HostLost: there is no way there.
+            BadInput: nothing to run it with is there.
+        """
 
     def path(self, path: Path) -> str:
         """A path below LOCKSTEP_HOME as the host sees it."""
@@ -127,6 +137,11 @@ class SshHost(Host):
             raise HostLost(f"the connection to {self.connection.host} ended before the run did")
         return code
 
+    def check(self) -> None:
+        last: list[str] = []
+        if self._run([self.python, self.driver, "--help"], lambda line: last.append(line)):
+            raise BadInput(f"{self.python} {self.driver} does not run there: {last[-1] if last else 'no word'}")
+
     def stop(self, attempt: Path) -> None:
         line = shlex.join([self.python, self.driver, "stop", self.path(attempt)])
         with self._connect() as client:
@@ -143,6 +158,24 @@ class SshHost(Host):
         from paramiko import SSHException
 
         return SSHException
+
+
+def check(host: str, spark: str, home: Home) -> None:
+    """Sees to it that there are the connections that a run names, and that cells can be run on its host: found out
+    later, it is a red run of every cell.
+
+    Raises:
+        BadInput: one line on what is missing.
+    """
+    for conn_id in (host, spark):
+        try:
+            BaseHook.get_connection(conn_id)
+        except AirflowNotFoundException:
+            raise BadInput(f"there is no connection {conn_id}: Airflow has them under Admin, Connections") from None
+    try:
+        Host.of(host, home).check()
+    except (HostLost, BadInput) as error:
+        raise BadInput(f"no cell can be run on host {host}: {error}") from None
 
 
 def next_attempt(folder: Path) -> Path:

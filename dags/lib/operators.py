@@ -18,7 +18,7 @@ from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
 from infra.checkout import ROOT, home
 from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
-from jobs.run_folder import read_oracles
+from jobs.run_folder import read_complaints, read_oracles
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -159,7 +159,8 @@ class CoreRun(BaseOperator):
         where = home()
         # No result without its oracle: a cell whose workload has none is not run, the others are.
         if self.workload not in read_oracles(where, self.run):
-            raise AirflowFailException(f"{self.cell} is not run: its workload {self.workload} has no oracle")
+            why = read_complaints(where, self.run).get(self.workload, f"its workload {self.workload} has no oracle")
+            raise AirflowFailException(f"{self.cell} is not run: {why}")
         attempt = next_attempt(where.run(self.run) / self.cell)
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", RunSpec.parse(self.spec).model_dump(mode="json"))

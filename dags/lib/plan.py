@@ -15,7 +15,8 @@ SUPPORT = ("validate_outputs", "load_metrics", "expectations", "dbt_build", "pub
 
 
 def plan_run(context) -> list[dict]:
-    """Validates the run's params, writes runs/<run id>/plan.json and names the cells to run.
+    """Validates the run's params, writes runs/<run id>/plan.json and names the cells to run. What is refused is a run,
+    too, with pages that say why: that is where people look.
 
     The run id follows from the Airflow run alone, so that a task that is run again finds what it left.
 
@@ -27,15 +28,20 @@ def plan_run(context) -> list[dict]:
     """
     from airflow.sdk.exceptions import AirflowFailException
 
-    from streaming_core.regression.matrix import omissions, plan
+    from dags.lib import hosts
+    from reports.publish import publish
+    from streaming_core.regression.matrix import omissions, plan, refuse
 
-    dag_run = context["dag_run"]
-    run_id = new_run_id(dag_run.run_id, dag_run.run_after.timestamp())
+    params = dict(context["params"])
+    run_id, origin, asked = _run_id(context), context["dag_run"].run_id, regression_of(params)
     try:
-        regression = RegressionSpec.parse(regression_of(dict(context["params"])))
+        regression = RegressionSpec.parse(asked)
+        hosts.check(params["host"], params["spark"], home())
         # A task that is cleared and run again finds its own plan.
-        planned = _planned(run_id, regression) or plan(regression, home(), run_id, dag_run.run_id)
+        planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin)
     except BadInput as error:
+        refuse(home(), run_id, origin, asked, str(error))
+        publish(home(), run_id)
         raise AirflowFailException(str(error)) from None
     for line in omissions(planned):
         print(f"left out: {line}")
@@ -44,6 +50,11 @@ def plan_run(context) -> list[dict]:
         {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}
         for cell in planned["cells"]
     ]
+
+
+def _run_id(context) -> str:
+    """What Lockstep calls the run."""
+    return new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
 
 
 def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
@@ -65,10 +76,12 @@ def judge_run(context) -> dict:
     from reports.history import History
 
     ti = context["ti"]
-    run_id = ti.xcom_pull(task_ids="plan_matrix", key="run_id")
-    if run_id is None:
-        raise AirflowFailException("nothing was planned: see the log of plan_matrix")
-    run = History(home()).run(run_id)
+    try:
+        run = History(home()).run(_run_id(context))
+    except BadInput:
+        raise AirflowFailException(
+            "nothing was planned: the run was ended before, or the log of plan_matrix says why"
+        ) from None
     states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(SUPPORT), run_ids=[ti.run_id]).get(ti.run_id, {})
     broken = [name for name in SUPPORT if states.get(name) != "success"]
     if not run.green:

@@ -11,7 +11,7 @@ from infra.airflow.home import DEFAULT_PORT
 from infra.checkout import home
 from infra.cli.request import OPTIONS, conf
 from streaming_core.cli.invocation import invoke
-from streaming_core.cli.options import Json, takes
+from streaming_core.cli.options import Json, Settings, parameters, takes
 from streaming_core.errors import BadInput
 
 NAME = "lockstep"
@@ -47,13 +47,35 @@ def run(
 
 
 @app.command()
+def check(
+    name: Annotated[str, typer.Argument(metavar="APP", help="The application.")],
+    events: Annotated[int, typer.Option(min=1, metavar="N", help="Of its generator.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of its generator.")] = 1,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> int:
+    """Run an application in every way that fits it, on few events: both oracles, its invariants, a table."""
+    from infra.cli.check import check
+
+    return check(name, events, seed, parameters(name, None, settings), as_json)
+
+
+@app.command()
 def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
 ) -> int:
-    """Start Airflow on this machine, with the form and the reports, until Ctrl-C."""
+    """Start Airflow on this machine, with the form and the reports, until Ctrl-C or `stop`."""
     from infra.cli.ui import serve
 
     return serve(port)
+
+
+@app.command()
+def stop() -> int:
+    """Stop the Airflow that `ui` has started, from wherever."""
+    from infra.cli.ui import stop
+
+    return stop()
 
 
 @app.command()

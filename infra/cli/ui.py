@@ -1,4 +1,9 @@
-"""Airflow with the Lockstep pages, on loopback, until Ctrl-C."""
+"""Airflow with the Lockstep pages, on loopback, until Ctrl-C, `lockstep stop` or a terminal that is closed.
+
+Its processes end with this one, however that ends: the kernel tells them. Which they are is kept in AIRFLOW_HOME all
+the same: what did not listen is ended before the next start, as two schedulers on one database would take each other's
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +17,16 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from infra.airflow import home as airflow_home
 from infra.checkout import ROOT
 from infra.services.lock import holder, signed
-from infra.services.process import Noted, end_group, start
+from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, signal_group, start
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import write_text
+from streaming_core.storage import write_json, write_text
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself.
 COMPONENTS = {
@@ -43,13 +49,14 @@ class Components:
         self._running: dict[str, subprocess.Popen] = {}
 
     def start(self) -> None:
-        """Starts all of them; what they print goes to one file each."""
+        """Starts all of them, and notes which they are; what they print goes to one file each."""
         self._logs.mkdir(parents=True, exist_ok=True)
         airflow = [sys.executable, "-m", "airflow"]
         for name, arguments in COMPONENTS.items():
             with open(self._logs / f"{name}.log", "ab") as out:
-                options = {"cwd": ROOT, "env": self._environment, "stdout": out, "stderr": out}
-                self._running[name] = start([*airflow, *arguments], dies_by=None, **options)
+                options: dict[str, Any] = {"cwd": ROOT, "env": self._environment, "stdout": out, "stderr": out}
+                self._running[name] = start([*airflow, *arguments], **options)
+        write_json(_noted(), {name: identity(process.pid) for name, process in self._running.items()})
 
     def ended(self) -> str | None:
         """The first component that is not running any more."""
@@ -61,10 +68,61 @@ class Components:
         order = [name for name in ("scheduler", "dag-processor", "triggerer", "api-server") if name in self._running]
         for name in order:
             end_group(self._running[name], STOP_SECONDS)
+        _noted().unlink(missing_ok=True)
 
     def log(self, name: str) -> Path:
         """Where a component's words are."""
         return self._logs / f"{name}.log"
+
+
+def _noted() -> Path:
+    """Where it stands which processes the components are."""
+    return airflow_home.location() / "components.json"
+
+
+def end_left() -> list[str]:
+    """Ends the components that an earlier UI has left running; their names. For who holds AIRFLOW_HOME."""
+    try:
+        known = json.loads(_noted().read_text())
+    except (OSError, ValueError):
+        return []
+    left = {name: process for name, process in known.items() if alive(process)}
+    for process in left.values():
+        signal_group(process["pid"], signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while any(map(alive, left.values())) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    for process in left.values():
+        signal_group(process["pid"], signal.SIGKILL)
+    _noted().unlink(missing_ok=True)
+    return list(left)
+
+
+def stop() -> int:
+    """Ends the Airflow that is up on AIRFLOW_HOME, whoever started it.
+
+    Raises:
+        BadInput: a run is going on there without a UI, or the UI is another machine's.
+        RunFailed: it does not end.
+    """
+    occupancy, was_up = airflow_home.occupancy(), False
+    deadline = time.monotonic() + (len(COMPONENTS) + 1) * STOP_SECONDS
+    while not occupancy.take(signed("stop")):
+        by = holder(occupancy)
+        if by and by["owner"] not in ("ui", "stop"):
+            raise BadInput(f"a run is going on (process {by['pid']}): Ctrl-C there stops it")
+        if by and by["host"] != socket.gethostname():
+            raise BadInput(f"Airflow is up on {by['host']}: stop it there")
+        if by and by["owner"] == "ui" and not was_up:
+            was_up = True
+            os.kill(by["pid"], signal.SIGTERM)
+        if time.monotonic() > deadline:
+            raise RunFailed(f"process {by.get('pid', '?')} does not end")
+        time.sleep(POLL_SECONDS)
+    left = end_left()
+    occupancy.leave()
+    print("Airflow is stopped" if was_up else f"ended {', '.join(left)}" if left else "Airflow is not up")
+    return 0
 
 
 def password() -> str:
@@ -100,7 +158,7 @@ def serve(port: int) -> int:
         RunFailed: a component ended on its own, or did not come up.
     """
     # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
-    noted = Noted(signal.SIGINT, signal.SIGTERM)
+    noted = Noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     console = Console(highlight=False)
     where = airflow_home.location()
     url = f"http://localhost:{port}"
@@ -110,6 +168,8 @@ def serve(port: int) -> int:
         if by.get("owner") == "ui":
             raise BadInput(f"Airflow is up already: {by['url']}")
         raise BadInput(f"a run is going on (process {by.get('pid', '?')}); start the UI when it has ended")
+    if left := end_left():
+        console.print(f"ended what an earlier UI had left running: {', '.join(left)}")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -7,6 +7,7 @@ Everything here is measured; what the paper's own servers would do, which is the
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import statistics
@@ -71,13 +72,17 @@ def _default(app: str, threads: int) -> dict[str, list[int]]:
 
 
 def _drawn(app: str, threads: int) -> Iterator[dict[str, list[int]]]:
-    """Plans of as many replicas, in as many places, as are drawn; each once."""
+    """Plans of as many replicas, in as many places, as are drawn; each once, and all there are if these are fewer."""
+    most = {
+        profile.name_of(operator): threads if operator.kind in profile.REPLICATED else 1
+        for operator in registry.load(app).operators
+    }
+    there_are = math.prod(sum(threads**n for n in range(1, replicas + 1)) for replicas in most.values())
     draw, met = random.Random(0), list[dict[str, list[int]]]()
-    while len(met) < DRAWN:
-        plan = {}
-        for operator in registry.load(app).operators:
-            most = threads if operator.kind in profile.REPLICATED else 1
-            plan[profile.name_of(operator)] = [draw.randrange(threads) for _ in range(draw.randint(1, most))]
+    while len(met) < min(DRAWN, there_are):
+        plan = {
+            name: [draw.randrange(threads) for _ in range(draw.randint(1, replicas))] for name, replicas in most.items()
+        }
         if plan not in met:
             met.append(plan)
             yield plan

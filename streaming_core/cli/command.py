@@ -203,7 +203,7 @@ def generate(
 
         def tables():
             for start, stop in chunks:
-                yield workload.generate_chunk(loaded, params, events, seed, start, stop)
+                yield workload.reproducible_chunk(loaded, params, events, seed, start, stop)
                 bar("generate", stop, events)
 
         manifest = workload.write(loaded, params, events, seed, out, tables())
@@ -211,6 +211,15 @@ def generate(
         show(manifest)
     else:
         print(f"{out}: {manifest['events']} events of {name}, content {manifest['content_digest']}")
+
+
+@app.command()
+def new(name: Annotated[str, typer.Argument(metavar="NAME", help="Of the application, and of its file.")]) -> None:
+    """Write a small application that works, to be changed into yours, and a test of it."""
+    from streaming_core.cli.new import new
+
+    for path in new(name):
+        print(path)
 
 
 @app.command()

@@ -32,6 +32,7 @@ from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
 _SLICE = 1 << 15  # events a generator is asked for at a time: what it works on stays in the cache
+_AGAIN = 100  # of them, how many are made a second time
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
     "manifest_digest",
@@ -99,6 +100,29 @@ def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: in
                 raise BadInput(f"generator of {app.name}: ts decreases within events {at}..{upto}")
             last = ts[-1]
     return pa.Table.from_batches(batches, wanted)
+
+
+def reproducible_chunk(
+    app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int
+) -> pa.Table:
+    """As `generate_chunk`; some of the events have been made again, alone, and were the same.
+
+    Raises:
+        BadInput: as `generate_chunk`; or they were others: nobody could compare what comes of them.
+    """
+    app = _app(app)
+    made = generate_chunk(app, params, events, seed, start, stop)
+    at = (start + stop) // 2
+    again = generate_chunk(app, params, events, seed, at, min(at + _AGAIN, stop))
+    for name in again.column_names:
+        # Texts of values, to which NaN is NaN.
+        once, twice = (repr(part[name].to_pylist()) for part in (made.slice(at - start, again.num_rows), again))
+        if once != twice:
+            raise BadInput(
+                f"generator of {app.name}: of events {at} to {at + again.num_rows - 1}, {name} is not the same when "
+                "they are made again: it must hang on seed and event alone (Draws of streaming_core.generator)"
+            )
+    return made
 
 
 def _arrays(app: App, params: dict[str, Any], seed: int, start: int, stop: int, wanted: pa.Schema) -> list[pa.Array]:
@@ -253,7 +277,7 @@ def write(
                 )
             return manifest
         if tables is None:
-            tables = (generate_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
+            tables = (reproducible_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
         try:
             with storage.appearing(out_dir) as temporary:
                 seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])

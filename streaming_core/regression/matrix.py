@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
@@ -99,17 +100,25 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
         planned.append(
             {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
         )
-    made = {
-        "run_id": run_id,
-        "origin": origin,
-        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "regression": regression.model_dump(mode="json"),
-        "workloads": list(workloads.values()),
-        "cells": planned,
-        "left_out": left_out,
-    }
     path = home.run(run_id) / "plan.json"
     if path.exists():
         raise BadInput(f"run {run_id} is planned already")
+    asked = regression.model_dump(mode="json")
+    found = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
+    made = _about(run_id, origin, asked) | found
     write_json(path, made)
     return made
+
+
+def refuse(home: Home, run_id: str, origin: str, asked: dict[str, Any], why: str) -> None:
+    """Writes runs/<run id>/plan.json of a request that is refused: it has no cells, and says why (`refused`). What was
+    planned before stays what it is."""
+    path = home.run(run_id) / "plan.json"
+    if not path.exists():
+        nothing: dict[str, Any] = {"workloads": [], "cells": [], "left_out": []}
+        write_json(path, _about(run_id, origin, asked) | nothing | {"refused": why})
+
+
+def _about(run_id: str, origin: str, asked: dict[str, Any]) -> dict[str, Any]:
+    created_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"run_id": run_id, "origin": origin, "created_at": created_at, "regression": asked}

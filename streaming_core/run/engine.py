@@ -480,19 +480,20 @@ def final_state(engine, program: Program) -> dict[str, pa.Table]:
 
 @cache
 def build() -> str:
-    """Short revision of the checkout the engine runs from, `-dirty` when files differ; `unknown` without one."""
+    """Short revision of the checkout the engine runs from, `-dirty` when files differ or are not known to it, as a new
+    application is at first; `unknown` without one."""
+
+    def git(*words: str) -> str:
+        command = ["git", *words]
+        here = Path(__file__).parent
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
+
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        revision, changed = git("describe", "--always", "--exclude=*"), git("status", "--porcelain")
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-    return found.stdout.strip() or "unknown"
+    return f"{revision}{'-dirty' if changed else ''}" if revision else "unknown"
 
 
 @cache

@@ -13,7 +13,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, next_attempt
+from dags.lib.hosts import AttemptLost, Host, HostLost, LocalHost, SshHost, abandon, check, next_attempt
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from tests.waiting import alive, wait_for
 
@@ -147,6 +148,19 @@ def local(monkeypatch, engine):
 def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
     assert isinstance(Host.of("node", home), SshHost)
     assert isinstance(Host.of("here", home), LocalHost)
+
+
+def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_CONN_LOCAL", json.dumps({"conn_type": "generic"}))
+    check("node", "local", home)
+    known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
+    known["extra"]["python"] = "/nowhere/python"
+    monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps(known))
+    said = r"^no cell can be run on host elsewhere: /nowhere/python .*/cell\.py does not run there: "
+    with pytest.raises(BadInput, match=said):
+        check("elsewhere", "local", home)
+    with pytest.raises(BadInput, match=r"^there is no connection nosuch: Airflow has them"):
+        check("nosuch", "local", home)
 
 
 @pytest.mark.parametrize("kind", ["here", "node"])

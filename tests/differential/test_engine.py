@@ -257,9 +257,10 @@ def test_an_open_loop_source_changes_times_only(cases, name, executor):
     assert sample.seconds >= (case.events.rows - 1) / 100_000.0
 
 
+@pytest.mark.parametrize("keys", ["small", pytest.param("large", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", registry.names())
-def test_parquet_holds_the_interpreters_rows_in_order(cases, name, tmp_path):
-    case = cases(name, "large")
+def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
+    case = cases(name, keys)
     executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.runs)
     case.check(RunSpec(app=name, executor=executor, threads=2), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])

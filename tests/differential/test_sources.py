@@ -162,7 +162,7 @@ def agree(app, seed):
     return made
 
 
-@pytest.mark.parametrize("number", [n if n in (3, 6) else pytest.param(n, marks=pytest.mark.slow) for n in range(12)])
+@pytest.mark.parametrize("number", [n if n == 6 else pytest.param(n, marks=pytest.mark.slow) for n in range(12)])
 def test_applications_that_nobody_wrote(number, tmp_path, monkeypatch):
     file = tmp_path / f"drawn_{number}.py"
     file.write_text(written(number))

@@ -100,17 +100,17 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"its scheduler takes the run: {airflow.url}" in done.stdout
-    assert done.stdout.strip().endswith("All 1 cells equal the oracle")
+    assert done.stdout.strip().endswith("The one cell equals the oracle")
 
     (run,) = airflow.call("/api/v2/dags/streaming_regression/dagRuns")["dag_runs"]
     assert run["state"] == "success"
     assert set(airflow.tasks(run["dag_run_id"]).values()) == {"success"}
-    assert "All 1 cells equal the oracle" in airflow.call("/lockstep/", raw=True)
+    assert "The one cell equals the oracle" in airflow.call("/lockstep/", raw=True)
     assert len(airflow.call("/api/v2/assets/events")["asset_events"]) == 1, "a green run emits the asset"
     links = airflow.call(f"/api/v2/dags/streaming_regression/dagRuns/{run['dag_run_id']}/taskInstances/verdict/links")[
         "extra_links"
     ]
-    assert "All 1 cells equal the oracle" in airflow.call(links["Report"], raw=True)
+    assert "The one cell equals the oracle" in airflow.call(links["Report"], raw=True)
 
 
 def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):

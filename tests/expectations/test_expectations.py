@@ -42,16 +42,22 @@ def without_mean(tables: Tables) -> Tables:
     return tables | {"outputs": tables["outputs"].drop_columns(["mean"])}
 
 
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (validate_outputs, outputs):
+        monkeypatch.setattr(module, "load", lambda name: bank())
+
+
+def judge(world: World, spark: SparkSession) -> int:
+    return validate.main(["--run", RUN_ID, "--home", str(world.home.root)], spark)
+
+
 def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> tuple[int, str, list[str]]:
     """Exit code, line on stdout, lines on stderr."""
-    arguments = ["--run", RUN_ID, "--home", str(world.home.root)]
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (validate_outputs, outputs):
-            patch.setattr(module, "load", lambda name: bank())
-        assert validate_outputs.main(arguments, spark) == 0
-        assert load_metrics.main(arguments, spark) == 0
-        capsys.readouterr()
-        code = validate.main(arguments, spark)
+    for module in (validate_outputs, load_metrics):
+        assert module.main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+    capsys.readouterr()
+    code = judge(world, spark)
     captured = capsys.readouterr()
     return code, captured.out, captured.err.splitlines()
 
@@ -69,7 +75,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     assert code == 0
     assert re.match(r"expectations: (\d+) of \1 hold over 6 data sets; ", line)
     before = sorted(tmp_path.rglob("data_docs/**/*.html"))
-    assert judged(world, spark, capsys)[0] == 0
+    assert judge(world, spark) == 0
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
 
 

@@ -48,7 +48,7 @@ def test_every_strategy_gives_a_plan_and_the_same_again(seed, strategy, offered)
 
 
 @pytest.mark.parametrize("app", APPS)
-@pytest.mark.parametrize("server", ["server_a", "server_b"])
+@pytest.mark.parametrize("server", [pytest.param("server_a", marks=pytest.mark.slow), "server_b"])
 def test_on_the_papers_servers_rlas_is_ahead_of_the_others(server, app):
     machine = Machine.named(server)
     found = {name: plan(name, drawn.paper(app), machine) for name in QUICK}

@@ -123,10 +123,11 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
     for needed in ("100000:0123456789abcdef", "node1", "load before, after", "abc423def", "73 ns", "2,310 nJ"):
         assert needed in page.text
     for line in (
-        "streaming-core generate sl --events 100000 --seed 1 --out again/workload",
-        "streaming-core oracle sl --input again/workload --out again/oracle",
+        'streaming-core generate sl --events 100000 --seed 1 --out "$again"/workload',
+        'streaming-core oracle sl --input "$again"/workload --out "$again"/oracle',
         "--executor transactional --threads 2 --scheme tstream --pool shared_nothing",
-        "streaming-core diff again/run again/oracle",
+        "--sink parquet --repetitions 3",
+        'streaming-core diff "$again"/run "$again"/oracle',
     ):
         assert line in page.text
 
@@ -138,9 +139,9 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
     assert "executor pinned, channel scalegate, 2 reconfigurations, 2 threads" in page.text
     assert "--channel scalegate" in page.text
-    assert "--schedule again/schedule.json" in page.text
+    assert '--schedule "$again"/schedule.json' in page.text
     (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
-    subprocess.run(f"mkdir again && {line}", shell=True, check=True, cwd=tmp_path)
+    subprocess.run(f"mkdir again && again=again && {line}", shell=True, check=True, cwd=tmp_path)
     assert json.loads((tmp_path / "again" / "schedule.json").read_text()) == schedule
 
 
@@ -181,7 +182,7 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
         "thread 1, core 4",
         "keys of count, executing: 25.0%",
         "1,500,000 ns",
-        "--plan again/plan.json --pin",
+        '--plan "$again"/plan.json --pin',
     ):
         assert needed in page.text, needed
     drawn = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
@@ -191,7 +192,7 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
     # Parts that are longer than the pass are shown as all of it.
     assert sum(width for y, width in bars if y != "0") == pytest.approx(whole, abs=0.1)
     (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
-    subprocess.run(f"mkdir again && {line}", shell=True, check=True, cwd=tmp_path)
+    subprocess.run(f"mkdir again && again=again && {line}", shell=True, check=True, cwd=tmp_path)
     assert json.loads((tmp_path / "again" / "plan.json").read_text()) == plan
     # One that failed before there was a plan is to find it again.
     (home.attempt(past_runs.LAST, "planned", 1) / "report.json").unlink()

@@ -385,3 +385,10 @@ def test_kendalls_tau_is_of_pairs_in_order():
     assert rlas._tau(rows((1, 30), (2, 20), (3, 10))) == -1.0
     assert rlas._tau(rows((1, 10), (2, 30), (3, 20))) == pytest.approx(1 / 3)
     assert rlas._tau(rows((1, 10))) == 0.0
+
+
+def test_of_a_small_application_all_plans_are_drawn_and_no_more():
+    plans = list(rlas._drawn("wordcount", 2))
+    assert len(plans) == 2 * (2 + 4) * 2
+    assert len({json.dumps(plan, sort_keys=True) for plan in plans}) == len(plans)
+    assert len(list(rlas._drawn("wc", 2))) == rlas.DRAWN

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core import generator
+from streaming_core.api import App, f64, i64, record
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table, format_digest
@@ -50,6 +51,46 @@ VARIANTS = [
     ("scalejoin", {"phases": True, "domain": 20}),
     ("hedge", {"rate": 2.0, "invalid_ratio": 0.1}),
 ]
+
+
+@record
+class Event:
+    ts: i64
+    value: f64
+
+
+def same(event, out):
+    out.emit(ts=event.ts, value=event.value)
+
+
+def source(generate):
+    app = App("drawn")
+    app.source(Event).flat_map(same, Event).sink()
+    app.generates(generate)
+    return app
+
+
+def test_a_generator_that_does_not_make_the_same_events_again_is_refused(tmp_path):
+    dice = np.random.default_rng(1)
+
+    def rolls(params, seed, start, stop):
+        return {"ts": np.arange(start, stop), "value": dice.random(stop - start)}
+
+    def of_the_slice(params, seed, start, stop):
+        return {"ts": np.arange(start, stop), "value": np.random.default_rng(seed).random(stop - start)}
+
+    def as_declared(params, seed, start, stop):
+        return {"ts": np.arange(start, stop), "value": np.where(np.arange(start, stop) % 3, np.nan, 1.0)}
+
+    for generate in (rolls, of_the_slice):
+        for events in (1, 300):
+            if (generate, events) == (of_the_slice, 1):  # the same slice
+                continue
+            said = f"of events {events // 2} to .*, value is not the same when they are made again"
+            with pytest.raises(BadInput, match=said):
+                workload.write(source(generate), {}, events, 7, tmp_path / "refused")
+            assert not (tmp_path / "refused").exists()
+    assert workload.write(source(as_declared), {}, 300, 7, tmp_path / "w")["events"] == 300
 
 
 @pytest.mark.parametrize(("app", "params"), VARIANTS)

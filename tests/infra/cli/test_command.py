@@ -48,7 +48,7 @@ def refused(tmp_path, monkeypatch, capfd):
 def test_without_a_command_there_is_help_and_it_is_bad_input(call):
     done = call()
     assert done.returncode == 2
-    assert all(f" {name} " in done.stdout for name in ("run", "ui", "report", "publish", "prune", "warehouse"))
+    assert all(f" {name} " in done.stdout for name in ("run", "ui", "stop", "report", "publish", "prune", "warehouse"))
     assert done.stderr == "lockstep: a command is missing (see --help)\n"
 
 

@@ -6,8 +6,14 @@ from streaming_core.apps import registry
 from tests.unit.apps.windows import run
 
 
-@pytest.mark.parametrize("copies", [1, pytest.param(3, marks=pytest.mark.slow), 8])
-@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize(
+    ("copies", "once"),
+    [
+        (1, False),
+        (8, True),
+        *(pytest.param(*given, marks=pytest.mark.slow) for given in [(1, True), (3, True), (8, False)]),
+    ],
+)
 def test_forward_hands_on_every_tweet(copies, once):
     events, result = run("forward", {"copies": copies, "once": once, "rate": 2_000.0})
     assert result.columns("seq", "sub", "ts", "instance", "user", "text") == [

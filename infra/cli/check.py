@@ -1,0 +1,127 @@
+"""An application, tried in half a minute: its generator, both oracles, every way that fits it, its invariants.
+
+What a regression does, on few events and in a folder that is thrown away: without Airflow, history and pages. Figures
+of so few events say nothing of speed, and are not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infra.cli.report import STYLES
+from jobs import load_metrics, validate_outputs
+from jobs.session import spark_session
+from reports.history import History, Run
+from reports.pages import MARKS
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.oracle import oracle
+from streaming_core.regression import matrix
+from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run import engine, planning
+from streaming_core.run.comparison import diff
+from streaming_core.run.way import AXES, UNORDERED, RunSpec
+from streaming_core.storage import write_json
+
+# Enough to be cut between threads and batches in many ways.
+THREADS, BATCHES = [1, 2, 3], [16]
+SHOWN = 10  # red cells whose reasons are told
+
+
+def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bool, spark: Any = None) -> int:
+    """Tries an application and prints what came of it; the exit code: 1 unless every cell is equal to the oracle.
+
+    Args:
+        spark: a session to work on; None: one of its own.
+
+    Raises:
+        BadInput: an application that cannot be loaded, or whose events cannot be compared.
+        RunFailed: one of its operators fails, or the oracles disagree.
+    """
+    app, console = registry.load(name), Console(stderr=as_json, highlight=False)
+    asked = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
+    if app.unordered:
+        asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED)
+    regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1})
+    # Spark takes as long to start as all cells do to run.
+    with tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder, ThreadPoolExecutor(1) as aside:
+        sessions = ExitStack()
+        starting = aside.submit(lambda: sessions.enter_context(spark_session("lockstep check", spark)))
+        with console.status("generator and oracles") as status, sessions:
+            home, run_id = Home(folder), new_run_id()
+            planned = matrix.plan(regression, home, run_id)
+            outputs = _prepared(home, run_id, planned["workloads"][0])
+            for number, cell in enumerate(planned["cells"], 1):
+                status.update(f"{number} of {len(planned['cells'])}: {cell['cell']}")
+                _run(home, run_id, name, cell)
+            status.update("comparing")
+            validate_outputs.work(starting.result(), home, run_id)
+        load_metrics.work(None, home, run_id)
+        run = History(home).run(run_id)
+    asked_of = list(app.holds("total", params))
+    if as_json:
+        cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
+        about = {"application": name, "events": events, "outputs": outputs, "invariants": asked_of}
+        print(json.dumps(about | {"green": run.green, "sentence": run.sentence, "cells": cells}, indent=1))
+    else:
+        _show(console, run, f"{events:,} events, the same when they are made again", outputs, asked_of)
+    return 0 if run.green else 1
+
+
+def _prepared(home: Home, run_id: str, asked: dict) -> int:
+    """Makes the workload and its oracle, interpreted and compiled, which agree; the number of outputs."""
+    app, folder = asked["app"], home.workload(asked["app"], asked["address"])
+    workload.write(app, asked["params"], asked["events"], asked["seed"], folder)
+    address = oracle.address(workload.read_manifest(folder))
+    kept, compiled = home.oracle(app, address), home.root / "compiled"
+    made = [oracle.run(folder, kept, "interpreted"), oracle.run(folder, compiled, "compiled")]
+    if any(made[0][what] != made[1][what] for what in ("output_digest", "state_digest")):
+        said = diff(compiled, kept).text().partition("\n")[0]
+        raise RunFailed(f"interpreter and compiled loop disagree, which is a fault of ours: {said}")
+    write_json(home.run(run_id) / "oracles.json", {asked["address"]: address})
+    return made[0]["outputs"]["rows"]
+
+
+def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
+    attempt, spec = home.attempt(run_id, cell["cell"], 1), RunSpec.parse(cell["spec"])
+    try:
+        engine.run(spec, home.workload(name, cell["workload"]), attempt, find_plan=planning.planned)
+    except (BadInput, RunFailed) as error:
+        attempt.mkdir(parents=True, exist_ok=True)
+        write_json(attempt / "exit.json", {"exit_code": 1, "error": str(error)})
+
+
+def _show(console: Console, run: Run, generated: str, outputs: int, invariants: list[str]) -> None:
+    said = "; ".join(invariants) or "none: app.invariant(name, SQL) says what must hold of every result"
+    for what, about in (
+        ("generator", generated),
+        ("oracles", f"{outputs:,} outputs, interpreted and compiled alike"),
+        ("invariants", said),
+    ):
+        console.print(f"{what:<11}{about}", soft_wrap=True)
+    ways: dict[tuple[str, str], dict[int, Text]] = {}
+    for cell in run.cells:
+        mark = Text(MARKS[cell.verdict], STYLES[cell.verdict])
+        ways.setdefault((cell.spec.executor, cell.strategy), {})[cell.spec.threads] = mark
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for title in ("executor", "strategy", *(f"{n} thread{'s' * (n > 1)}" for n in THREADS)):
+        table.add_column(title, no_wrap=True)
+    for (executor, strategy), marks in ways.items():
+        table.add_row(executor, strategy, *(marks.get(n, Text("")) for n in THREADS))
+    console.print()
+    console.print(table)
+    for cell in [cell for cell in run.cells if cell.red][:SHOWN]:
+        console.print(Text(f"{cell.name} {cell.outcome}: {cell.reason}", "red"), soft_wrap=True)
+    for line in matrix.omissions(run.plan):
+        console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
+    console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)

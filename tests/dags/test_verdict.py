@@ -1,0 +1,96 @@
+"""No path leads to green without a verdict: not a request that is refused, not a run that somebody ends."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import pytest
+from airflow.utils.state import DagRunState, TaskInstanceState
+
+from reports.history import History
+from streaming_core.regression.home import Home
+
+# A DAG keeps the conf of its last test.
+GIVEN = {"host": "local", "spark": "spark_default"}
+
+
+@pytest.fixture
+def dag(dags):
+    return dags["streaming_regression"]
+
+
+@pytest.fixture
+def lockstep_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+    return Home(tmp_path / "lockstep")
+
+
+@pytest.mark.parametrize("field", ["host", "spark"])
+def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field):
+    assert dag.test(run_conf=GIVEN | {"applications": ["wc"], field: "nowhere"}).state == DagRunState.FAILED
+    said = "Refused: there is no connection nowhere: Airflow has them under Admin, Connections"
+    assert History(lockstep_home).latest().sentence == said
+
+
+def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockstep_home):
+    asked = GIVEN | {"applications": ["nosuch"], "threads": ["2", 1]}
+    run = dag.test(run_conf=asked)
+    assert run.state == DagRunState.FAILED
+    states = {task.task_id: task.state for task in run.get_task_instances()}
+    assert {name for name, state in states.items() if state == "failed"} == {"plan_matrix", "verdict"}
+    assert "success" not in states.values()
+    found = History(lockstep_home).latest()
+    assert (found.origin, found.green, found.cells) == (run.run_id, False, [])
+    assert found.sentence.startswith("Refused: unknown application 'nosuch'; known: ")
+    for page in ("index.html", f"{found.run_id}/index.html"):
+        text = (lockstep_home.reports / page).read_text()
+        assert "Refused: unknown application" in text
+        assert "nosuch" in text
+    summary = json.loads((lockstep_home.reports / found.run_id / "summary.json").read_text())
+    assert (summary["green"], summary["sentence"]) == (False, found.sentence)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("ended", ["failed", "success"])
+def test_who_ends_a_run_leaves_the_verdict_to_be_given_and_its_failure_is_the_runs(dag, begun, ended):
+    from airflow.api.common import mark_tasks
+    from airflow.models.serialized_dag import SerializedDagModel
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.utils.session import create_session
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    now = datetime.datetime.now(datetime.UTC)
+    with create_session() as session:
+        from airflow.dag_processing.bundles.manager import DagBundlesManager
+        from airflow.models.dagbundle import DagBundleModel
+        from airflow.serialization.serialized_objects import LazyDeserializedDAG
+
+        DagBundlesManager().sync_bundles_to_db(session=session)
+        bundle = session.query(DagBundleModel).first().name
+        SerializedDAG.bulk_write_to_db(bundle, None, [LazyDeserializedDAG.from_dag(dag)], session=session)
+        SerializedDagModel.write_dag(LazyDeserializedDAG.from_dag(dag), bundle_name=bundle, session=session)
+        session.commit()
+        kept = SerializedDagModel.get_dag(dag.dag_id, session=session)
+        run = kept.create_dagrun(
+            run_id=f"ended-{begun}-{ended}",
+            run_after=now,
+            run_type=DagRunType.MANUAL,
+            triggered_by=DagRunTriggeredByType.TEST,
+            state=DagRunState.RUNNING if begun else DagRunState.QUEUED,
+            session=session,
+        )
+        tasks = {task.task_id: task for task in run.get_task_instances(session=session)}
+        if begun:
+            tasks["plan_matrix"].state = TaskInstanceState.RUNNING
+        session.commit()
+        end = getattr(mark_tasks, f"set_dag_run_state_to_{ended}")
+        end(dag=kept, run_id=run.run_id, commit=True, session=session)
+        session.commit()
+        tasks = {task.task_id: task for task in run.get_task_instances(session=session)}
+        assert tasks["verdict"].state is None
+        tasks["verdict"].set_state(TaskInstanceState.FAILED, session=session)
+        tasks["stop_spark"].set_state(TaskInstanceState.SKIPPED, session=session)
+        run.dag = kept
+        run.update_state(session=session)
+        assert run.state == DagRunState.FAILED

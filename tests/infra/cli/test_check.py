@@ -1,0 +1,53 @@
+"""`lockstep check`: an application in every way that fits it, and what is wrong with it in a line."""
+
+from __future__ import annotations
+
+import json
+
+from infra.cli import check
+from streaming_core.errors import RunFailed
+from streaming_core.run import engine
+from tests.infra.cli.conftest import lockstep
+
+
+def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkeypatch):
+    monkeypatch.setattr(check, "THREADS", [1, 2])
+    assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
+    said = capsys.readouterr().out
+    assert "generator  300 events, the same when they are made again" in said
+    assert "interpreted and compiled alike" in said
+    ways = [["pooled", "ct"], *(["pinned", way] for way in ("scalegate", "scalegate-planned", "spsc", "spsc-planned"))]
+    shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
+    assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
+    assert said.splitlines()[-1] == "All 8 cells equal the oracle"
+
+
+def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
+    monkeypatch.setattr(check, "THREADS", [2])
+    run = engine.run
+
+    def failing(spec, *given, **options):
+        if spec.executor == "pooled":
+            raise RunFailed("operator count: event 7: out of cheese")
+        return run(spec, *given, **options)
+
+    monkeypatch.setattr(engine, "run", failing)
+    assert check.check("wc", 300, 1, {"vocabulary": 20}, True, spark) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["green"]
+    wrong = [cell for cell in found["cells"] if cell["verdict"] != "equal"]
+    assert {cell["cell"].split(".")[1] for cell in wrong} == {"pooled"}
+    assert {cell["reason"] for cell in wrong} == {"operator count: event 7: out of cheese"}
+    assert found["sentence"].startswith("4 of 5 cells equal the oracle; wc/ct-batch16/t2 failed")
+
+
+def test_bad_input_is_said_before_anything_starts(capfd):
+    for arguments, said in (
+        (["nosuch"], "unknown application 'nosuch'"),
+        (["wc", "--set", "vocabulary=many"], "vocabulary"),
+        (["wc", "--events", "0"], "--events"),
+    ):
+        assert lockstep("check", *arguments) == 2
+        out, error = capfd.readouterr()
+        assert (out, error.count("\n")) == ("", 1)
+        assert said in error

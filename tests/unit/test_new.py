@@ -1,0 +1,48 @@
+"""A new application is the one that the README shows, and works as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streaming_core.cli.new import new
+from streaming_core.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_a_new_application_is_what_the_readme_shows(tmp_path):
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "tests").mkdir()
+    made = new("mine", tmp_path, tmp_path / "tests")
+    assert made == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
+    assert made[0].read_text() == readme.split("```python\n")[1].split("```")[0]
+    assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py"]
+
+
+def test_a_new_application_loads_and_its_own_test_passes(package, tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    _, test = new("mine", package, tmp_path / "tests")
+    space = {}
+    exec(compile(test.read_text(), str(test), "exec"), space)
+    tests = [value for name, value in space.items() if name.startswith("test_")]
+    assert tests
+    for each in tests:
+        each()
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "9th", "my-app", "../mine", "class", "registry", "_mine", "a" * 40])
+def test_what_is_no_name_for_an_application_is_refused(tmp_path, name):
+    with pytest.raises(BadInput, match="is no name for an application: small letters, digits and _, a letter first"):
+        new(name, tmp_path, tmp_path / "tests")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_stays(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_mine.py").write_text("mine")
+    with pytest.raises(BadInput, match=r"test_mine\.py is there already"):
+        new("mine", tmp_path, tmp_path / "tests")
+    assert not (tmp_path / "mine.py").exists()
+    assert (tmp_path / "tests" / "test_mine.py").read_text() == "mine"
