@@ -84,7 +84,7 @@ class Pages:
             groups=_groups(run, threads),
             red=[cell for cell in run.cells if cell.red],
             earlier=list(reversed(earlier)),
-            asked="" if run.cells else _short_json(regression),
+            asked={} if run.cells else {name: _short_json(value) for name, value in regression.items()},
             events=regression.get("events") if run.cells else None,
             omissions=omissions(run.plan),
             say=_say,

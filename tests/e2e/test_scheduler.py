@@ -15,10 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from reports.history import History
+from streaming_core.regression.home import Home
+from tests.browser import CHROMIUM, Browser
 from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
+RUNS = "/api/v2/dags/streaming_regression/dagRuns"
 SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -51,8 +55,8 @@ class Airflow:
         assert self.process.poll() is None, said
         self.said = "".join(said)
         _, _, secret = next(line for line in said if line.startswith("login")).partition(" / ")
-        login = {"username": "admin", "password": secret.strip()}
-        self.token = self.call("/auth/token", "POST", login)["access_token"]
+        self.login = {"username": "admin", "password": secret.strip()}
+        self.token = self.call("/auth/token", "POST", self.login)["access_token"]
 
     def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
         """One request with the login; its JSON, or its text."""
@@ -67,7 +71,7 @@ class Airflow:
 
     def tasks(self, run: str) -> dict[tuple[str, int], str]:
         """(task, map index) -> state."""
-        answer = self.call(f"/api/v2/dags/streaming_regression/dagRuns/{run}/taskInstances")
+        answer = self.call(f"{RUNS}/{run}/taskInstances")
         return {(task["task_id"], task["map_index"]): task["state"] for task in answer["task_instances"]}
 
 
@@ -102,20 +106,69 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     assert f"its scheduler takes the run: {airflow.url}" in done.stdout
     assert done.stdout.strip().endswith("The one cell equals the oracle")
 
-    (run,) = airflow.call("/api/v2/dags/streaming_regression/dagRuns")["dag_runs"]
+    (run,) = airflow.call(RUNS)["dag_runs"]
     assert run["state"] == "success"
     assert set(airflow.tasks(run["dag_run_id"]).values()) == {"success"}
     assert "The one cell equals the oracle" in airflow.call("/lockstep/", raw=True)
     assert len(airflow.call("/api/v2/assets/events")["asset_events"]) == 1, "a green run emits the asset"
-    links = airflow.call(f"/api/v2/dags/streaming_regression/dagRuns/{run['dag_run_id']}/taskInstances/verdict/links")[
-        "extra_links"
-    ]
+    links = airflow.call(f"{RUNS}/{run['dag_run_id']}/taskInstances/verdict/links")["extra_links"]
     assert "The one cell equals the oracle" in airflow.call(links["Report"], raw=True)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
+    def field(name: str, what: str) -> str:
+        """The first such element behind the label of a field."""
+        label = f"[...document.querySelectorAll('[role=dialog] label')].find(e => e.innerText.startsWith('{name}'))"
+        behind = f"[...document.querySelectorAll('[role=dialog] {what}')].find(e => l.compareDocumentPosition(e) & 4)"
+        return f"(() => {{ const l = {label}; return l && {behind} }})()"
+
+    chosen = {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["2", "4"], "Batches": ["16"]}
+    known = {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]}
+    with Browser() as browser:
+        browser.go(f"{airflow.url}/auth/login")
+        for name, text in airflow.login.items():
+            browser.click(f"document.querySelector('input[name={name}]')")
+            browser.type(text)
+        browser.press("Enter")
+        browser.wait("location.pathname === '/' && document.querySelectorAll('button').length > 3")
+        browser.go(f"{airflow.url}/dags/streaming_regression")
+        browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
+        for name, values in chosen.items():
+            browser.click(field(name, 'button[aria-label="Clear selected options"]'))
+            for value in values:
+                browser.click(field(name, "input"))
+                browser.type(value)
+                browser.press("Enter")
+        browser.click(field("Events", "input"))
+        for _ in "100000":
+            browser.press("Backspace")
+        browser.type("700")
+        browser.click(
+            "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === 'Trigger')"
+        )
+        new = wait_for(lambda: {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]} - known, PATIENCE)
+    run = History(Home(airflow.environment["LOCKSTEP_HOME"]))
+    assert wait_for(lambda: _ended(airflow, *new), PATIENCE) == "success"
+    asked = run.latest().plan["regression"]
+    assert (asked["applications"], asked["executors"]) == (["wc"], ["pooled"])
+    assert (asked["threads"], asked["batches"], asked["events"]) == ([2, 4], [16], 700)
+
+
+def test_a_run_that_is_ended_is_red_and_so_is_one_that_waits(airflow):
+    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "repetitions": 1}
+    runs = [airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"] for _ in range(2)]
+    wait_for(lambda: airflow.tasks(runs[0])["plan_matrix", -1] in ("running", "success"), PATIENCE)
+    for run in reversed(runs):
+        airflow.call(f"{RUNS}/{run}", "PATCH", {"state": "failed"})
+    for run in runs:
+        assert wait_for(lambda run=run: _ended(airflow, run), PATIENCE) == "failed"
+        assert airflow.tasks(run)["verdict", -1] == "failed"
 
 
 def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
     conf = {"applications": ["wc", "nosuch"]}
-    run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
+    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
     run_id = run["dag_run_id"]
     ended = wait_for(lambda: _ended(airflow, run_id), PATIENCE)
     assert ended == "failed"
@@ -124,7 +177,7 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
     assert states["verdict", -1] == "failed"
     assert "success" not in states.values()
     log = airflow.call(
-        f"/api/v2/dags/streaming_regression/dagRuns/{run_id}/taskInstances/plan_matrix/logs/1?full_content=true",
+        f"{RUNS}/{run_id}/taskInstances/plan_matrix/logs/1?full_content=true",
         raw=True,
     )
     assert "unknown application 'nosuch'" in log
@@ -132,13 +185,13 @@ def test_bad_params_sent_past_the_form_end_red_and_say_why(airflow):
 
 def test_stopping_a_task_stops_its_process_group(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
-    run = airflow.call("/api/v2/dags/streaming_regression/dagRuns", "POST", {"conf": conf, "logical_date": None})
+    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})
     run_id, pids = run["dag_run_id"], Path(airflow.environment["ERRING_ENGINE_PIDS"])
     wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
     engine = [int(pid) for pid in pids.read_text().split()]
     assert all(alive(pid) for pid in engine)
     airflow.call(
-        f"/api/v2/dags/streaming_regression/dagRuns/{run_id}/taskInstances/run_core/0",
+        f"{RUNS}/{run_id}/taskInstances/run_core/0",
         "PATCH",
         {"new_state": "failed"},
     )
@@ -166,8 +219,16 @@ def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
     assert [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]] == []
 
 
+def test_a_ui_that_is_killed_takes_its_airflow_along(airflow):
+    again = Airflow(airflow.environment, free_port())
+    family = psutil.Process(again.process.pid).children(recursive=True)
+    again.process.kill()
+    again.process.wait()
+    wait_for(lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE], PATIENCE)
+
+
 def _ended(airflow: Airflow, run_id: str) -> str | None:
-    state = airflow.call(f"/api/v2/dags/streaming_regression/dagRuns/{run_id}")["state"]
+    state = airflow.call(f"{RUNS}/{run_id}")["state"]
     return state if state in ("success", "failed") else None
 
 

@@ -1,0 +1,108 @@
+"""A real browser, headless, driven by its own protocol (Chrome DevTools), for tests of pages as people see them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import connect
+
+from tests.waiting import wait_for
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+PATIENCE = 60
+
+
+class Browser:
+    """One page of a browser of its own, which ends with the block."""
+
+    def __init__(self, size: tuple[int, int] = (1280, 1600)):
+        self._folder = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--hide-scrollbars"]
+        options += [f"--window-size={size[0]},{size[1]}", f"--user-data-dir={self._folder.name}", "about:blank"]
+        self._process = subprocess.Popen(
+            [CHROMIUM, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        self._numbers, self._open = itertools.count(1), contextlib.ExitStack()
+
+    def __enter__(self) -> Browser:
+        said = Path(self._folder.name) / "DevToolsActivePort"
+        port, path = wait_for(lambda: said.exists() and said.read_text().split(), PATIENCE)
+        self._socket = self._open.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=None, proxy=None))
+        self._session: str | None = None
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+    def call(self, method: str, **params: Any) -> dict:
+        """A command of the protocol, and its answer; events are passed over.
+
+        Raises:
+            LookupError: the browser could not; the page has just been left, say.
+        """
+        number = next(self._numbers)
+        sent = {"id": number, "method": method, "params": params}
+        self._socket.send(json.dumps(sent | ({"sessionId": self._session} if self._session else {})))
+        while True:
+            answer = json.loads(self._socket.recv(PATIENCE))
+            if answer.get("id") == number:
+                if "error" in answer:
+                    raise LookupError(answer["error"]["message"])
+                return answer["result"]
+
+    def go(self, url: str) -> None:
+        """Opens a page."""
+        self.call("Page.navigate", url=url)
+
+    def ask(self, script: str) -> Any:
+        """The value of a JavaScript expression in the page."""
+        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in found:
+            raise LookupError(found["result"].get("description"))
+        return found["result"].get("value")
+
+    def wait(self, script: str) -> Any:
+        """What an expression says once it says something: a page is not there at once."""
+
+        def said() -> Any:
+            with contextlib.suppress(LookupError):
+                return self.ask(script)
+
+        return wait_for(said, PATIENCE)
+
+    def click(self, script: str) -> None:
+        """Clicks where a person would: in the middle of the element that an expression gives."""
+        at = self.wait(
+            f"(() => {{ const e = {script}; if (!e) return null; e.scrollIntoView({{block: 'center'}}); "
+            "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+
+    def type(self, text: str) -> None:
+        """Types into what has the focus."""
+        self.call("Input.insertText", text=text)
+
+    def press(self, key: str) -> None:
+        """Presses a key, `Enter` say."""
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, "Backspace": 8}[key]
+        text = {"Enter": "\r"}.get(key, "")
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
+
+    def shot(self, path: Path) -> None:
+        """A picture of the window."""
+        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -1,0 +1,70 @@
+"""What an earlier UI has left running is ended, and nothing else; `lockstep stop` says what there was to stop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from infra.airflow import home as airflow_home
+from infra.cli import ui
+from infra.services.lock import signed
+from infra.services.process import alive, identity
+from streaming_core.storage import write_json
+from tests.infra.cli.conftest import lockstep
+from tests.waiting import wait_for
+
+# Starts another process in its group, and heeds SIGTERM by itself alone.
+FAMILY = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+    airflow_home.location().mkdir()
+    return airflow_home.location()
+
+
+@pytest.fixture
+def process():
+    """A process with a child, in a group of its own, that nobody ends."""
+    command = [sys.executable, "-c", FAMILY + "print('up', flush=True); time.sleep(600)"]
+    child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    assert child.stdout.readline() == "up\n"
+    yield child
+    child.kill()
+    child.wait()
+
+
+def test_what_was_left_is_ended_with_all_that_it_started(home, process, capsys):
+    known = {"scheduler": identity(process.pid), "gone": {"pid": 2**22 - 1, "started": 5}}
+    write_json(home / "components.json", known)
+    assert lockstep("stop") == 0
+    assert capsys.readouterr().out == "ended scheduler\n"
+    assert process.wait(10) < 0
+    group = ["ps", "-o", "stat=", "-g", str(process.pid)]
+    stopped = lambda: subprocess.run(group, capture_output=True, text=True).stdout.split()  # noqa: E731
+    wait_for(lambda: all(state.startswith("Z") for state in stopped()), 10)
+    assert not (home / "components.json").exists()
+    assert lockstep("stop") == 0
+    assert capsys.readouterr().out == "Airflow is not up\n"
+
+
+def test_a_process_that_has_the_number_of_one_that_is_gone_is_let_be(home, process):
+    other = identity(process.pid)
+    write_json(home / "components.json", {"scheduler": other | {"started": other["started"] + 1}})
+    assert ui.end_left() == []
+    assert alive(other)
+
+
+def test_a_run_is_not_stopped_by_it(home, capsys):
+    lock = airflow_home.occupancy()
+    assert lock.take(signed("run"))
+    began = time.monotonic()
+    assert lockstep("stop") == 2
+    assert time.monotonic() - began < ui.STOP_SECONDS
+    assert "a run is going on (process " in capsys.readouterr().err
+    lock.leave()
