@@ -44,11 +44,10 @@ def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # What goes wrong is an exception here.
-        "spark.log.level": "ERROR",
         "spark.driver.memory": "1g",
         # A session lives for seconds: the first compiler's code is all that pays for itself.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",

@@ -233,7 +233,8 @@ class History:
         return Run(run_id, plan, cells)
 
     def _first_red_builds(self, run: Run) -> dict[str, str]:
-        """Per differing cell, the build of the first run of its unbroken series of differing ones."""
+        """Per differing cell that a better build had before, the build of the first run of its unbroken series of
+        differing ones. One that was equal with the same build owes nothing to it."""
         since = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict == "different"}
         open_cells = set(since)
         for run_id in reversed([r for r in self.run_ids() if r < run.run_id]):
@@ -248,6 +249,8 @@ class History:
                     since[name] = cell.facts.get("build") or since[name]
                 else:
                     open_cells.discard(name)
+                    if cell.facts.get("build") == since[name]:
+                        since[name] = ""
         # A cell that never was equal differs in this build; it does so "since" a build only after a better one.
         return {name: build for name, build in since.items() if name not in open_cells and build}
 

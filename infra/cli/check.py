@@ -53,19 +53,21 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
     if app.unordered:
         asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED)
     regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1})
-    # Spark takes as long to start as all cells do to run.
-    with tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder, ThreadPoolExecutor(1) as aside:
-        sessions = ExitStack()
+    with (
+        tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,
+        ExitStack() as sessions,
+        ThreadPoolExecutor(1) as aside,  # Spark takes as long to start as all cells do to run
+        console.status("generator and oracles") as status,
+    ):
         starting = aside.submit(lambda: sessions.enter_context(spark_session("lockstep check", spark)))
-        with console.status("generator and oracles") as status, sessions:
-            home, run_id = Home(folder), new_run_id()
-            planned = matrix.plan(regression, home, run_id)
-            outputs = _prepared(home, run_id, planned["workloads"][0])
-            for number, cell in enumerate(planned["cells"], 1):
-                status.update(f"{number} of {len(planned['cells'])}: {cell['cell']}")
-                _run(home, run_id, name, cell)
-            status.update("comparing")
-            validate_outputs.work(starting.result(), home, run_id)
+        home, run_id = Home(folder), new_run_id()
+        planned = matrix.plan(regression, home, run_id)
+        outputs = _prepared(home, run_id, planned["workloads"][0])
+        for number, cell in enumerate(planned["cells"], 1):
+            status.update(f"{number} of {len(planned['cells'])}: {cell['cell']}")
+            _run(home, run_id, name, cell)
+        status.update("comparing")
+        validate_outputs.work(starting.result(), home, run_id)
         load_metrics.work(None, home, run_id)
         run = History(home).run(run_id)
     asked_of = list(app.holds("total", params))

@@ -73,12 +73,15 @@ class _Subject(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     applications: list[str] = Field(
-        default=["gs", "sl", "wc", "fd", "sd"], min_length=1, description="Applications to run."
+        default=["gs", "sl", "wc", "fd", "sd"],
+        min_length=1,
+        description="What is run: every application with all executors chosen that fit it.",
     )
     executors: list[str] = Field(
         default=[name for name, executor in EXECUTORS.items() if not executor.baseline],
         min_length=1,
-        description="Executors to run them on.",
+        description="Who runs which operator on which thread: transactional (TStream), pooled (Ordered Stream "
+        "Processing), pinned (BriskStream, Viper, STRETCH), or morsel, a baseline.",
     )
 
 
@@ -91,8 +94,12 @@ class RegressionSpec(_Ways):
     A way of executing is a choice among each of its executor's options; the other executors' do not concern it.
     """
 
-    threads: list[int] = Field(default=[1, 2], min_length=1, description="Thread counts.")
-    batches: list[int] = Field(default=[BATCH], min_length=1, description="Events in a batch.")
+    threads: list[int] = Field(default=[1, 2], min_length=1, description="Threads of a cell: one cell for each number.")
+    batches: list[int] = Field(
+        default=[BATCH],
+        min_length=1,
+        description="Events that go through the engine together: one cell for each number.",
+    )
     events: int = Field(
         100_000, ge=0, le=100_000_000, description="Events per workload; of none, nothing is compared: no pass."
     )

@@ -110,7 +110,7 @@ def test_the_reasons_are_told(result):
     assert "outputs: 1 different" in reasons["gs/tstream/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
     assert reasons["wc/ct/t2"]
-    assert "its workload has no oracle" in reasons["sl/serial/t1"]
+    assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
 
 
 def test_the_other_cells_finish_and_are_measured(result):

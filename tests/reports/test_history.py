@@ -28,6 +28,18 @@ def test_since_names_the_first_build_that_differs(tmp_path):
     assert "sl/tstream/t2 differs since build abc323def" in History(home).run(past_runs.LAST).sentence
 
 
+def test_a_build_that_was_equal_before_is_not_what_it_differs_since(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home)
+    before = History(home).run(past_runs.RUN_IDS[-2])
+    build = next(cell.facts["build"] for cell in before.cells if cell.facts.get("build"))
+    rows = [row | {"build": build} for row in History(home).rows("cells", past_runs.LAST)]
+    write_raw(home, "cells", past_runs.LAST, rows)
+    sentence = History(home).run(past_runs.LAST).sentence
+    assert f"sl/tstream/t2 differs in build {short(build)}" in sentence
+    assert "since" not in sentence
+
+
 def test_a_run_is_found_without_its_plan(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1)
