@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.raw import write_raw
-from reports.history import History, human_micros, human_rate
+from reports.history import History, human_micros, human_rate, short
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION
 from tests.dbt.history import GREEN, RED, expected_verdict, specs, write_history
