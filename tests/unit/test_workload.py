@@ -31,7 +31,7 @@ VARIANTS = [
     ("ob", {}),
     (
         "ob",
-        {"len_mode": "code", "length": 24, "bid_length": 5, "n_items": 90, "unauth_ratio": 0.1, "invalid_ratio": 0.1},
+        {"len_mode": "code", "length": 24, "bid_length": 5, "n_items": 30, "unauth_ratio": 0.1, "invalid_ratio": 0.1},
     ),
     ("ob", {"n_items": 4, "duplicates": True, "bid_ratio": 0.3, "mp_ratio": 0.4, "partitioned": False, "theta": 1.2}),
     ("tp", {}),
