@@ -121,7 +121,8 @@ def planned(
 def judged(planned: Planned, found: Placed, profile: Profile, peak: Sample) -> Planned:
     """The plan with how far off its prediction was; what of the load has changed since the profile was measured, which
     was of the workload's first events; and the plan that would be better now, if there is one."""
-    if peak.kind == "open_loop" or not peak.events_per_s:
+    # What the first pass takes beside, writing rows say, and what a rate allows, nobody has predicted.
+    if peak.kind != "peak" or not peak.events_per_s:
         return planned
     error = abs(peak.events_per_s - planned.events_per_s) / peak.events_per_s
     if peak.seconds < LEAST:

@@ -135,7 +135,7 @@ def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made
     # Twice as slow in all, which is no change of who has what to do.
     same = after()
     assert (same.error, same.changed, same.better) == (1.0, {}, None)
-    assert after(kind="open_loop") == said
+    assert after(kind="open_loop") == after(kind="verified") == said
     assert after(seconds=0.02, count=8) == same
     slower = after(count=8)
     assert slower.changed.keys() == {"split", "count"}
