@@ -113,24 +113,29 @@ def _found(app: str, machine: Machine, strategy: str, seed: int = 0, **more: Any
     return strategies.plan(strategy, _published(app), machine, seed=seed, **more)
 
 
+def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
+    """The row of a plan: what it sustains, and how long the search took."""
+    _published(app)  # before the clock runs
+    began = time.perf_counter()
+    found = _found(app, Machine.named(server), strategy, **more)
+    seconds, sustained = time.perf_counter() - began, found.estimate.sustained
+    return _row(
+        app,
+        strategy,
+        machine=server,
+        threads=sum(found.replicas.values()),
+        predicted_per_s=sustained.ingress,
+        bottleneck=str(sustained.bottleneck),
+        search_seconds=seconds,
+        **more,
+    )
+
+
 def _strategies() -> Iterator[Row]:
     for app in APPS:
-        _published(app)  # before the clock runs
         for server in SERVERS:
             for strategy in STRATEGIES:
-                began = time.perf_counter()
-                found = _found(app, Machine.named(server), strategy)
-                seconds = time.perf_counter() - began
-                sustained = found.estimate.sustained
-                yield _row(
-                    app,
-                    strategy,
-                    machine=server,
-                    threads=sum(found.replicas.values()),
-                    predicted_per_s=sustained.ingress,
-                    bottleneck=str(sustained.bottleneck),
-                    search_seconds=seconds,
-                )
+                yield _searched(app, server, strategy)
 
 
 def _by_strategy(rows: list[Row]) -> Iterator[str]:
@@ -216,15 +221,9 @@ def _by_pairs(rows: list[Row]) -> Iterator[str]:
 
 
 def _compressions() -> Iterator[Row]:
-    app, server = next(iter(APPS)), SERVERS[0]
     for strategy in ("rlas_paper", "rlas"):
         for compression in COMPRESSIONS:
-            began = time.perf_counter()
-            found = _found(app, Machine.named(server), strategy, compression=compression)
-            seconds = time.perf_counter() - began
-            sustained = found.estimate.sustained.ingress
-            more = {"compression": compression, "predicted_per_s": sustained, "search_seconds": seconds}
-            yield _row(app, strategy, machine=server, threads=sum(found.replicas.values()), **more)
+            yield _searched(next(iter(APPS)), SERVERS[0], strategy, compression=compression)
 
 
 def _by_compression(rows: list[Row]) -> Iterator[str]:

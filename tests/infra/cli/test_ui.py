@@ -17,7 +17,7 @@ from tests.infra.cli.conftest import lockstep
 from tests.waiting import wait_for
 
 # Starts another process in its group, and heeds SIGTERM by itself alone.
-FAMILY = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+FAMILY = "import signal, subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def process():
     """A process with a child, in a group of its own, that nobody ends."""
-    command = [sys.executable, "-c", FAMILY + "print('up', flush=True); time.sleep(600)"]
+    command = [sys.executable, "-c", FAMILY + "print('up', flush=True); signal.pause()"]
     child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "up\n"
     yield child
