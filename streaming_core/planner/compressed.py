@@ -8,8 +8,9 @@ what the paper's bound assumes of replicas not yet placed.
 
 With every rate proportional to the ingress (model.py, sustained), what a class asks for is linear in where its
 producers are: asked = base + A (O n) L, where n are the numbers, O the rows that a replica puts out, A the cache lines
-that one fetches of each, L the latencies. So a thousand plans are a few products of small matrices. Arrays of several
-plans have them on the middle axis.
+that one fetches of each, L the latencies; and likewise in where its consumers are, from whom it gets back the memory
+that they have fetched. So a thousand plans are a few products of small matrices. Arrays of several plans have them on
+the middle axis.
 
 A compression ratio of r puts r replicas of an operator into one *unit*, which is placed as a whole (BriskStream,
 section 4, heuristic 3). Replicas of unequal shares are put together in the order of their shares.
@@ -18,7 +19,7 @@ section 4, heuristic 3). Replicas of unequal shares are put together in the orde
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -58,6 +59,9 @@ class Compressed:
         self.room = np.array([np.inf if machine.room(i) is None else machine.room(i) for i in range(n)])
         self._unit_ns = np.zeros((n + 1, n + 1))
         self._unit_ns[:n, :n] = machine.unit_ns
+        self._regaining_ns = np.zeros((n + 1, n + 1))
+        self._regaining_ns[:n, :n] = machine.regaining_ns
+        self._regains = bool(self._regaining_ns.any())
         self._time = np.array([machine.time(i) for i in range(n)])
         self._memory_limit = np.array([machine.memory(i) or np.inf for i in range(n)])
         self._channels = np.array([[machine.channel(i, j) or np.inf for j in range(n)] for i in range(n)])
@@ -75,12 +79,13 @@ class Compressed:
     def _matrices(self) -> None:
         graph, units = self.graph, self.machine.units
         streams = [(operator.name, stream) for operator in graph.operators for stream in operator.streams]
-        slot = {stream: i for i, stream in enumerate(streams)}
+        self.slot = slot = {stream: i for i, stream in enumerate(streams)}  # by operator and stream
         classes = len(self.classes)
         rates = np.zeros(len(streams))  # rows of a stream, of an event
         self.base = np.zeros(classes)  # ns of a replica, of an event
         self._units = np.zeros((classes, len(streams)))  # fetched by a replica, of a row of the stream
         self._bytes = np.zeros((classes, len(streams)))
+        self._handled = np.zeros((classes, len(streams)))  # bytes of the rows that a replica handles, of a row
         self._emits = np.zeros((len(streams), classes))  # rows of a replica, of an event
         self._memory = np.zeros(classes)
         self._excess = np.ones(classes)  # the largest share of a unit to the mean one
@@ -100,6 +105,7 @@ class Compressed:
                     if one.producer is not None:
                         taken = slot[one.producer, one.stream]
                         self._units[a, taken] += share * units(one.bytes) + units(one.read_bytes)
+                        self._handled[a, taken] += share * (one.bytes + one.read_bytes)
                         self._bytes[a, taken] += share * one.bytes + one.read_bytes
                 mean = sum(self.classes[a].shares)
                 most = max(sum(shares[member]) for member in self.classes[a].members)
@@ -137,7 +143,15 @@ class Compressed:
         rows = self._emits @ plans.reshape(shape[0], -1)
         fetched = rows.reshape(-1, shape[-1]) @ self._unit_ns
         asked = self._units @ fetched.reshape(rows.shape) + self.base[:, None]
+        if self._regains:
+            asked += self._emits.T @ self.regaining(plans).reshape(rows.shape)
         return asked.reshape(shape)
+
+    def regaining(self, plans: Array) -> Array:
+        """ns of a row of each stream, by plan and by the socket where it was put out, to get back what its consumers
+        have fetched."""
+        handled = self._handled.T @ plans.reshape(plans.shape[0], -1)
+        return handled.reshape(-1, *plans.shape[1:]) @ self._regaining_ns.T
 
     def loads(self, plans: Array, asked: Array | None = None) -> tuple[Array, Array]:
         """Per plan the seconds, of an event, of the resources beside replicas (sockets, memory, channels), and of
@@ -170,10 +184,10 @@ class Compressed:
         """At least as little pressure as any completion of each plan has; infinite if there is none.
 
         Rates do not depend on places here. So placing one more replica takes nothing from what another asks for, and
-        adds to it what is fetched over a distance: all terms of the pressure only grow, and what they are without it is
-        a bound. Who is not placed will be on some socket with room, where he asks at least for what he would ask there
-        now; and all that is asked in the end is at least what is asked now, with that, and has to fit in all sockets'
-        time.
+        adds to it what is fetched over a distance, and got back: all terms of the pressure only grow, and what they are
+        without it is a bound. Who is not placed will be on some socket with room, where he asks at least for what he
+        would ask there now; and all that is asked in the end is at least what is asked now, with that, and has to fit
+        in all sockets' time.
         """
         n = self.sockets
         asked = self.asked(plans)
@@ -216,6 +230,7 @@ class Overfed:
         self.over_supplied = np.zeros((len(graph.operators), several))
         self.throughput = np.zeros(several)
         emitted: dict[tuple[str, str], Array] = {}
+        regaining = of.regaining(plans)
         time, memory, traffic = np.zeros((several, n)), np.zeros((several, n)), np.zeros((several, n, n))
         for index, operator in enumerate(graph.operators):
             # Per input: rows by socket and in all, and what fetching a line of each costs.
@@ -241,6 +256,7 @@ class Overfed:
                     asked += (handled * (one.ns + operator.others_ns) + total * one.read_ns)[:, None]
                     for stream, selectivity in one.selectivity.items():
                         rows_out[stream] += handled * selectivity
+                        asked += (handled * selectivity)[:, None] * regaining[of.slot[operator.name, stream]]
                     if rows is not None and fetched is not None:
                         asked += fetched * (share * of.machine.units(one.bytes) + of.machine.units(one.read_bytes))
                         moved += rows * (share * one.bytes + one.read_bytes)
@@ -288,7 +304,7 @@ def _twins(machine: Machine) -> list[list[bool]]:
     """Whether two sockets are the same but for their number: exchanging them changes nothing of the machine."""
     n = machine.sockets
     about = [(machine.room(i), machine.time(i)) for i in range(n)]
-    matrices = [machine.latency] + ([machine.bandwidth] if machine.bandwidth else [])
+    matrices: list[Any] = [machine.unit_ns, machine.regaining_ns] + ([machine.bandwidth] if machine.bandwidth else [])
 
     def exchanged(i: int, j: int) -> bool:
         order = [*range(n)]

@@ -50,6 +50,12 @@ class Machine(Document):
         "and columns as of latency. Ours: rows of a jumbo tuple lie side by side, and are fetched so. Null: each line "
         "of a row takes a latency, the paper's equation (2).",
     )
+    rewriting: list[list[Positive | None]] | None = Field(
+        None,
+        description="Bytes per second at which one core writes, line after line, what one of another socket has read, "
+        "and so gets it back; rows and columns as of latency. Ours: the paper's producers pay nothing for it. Null: "
+        "neither do these.",
+    )
     numbers: list[list[int]] | None = Field(
         None, description="Numbers of each socket's threads; null: they are counted socket after socket."
     )
@@ -59,15 +65,17 @@ class Machine(Document):
         n = self.sockets
         if self.capacity is not None and len(self.capacity) != n:
             raise ValueError(f"capacity: {len(self.capacity)} values for {n} sockets")
-        for field, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth), ("streams", self.streams)):
+        for field in ("latency", "bandwidth", "streams", "rewriting"):
+            matrix = getattr(self, field)
             for row in [] if matrix is None else matrix:
                 if len(matrix or ()) != n or len(row) != n:
                     raise ValueError(f"{field}: not {n} rows of {n} values, as there are sockets")
         if not self.latency:
             raise ValueError(f"latency: not {n} rows of {n} values, as there are sockets")
-        for i, row in enumerate(self.streams or []):
-            if unknown := [j for j, rate in enumerate(row) if rate is None and i != j]:
-                raise ValueError(f"streams: unknown from {i} to {unknown[0]}")
+        for field in ("streams", "rewriting"):
+            for i, row in enumerate(getattr(self, field) or []):
+                if unknown := [j for j, rate in enumerate(row) if rate is None and i != j]:
+                    raise ValueError(f"{field}: unknown from {i} to {unknown[0]}")
         if self.numbers is not None:
             if [len(threads) for threads in self.numbers] != self.cores:
                 raise ValueError("numbers: not one for each core")
@@ -119,13 +127,21 @@ class Machine(Document):
     @cached_property
     def unit_ns(self) -> list[list[float]]:
         """ns for each of them; row: socket of the producer, column: of the consumer."""
+        if self.streams:
+            return self._per_byte(self.streams)
+        return [[0.0 if i == j else ns for j, ns in enumerate(row)] for i, row in enumerate(self.latency)]
 
-        def between(i: int, j: int) -> float:
-            if i == j:
-                return 0.0
-            return NS / (self.streams[i][j] or math.inf) if self.streams else self.latency[i][j]
+    @cached_property
+    def regaining_ns(self) -> list[list[float]]:
+        """ns that a producer takes to get back a byte that a consumer has fetched, before it is written again; rows
+        and columns as of unit_ns."""
+        return self._per_byte(self.rewriting or [[None] * self.sockets] * self.sockets)
 
-        return [[between(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
+    def _per_byte(self, rates: list[list[float | None]]) -> list[list[float]]:
+        def ns(i: int, j: int) -> float:
+            return 0.0 if i == j else NS / (rates[i][j] or math.inf)
+
+        return [[ns(i, j) for j in range(self.sockets)] for i in range(self.sockets)]
 
     @classmethod
     def named(cls, name: str | Path) -> Machine:
@@ -154,6 +170,7 @@ class Machine(Document):
             latency=square(self.latency),
             bandwidth=square(self.bandwidth),
             streams=square(self.streams),
+            rewriting=square(self.rewriting),
             numbers=None,
         )
 

@@ -8,6 +8,9 @@ holds one against the other. Two estimates are made of a plan:
 - *sustained*, what a run with back-pressure does: the source is slowed until nothing is over-supplied and no constraint
   is violated. No replica leaves rows then, so that every rate, and with it every load, is proportional to the ingress,
   and the ingress is the least of limit / load.
+
+Past the paper, a producer pays too: who has fetched its rows has their cache lines, and it gets them back when it
+writes its next rows there. The paper's machines have no figure for that, and their producers pay nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +55,8 @@ class Replica:
 
     Attributes:
         rate: rows that come to be handled, per second (r_i).
-        time: ns of a row handled (T); of it `fetching` (T_f), and what reading others' rows costs.
+        time: ns of a row handled (T); of it `fetching` (T_f), and what reading others' rows costs, and getting back
+            memory that consumers have fetched.
         asked: ns per second that handling all rows would take; over-supplied if that is a second or more.
         processed: rows handled, per second (p).
         emitted: rows put out, per second, by stream.
@@ -213,6 +217,10 @@ class _Flow:
         self.fetching = [[0.0] * n for _ in range(n)]
         self.traffic = [[0.0] * n for _ in range(n)]
         self.made: dict[str, list[Replica]] = {}
+        self.takers: dict[tuple[str | None, str], list[tuple[Operator, int]]] = {}
+        for operator in self.graph.operators:
+            for number, one in enumerate(operator.inputs):
+                self.takers.setdefault((one.producer, one.stream), []).append((operator, number))
         for operator in self.graph.operators:
             places = self.sockets[operator.name]
             shares = operator.shares(len(places))
@@ -225,10 +233,22 @@ class _Flow:
             return [(socket, self.ingress)]
         return [(r.socket, r.emitted[stream]) for r in self.made[producer]]
 
+    def _regaining(self, operator: Operator, stream: str, socket: int) -> float:
+        """ns of a row put out there, to get back what its consumers have fetched: of all that read it the one that
+        handles it is charged for, because a line is got back once."""
+        found = 0.0
+        for taker, number in self.takers.get((operator.name, stream), ()):
+            places, one = self.sockets[taker.name], taker.inputs[number]
+            for place, shares in zip(places, taker.shares(len(places)), strict=True):
+                size = one.bytes + one.read_bytes
+                found += shares[number] * size * self.machine.regaining_ns[socket][place]
+        return found
+
     def _replica(self, operator: Operator, index: int, socket: int, shares: list[float]) -> Replica:
         machine = self.machine
         asked = fetching = rate = 0.0
         emitted = dict.fromkeys(operator.streams, 0.0)
+        regaining = {stream: self._regaining(operator, stream, socket) for stream in operator.streams}
         moved = []
         for one, share in zip(operator.inputs, shares, strict=True):
             for place, rows in self._sources(one.producer, one.stream, socket):
@@ -240,6 +260,7 @@ class _Flow:
                 fetching += handled * fetch + rows * read
                 for stream, rows_out in one.selectivity.items():
                     emitted[stream] += handled * rows_out
+                    asked += handled * rows_out * regaining[stream]
                 if place != socket:
                     self.fetching[place][socket] += fetch + read
                     moved.append((place, handled * one.bytes + rows * one.read_bytes))

@@ -219,7 +219,7 @@ def _fixed(name: str, task: Task, unit_ns: float) -> Placed:
         return operator.model_copy(update={"inputs": inputs})
 
     graph = task.graph.mapped(fixed)
-    machine = task.machine.changed(streams=None, latency=[[0.0] * n for _ in range(n)])
+    machine = task.machine.changed(streams=None, rewriting=None, latency=[[0.0] * n for _ in range(n)])
     scaled = _balanced(Task(graph, machine, task.ingress))
     return _placed(name, task, scaled, proved=False)
 

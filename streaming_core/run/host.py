@@ -1,9 +1,10 @@
 """This host, as plans are made for it: measured now.
 
 With several memory nodes, a node is a socket of the planner's machine, and what is fetched from another one comes from
-its memory. With one, a socket is a thread, and what is fetched is what another core has just written. A thread goes
-round its tasks, so there is no limit to the replicas of a core; and rows are fetched in a stream, line after line, as
-they lie in jumbo tuples: by their latencies (BriskStream, equation 2) a row of 24 bytes would take a whole line.
+its memory. With one, a socket is a thread, and what is fetched is what another core has just written, which gets it
+back when it writes there again. A thread goes round its tasks, so there is no limit to the replicas of a core; and rows
+are fetched in a stream, line after line, as they lie in jumbo tuples: by their latencies (BriskStream, equation 2) a
+row of 24 bytes would take a whole line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from streaming_core.planner.machine import Machine
 from streaming_core.run.engine import topology
 
 ONE_NODE = "measured; a socket is a thread: what memory gives is shared by all, and so null"
-NODES = "measured; a socket is a memory node; what all of its cores together send to another is not known"
+NODES = (
+    "measured; a socket is a memory node; what all of its cores together send to another is not known, nor what "
+    "getting memory back takes"
+)
 
 
 def machine(threads: int | None = None) -> Machine:
@@ -42,6 +46,10 @@ def machine(threads: int | None = None) -> Machine:
     else:
         used, numbers = list(range(len(cores))), [[thread] for thread in range(len(cores))]
         between, bandwidth = measured["between_cores"], None
+
+    def away(figure: str) -> list[list[float | None]]:
+        return [[None if i == j else between[figure][j][i] for j in used] for i in used]
+
     return Machine(
         name="this host",
         source=NODES if several else ONE_NODE,
@@ -50,6 +58,7 @@ def machine(threads: int | None = None) -> Machine:
         # Of lines of its own a replica's execution has been measured with what they take.
         latency=[[0.0 if i == j else between["nanoseconds"][j][i] for j in used] for i in used],
         bandwidth=bandwidth,
-        streams=[[None if i == j else between["bytes_per_s"][j][i] for j in used] for i in used],
+        streams=away("bytes_per_s"),
+        rewriting=None if several else away("rewritten_bytes_per_s"),
         numbers=numbers,
     )

@@ -64,12 +64,14 @@ def machine(seed: int, sockets: int = 3, room: int = 4) -> Machine:
 
 
 def streamed(seed: int, machine: Machine) -> Machine:
-    """A machine whose rows are fetched in streams, not line by line."""
+    """A machine whose rows are fetched in streams, not line by line, and perhaps got back so."""
     draw = random.Random(seed)
     n = machine.sockets
-    return machine.changed(
-        streams=[[None if i == j else draw.choice((1e8, 1e9, 1e10)) for j in range(n)] for i in range(n)]
-    )
+
+    def rates() -> list[list[float | None]]:
+        return [[None if i == j else draw.choice((1e8, 1e9, 1e10)) for j in range(n)] for i in range(n)]
+
+    return machine.changed(streams=rates(), rewriting=rates() if seed % 4 else None)
 
 
 def patterned(seed: int, graph: Graph) -> Graph:

@@ -107,6 +107,14 @@ def test_rows_that_are_streamed_take_their_bytes_over_the_bandwidth():
         machine.changed(streams=[[None, 2e9], [None, None]])
 
 
+def test_who_writes_gets_back_what_others_have_read_where_that_is_known():
+    known = Machine.of_threads(2, 50.0)
+    assert known.regaining_ns == [[0.0, 0.0], [0.0, 0.0]]
+    assert known.changed(rewriting=[[5e9, 2e9], [1e9, None]]).regaining_ns == [[0.0, 0.5], [1.0, 0.0]]
+    with pytest.raises(ValueError, match="rewriting: unknown from 0 to 1"):
+        known.changed(rewriting=[[None, None], [1e9, None]])
+
+
 def test_threads_have_the_numbers_that_a_machine_gives_them():
     machine = Machine(name="two nodes", cores=[2, 2], latency=[[0.0, 1.0], [1.0, 0.0]])
     assert [machine.thread(i, core) for i in (0, 1) for core in (0, 1)] == [0, 1, 2, 3]

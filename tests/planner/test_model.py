@@ -34,6 +34,19 @@ def test_a_row_takes_longer_over_a_distance():
     assert found.traffic == ((0.0, 5e5 * 100 + 1e6 * 64), (0.0, 0.0))
 
 
+def test_who_has_written_gets_back_what_is_fetched_from_him():
+    machine = TWO.changed(rewriting=[[None, 1e9], [4e9, None]])
+    found = estimate(pipeline(work()), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    near, far = found.of("work")
+    # Two rows of 64 bytes each; half of the source's of 100 bytes go to the other socket.
+    assert (near.time, far.time) == (200.0 + 2 * 64.0, 300.0)
+    assert found.of("source")[0].time == 100.0 + 50.0
+    # All replicas of windows read a row, one handles it.
+    windowed = work(kind="windowed", taken={"bytes": 0.0, "read_bytes": 100.0})
+    found = estimate(pipeline(windowed), machine, {"source": [0], "work": [0, 1], "sink": [1]}, 1e6)
+    assert found.of("source")[0].time == 100.0 + 50.0
+
+
 def test_who_is_over_supplied_leaves_rows_and_a_source_is_slowed_until_nobody_is():
     found = estimate(pipeline(work()), TWO, {"source": [0], "work": [0], "sink": [0]})
     assert found.ingress == 1e7

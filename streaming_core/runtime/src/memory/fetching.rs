@@ -1,7 +1,8 @@
 //! What it takes on this machine to fetch memory that lies elsewhere, or that another core has written: measured.
 //!
 //! Latencies are those of following pointers in an order that no prefetcher knows, so that each line is waited for: the worst
-//! case, as BriskStream's model has it (section 3.1). Bandwidths are those of reading line after line.
+//! case, as BriskStream's model has it (section 3.1). Bandwidths are those of reading line after line; and of writing so
+//! what others have read, because who writes a line again has to get it back from their caches first.
 
 use std::io;
 use std::time::Instant;
@@ -114,32 +115,53 @@ mod asked {
 
     use super::*;
 
+    /// What passes between cores: by the core that takes what the other has written.
+    #[derive(Debug, Clone, PartialEq, Serialize)]
+    pub struct Handing {
+        #[serde(flatten)]
+        pub fetching: Fetching,
+        /// At which the other writes again what this one has read.
+        pub rewritten_bytes_per_s: Vec<Vec<f64>>,
+    }
+
     /// Lines that a core's own cache holds.
     const CACHED_LINES: usize = 1 << 11;
     /// How often what a core has written is fetched; the median counts.
     const ROUNDS: usize = 9;
 
     /// Between cores: what one has just written and still has in its cache.
-    pub fn between_cores(cores: &[usize]) -> io::Result<Fetching> {
-        let cores: Vec<Option<usize>> = cores.iter().copied().map(Some).collect();
-        Fetching::between(&cores, |owner, fetches| {
+    pub fn between_cores(cores: &[usize]) -> io::Result<Handing> {
+        let known: Vec<Option<usize>> = cores.iter().copied().map(Some).collect();
+        let mut rewritten = vec![Vec::new(); cores.len()];
+        let fetching = Fetching::between(&known, |owner, fetches| {
             let mut memory = circle(CACHED_LINES);
-            let mut measure = |core: usize, what: fn(&[Line]) -> f64| -> io::Result<f64> {
-                let mut found = Vec::new();
-                for _ in 0..ROUNDS {
-                    on_core(owner, || {
-                        write(&mut memory);
-                        Ok(())
-                    })?;
-                    found.push(on_core(core, || Ok(what(&memory)))?);
-                }
-                found.sort_by(f64::total_cmp);
-                Ok(found[ROUNDS / 2])
-            };
-            let both =
-                |&core: &usize| Ok((measure(core, |lines| follow(lines, CACHED_LINES))?, measure(core, stream)?));
-            fetches.iter().map(both).collect()
-        })
+            on_core(owner, || Ok(write(&mut memory)))?;
+            let mut found = Vec::new();
+            for (fetches, &core) in fetches.iter().enumerate() {
+                let [latency] = rounds(|| {
+                    let taken = on_core(core, || Ok(follow(&memory, CACHED_LINES)))?;
+                    on_core(owner, || Ok(write(&mut memory)))?;
+                    Ok([taken])
+                })?;
+                let [reading, writing] = rounds(|| {
+                    Ok([on_core(core, || Ok(stream(&memory)))?, on_core(owner, || Ok(write(&mut memory)))?])
+                })?;
+                rewritten[fetches].push(writing);
+                found.push((latency, reading));
+            }
+            Ok(found)
+        })?;
+        Ok(Handing { fetching, rewritten_bytes_per_s: rewritten })
+    }
+
+    /// The median of each figure that a round measures.
+    fn rounds<const N: usize>(mut round: impl FnMut() -> io::Result<[f64; N]>) -> io::Result<[f64; N]> {
+        let found = (0..ROUNDS).map(|_| round()).collect::<io::Result<Vec<_>>>()?;
+        Ok(std::array::from_fn(|figure| {
+            let mut of_rounds: Vec<f64> = found.iter().map(|figures| figures[figure]).collect();
+            of_rounds.sort_by(f64::total_cmp);
+            of_rounds[ROUNDS / 2]
+        }))
     }
 
     /// Per node, in the topology's order, the bytes per second that all of its cores together read of its memory.
@@ -168,11 +190,13 @@ mod asked {
         topology.nodes.iter().map(of_node).collect()
     }
 
-    /// Has the lines be in the cache of the calling thread's core alone.
-    fn write(circle: &mut [Line]) {
-        for line in circle {
+    /// Has the lines be in the cache of the calling thread's core alone: bytes per second of writing them.
+    fn write(circle: &mut [Line]) -> f64 {
+        let started = Instant::now();
+        for line in &mut *circle {
             line.0 = std::hint::black_box(line.0);
         }
+        size_of_val(circle) as f64 / started.elapsed().as_secs_f64()
     }
 }
 
