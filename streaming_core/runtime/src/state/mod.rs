@@ -1,6 +1,7 @@
 //! State: shared tables, the containers in their rows, and keyed state.
 
 mod container;
+pub mod index;
 pub mod key_group;
 pub mod keyed;
 pub mod table;

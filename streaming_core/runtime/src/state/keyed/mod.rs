@@ -5,16 +5,15 @@
 //! 16 bytes are loaded and compared as two words; nothing is allocated but for new keys, and no look-up waits while the
 //! whole table grows.
 
-mod index;
 mod rows;
 
 use crate::error::RunError;
 use crate::memory::arena::Arena;
 use crate::program::Key;
 use crate::rows::column::ColumnKind;
+use crate::state::index::Index;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
 
-use index::Index;
 pub use rows::KeyedRows;
 use rows::TextKey;
 
@@ -118,7 +117,7 @@ impl KeyedState {
                 self.index.fetch_place(hash);
             }
             if let Some(&hash) = hashes.get(i + AHEAD / 2) {
-                self.index.fetch_entry(hash);
+                self.index.fetch_entry(hash, 1);
             }
         }
     }

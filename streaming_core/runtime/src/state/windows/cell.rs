@@ -101,22 +101,18 @@ impl Cell {
         self.spare = Some(pane);
     }
 
-    /// The entry of a key of single windows, or a place for it.
-    ///
-    /// # Errors
-    /// There is none.
+    /// The entry of a key of single windows.
     #[inline]
-    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, usize> {
+    pub fn single(&self, shape: &Shape, hash: u64, key: Given) -> Option<*mut EntryHeader> {
         // SAFETY: entries in the table are of this shape.
         self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
     }
 
     /// The entry of a key of single windows, made if there is none; whether there was none. None: there is no memory.
     pub fn get_or_make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<(*mut EntryHeader, bool)> {
-        let place = match self.single(shape, hash, key) {
-            Ok(entry) => return Some((entry, false)),
-            Err(place) => place,
-        };
+        if let Some(entry) = self.single(shape, hash, key) {
+            return Some((entry, false));
+        }
         // SAFETY: zeroed memory, or null.
         let memory = unsafe { libc::calloc(1, shape.bytes(key) + BEHIND) }.cast::<u8>();
         if memory.is_null() {
@@ -128,7 +124,11 @@ impl Cell {
             // SAFETY: just made; `free_single` has the arena back.
             unsafe { (*BeforeEntry::of(entry)).arena = Arena::small().into_header() };
         }
-        self.singles.add(entry, hash, place);
+        if self.singles.add(entry, hash).is_none() {
+            // SAFETY: just made.
+            unsafe { free_single(entry) };
+            return None;
+        }
         Some((entry, true))
     }
 

@@ -102,42 +102,38 @@ unsafe impl Send for Pane {}
 /// How large a pane was: the next one of its cell may become as large.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Extent {
-    slots: usize,
+    places: usize,
     bytes: usize,
 }
 
 impl Extent {
     /// As numbers, and of them.
     pub fn words(self) -> [u64; 2] {
-        [self.slots as u64, self.bytes as u64]
+        [self.places as u64, self.bytes as u64]
     }
 
-    pub fn of([slots, bytes]: [u64; 2]) -> Self {
-        Self { slots: slots as usize, bytes: bytes as usize }
+    pub fn of([places, bytes]: [u64; 2]) -> Self {
+        Self { places: places as usize, bytes: bytes as usize }
     }
 }
 
 impl Pane {
     /// An empty one, with room for about as much as one had before it.
     pub fn like(before: Extent) -> Self {
-        let mut pane = Self { table: Table::like(before.slots), ..Self::default() };
+        let mut pane = Self { table: Table::like(before.places), ..Self::default() };
         pane.begin(before);
         pane
     }
 
     pub fn extent(&self) -> Extent {
         let whole: usize = self.memory.iter().map(|(piece, _)| 8 * piece.len() - BEHIND).sum();
-        Extent { slots: self.table.wanted(), bytes: whole - self.left }
+        Extent { places: self.table.wanted(), bytes: whole - self.left }
     }
 
     /// Has it be like a new one; none of its entries is used any more.
     pub fn clear(&mut self) {
         let before = self.extent();
-        if before.slots == self.table.slots() {
-            self.table.clear();
-        } else {
-            self.table = Table::like(before.slots);
-        }
+        self.table.clear();
         self.arena = None;
         if let Some(standing) = &mut self.standing {
             **standing = <[List; GROUPS_OF_CELL]>::default();
@@ -169,17 +165,17 @@ impl Pane {
     pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: entries in the table are of this shape.
         match self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key)) {
-            Ok(entry) => entry,
-            Err(place) => self.make(shape, hash, key, place),
+            Some(entry) => entry,
+            None => self.make(shape, hash, key),
         }
     }
 
     #[inline(never)]
-    fn make(&mut self, shape: &Shape, hash: u64, key: Given, place: usize) -> *mut EntryHeader {
+    fn make(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
         let memory = self.memory(shape.bytes(key));
         // SAFETY: the pane's, zeroed, new.
         let entry = unsafe { shape.make(memory, hash, key) };
-        self.table.add(entry, hash, place);
+        self.table.add(entry, hash).expect("memory for a segment");
         if shape.grows() {
             // SAFETY: just made.
             unsafe { (*BeforeEntry::of(entry)).arena = self.arena() };

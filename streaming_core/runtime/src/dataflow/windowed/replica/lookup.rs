@@ -5,10 +5,11 @@ use crate::dataflow::windowed::replica::{Open, Replica};
 use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::rows::block::Text;
+use crate::state::index::prefetch;
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::Given;
 use crate::state::windows::pane::Pane;
-use crate::state::windows::table::{Table, prefetch};
+use crate::state::windows::table::Table;
 use crate::state::windows::{CELLS, cell_of};
 
 impl Replica {

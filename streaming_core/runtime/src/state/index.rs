@@ -1,18 +1,20 @@
-//! The index of a keyed table: from hashes to the addresses of entries, in segments that grow and split one by one.
+//! The index of a table: from hashes to the addresses of entries, in segments that grow and split one by one.
 //!
 //! Extendible hashing: low bits of a hash say where in a segment an entry is noted, those above in which segment. A segment
 //! that is half full becomes twice as long, and from `SEGMENT` places on two segments; no other one is touched, and so
 //! nobody ever waits for a whole index to be made anew. Hashes that differ in none of `MOST_BITS` bits share a segment,
 //! which goes on growing then.
 //!
-//! Cost: of a look-up the segment's line in the directory (eight bytes for some thousand keys, so it is in the cache) and
-//! one of the segment; of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
+//! Cost: of a look-up one line of the segment and, if there are several, its line in the directory (eight bytes for some
+//! thousand keys, so it is in the cache); of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
 //! Memory: 16 to 32 bytes a key, and one segment that waits to be used again.
 
 use crate::memory::arena::Arena;
 
-/// Places of a new table's only segment, and of one that splits instead of growing; their logarithms.
+/// Places of the first segment, of an index that is one of very many, and of one that splits instead of growing; their
+/// logarithms.
 const FIRST: u32 = 8;
+const SMALL: u32 = 3;
 const SEGMENT: u32 = 12;
 /// The directory has at most so many bits.
 const MOST_BITS: u32 = 20;
@@ -27,8 +29,12 @@ const AHEAD: usize = 16;
 /// See the module.
 #[derive(Debug)]
 pub struct Index {
-    /// By the directory's bits. A segment stands wherever the bits that all its hashes share do.
+    /// The segment, as long as there is one.
+    only: Segment,
+    /// Of several, by the directory's bits. A segment stands wherever the bits that all its hashes share do.
     directory: Vec<Segment>,
+    /// Places of the first one.
+    first: u32,
     /// Segments of `SEGMENT` places that nobody uses.
     spare: Vec<Segment>,
     memory: Arena,
@@ -38,7 +44,16 @@ pub struct Index {
 #[derive(Debug, Clone, Copy)]
 struct Segment(u64);
 
+/// What an index without entries has for a segment: one place, which stays free.
+#[repr(align(64))]
+struct Nothing([u64; HEAD + 1]);
+static NOTHING: Nothing = Nothing([0; HEAD + 1]);
+
 impl Segment {
+    fn nothing() -> Self {
+        Self(NOTHING.0.as_ptr() as usize as u64)
+    }
+
     #[inline(always)]
     fn start(self) -> *mut u64 {
         (self.0 & !63) as usize as *mut u64
@@ -70,13 +85,60 @@ impl Segment {
         unsafe { self.start().add(1).read() as u32 }
     }
 
+    fn is_full(self) -> bool {
+        2 * (self.taken() + 1) > self.mask() + 1
+    }
+
+    /// Frees all places.
+    fn clear(self) {
+        if self.places() > 0 {
+            // SAFETY: words of this segment, which the caller has alone.
+            unsafe {
+                self.start().write(0);
+                self.word(0).write_bytes(0, self.mask() + 1);
+            }
+        }
+    }
+
+    /// Takes out an entry that is noted; those behind it move up, so that none is behind a gap.
+    fn remove(self, hash: u64, entry: *mut u8, hash_of: impl Fn(*const u8) -> u64) {
+        let address = |place: usize| {
+            // SAFETY: a place of this segment, which the caller has alone.
+            (unsafe { *self.word(place) } & ADDRESS) as usize as *mut u8
+        };
+        let mut gap = hash as usize;
+        while address(gap) != entry {
+            gap = gap.wrapping_add(1);
+        }
+        let mut at = gap;
+        loop {
+            at = at.wrapping_add(1);
+            let other = address(at);
+            if other.is_null() {
+                break;
+            }
+            // It may move unless the place its hash asks for lies behind the gap.
+            let home = hash_of(other) as usize;
+            if at.wrapping_sub(home) & self.mask() >= at.wrapping_sub(gap) & self.mask() {
+                // SAFETY: as above.
+                unsafe { *self.word(gap) = *self.word(at) };
+                gap = at;
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            *self.word(gap) = 0;
+            *self.start() -= 1;
+        }
+    }
+
     /// Notes an entry; there is a free place.
     fn enter(self, hash: u64, entry: *mut u8) {
         let mut place = hash as usize;
         // SAFETY: words of this segment, which the caller has alone.
         unsafe {
             while *self.word(place) != 0 {
-                place += 1;
+                place = place.wrapping_add(1);
             }
             *self.word(place) = tag(hash) << ADDRESS_BITS | entry as usize as u64;
             *self.start() += 1;
@@ -93,7 +155,21 @@ impl Segment {
 impl Index {
     /// Empty; without memory until something is entered.
     pub fn new() -> Self {
-        Self { directory: Vec::new(), spare: Vec::new(), memory: Arena::new() }
+        Self::beginning(FIRST, Arena::new())
+    }
+
+    /// One of very many, most of which stay small.
+    pub fn small() -> Self {
+        Self::beginning(SMALL, Arena::small())
+    }
+
+    fn beginning(first: u32, memory: Arena) -> Self {
+        Self { only: Segment::nothing(), directory: Vec::new(), first, spare: Vec::new(), memory }
+    }
+
+    /// Has a small one without entries begin with so many places, a power of two, if a segment may have as many.
+    pub fn reserve(&mut self, places: usize) {
+        self.first = places.ilog2().clamp(SMALL, SEGMENT);
     }
 
     /// Bytes held.
@@ -101,21 +177,39 @@ impl Index {
         self.memory.bytes() + self.directory.capacity() * 8
     }
 
+    /// Places, and entries that are noted.
+    pub fn extent(&self) -> (usize, usize) {
+        let of = |segment: Segment| (if segment.places() > 0 { segment.mask() + 1 } else { 0 }, segment.taken());
+        self.segments().map(of).fold((0, 0), |(places, taken), (more, others)| (places + more, taken + others))
+    }
+
+    /// Forgets all entries, and keeps the places.
+    pub fn clear(&mut self) {
+        self.segments().for_each(Segment::clear);
+    }
+
     #[inline(always)]
     fn number(&self, hash: u64) -> usize {
         (hash >> SEGMENT) as usize & self.directory.len().wrapping_sub(1)
     }
 
-    /// Where this hash is noted; None: the index is empty.
+    /// Where this hash is noted.
     #[inline(always)]
-    fn segment(&self, hash: u64) -> Option<Segment> {
-        self.directory.get(self.number(hash)).copied()
+    fn segment(&self, hash: u64) -> Segment {
+        if self.directory.is_empty() { self.only } else { self.directory[self.number(hash)] }
+    }
+
+    /// Each once.
+    fn segments(&self) -> impl Iterator<Item = Segment> {
+        let all = if self.directory.is_empty() { std::slice::from_ref(&self.only) } else { &self.directory };
+        // Of the numbers where a segment stands, one has no bits but those that its hashes share.
+        all.iter().enumerate().filter(|(number, segment)| number >> segment.shared() == 0).map(|(_, &segment)| segment)
     }
 
     /// The entry that `matches` among those noted under this hash.
     #[inline(always)]
     pub fn find(&self, hash: u64, matches: impl Fn(*const u8) -> bool) -> Option<*mut u8> {
-        let segment = self.segment(hash)?;
+        let segment = self.segment(hash);
         let mut place = hash as usize;
         loop {
             // SAFETY: a place of a segment; at most half of them are taken, so there is a free one to stop at.
@@ -127,25 +221,23 @@ impl Index {
             if word >> ADDRESS_BITS == tag(hash) && matches(entry) {
                 return Some(entry);
             }
-            place += 1;
+            place = place.wrapping_add(1);
         }
     }
 
     /// Fetches the place where `hash` is looked for first.
     #[inline(always)]
     pub fn fetch_place(&self, hash: u64) {
-        if let Some(segment) = self.segment(hash) {
-            prefetch(segment.word(hash as usize).cast());
-        }
+        prefetch(self.segment(hash).word(hash as usize));
     }
 
-    /// Fetches the entry that is noted there.
+    /// Fetches the first `lines` cache lines of the entry that is noted there.
     #[inline(always)]
-    pub fn fetch_entry(&self, hash: u64) {
-        if let Some(segment) = self.segment(hash) {
-            // SAFETY: a place of a segment.
-            let word = unsafe { *segment.word(hash as usize) };
-            prefetch((word & ADDRESS) as usize as *const u8);
+    pub fn fetch_entry(&self, hash: u64, lines: usize) {
+        // SAFETY: a place of a segment.
+        let entry = (unsafe { *self.segment(hash).word(hash as usize) } & ADDRESS) as usize as *const u8;
+        for line in 0..lines {
+            prefetch(entry.wrapping_add(64 * line));
         }
     }
 
@@ -155,28 +247,30 @@ impl Index {
         if entry as usize as u64 > ADDRESS {
             return None;
         }
-        if self.directory.is_empty() {
-            let first = self.take(FIRST, 0)?;
-            self.directory.push(first);
+        while self.segment(hash).is_full() {
+            self.make_room(hash, &hash_of)?;
         }
-        let mut segment = self.segment(hash)?;
-        while segment.taken() > segment.mask() / 2 {
-            self.make_room(self.number(hash), &hash_of)?;
-            segment = self.segment(hash)?;
-        }
-        segment.enter(hash, entry);
+        self.segment(hash).enter(hash, entry);
         Some(())
     }
 
-    /// Makes one or two segments of one that is full.
+    /// Takes out an entry that is noted under this hash.
+    pub fn remove(&mut self, hash: u64, entry: *mut u8, hash_of: impl Fn(*const u8) -> u64) {
+        self.segment(hash).remove(hash, entry, hash_of);
+    }
+
+    /// Makes one or two segments of the one of a hash.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, number: usize, hash_of: &impl Fn(*const u8) -> u64) -> Option<()> {
-        let old = self.directory[number];
+    fn make_room(&mut self, hash: u64, hash_of: &impl Fn(*const u8) -> u64) -> Option<()> {
+        let old = self.segment(hash);
         let shared = old.shared();
         let new = if old.places() < SEGMENT || shared == MOST_BITS {
-            [self.take(old.places() + 1, shared)?; 2]
+            [self.take((old.places() + 1).max(self.first), shared)?; 2]
         } else {
+            if self.directory.is_empty() {
+                self.directory.push(old);
+            }
             if 1 << shared == self.directory.len() {
                 self.directory.try_reserve(self.directory.len()).ok()?;
                 self.directory.extend_from_within(..);
@@ -195,9 +289,10 @@ impl Index {
             }
         }
         let apart = 1 << shared;
-        for number in (number & (apart - 1)..self.directory.len()).step_by(apart) {
+        for number in (self.number(hash) & (apart - 1)..self.directory.len()).step_by(apart) {
             self.directory[number] = new[number >> shared & 1];
         }
+        self.only = new[0];
         if old.places() == SEGMENT {
             self.spare.push(old);
         }
@@ -215,9 +310,9 @@ impl Index {
                 segment
             }
             None => {
-                let start = self.memory.alloc(words * 8) as usize as u64;
-                assert_eq!(start % 64, 0, "what the arena gives out are whole cache lines");
-                Segment(if start == 0 { return None } else { start | u64::from(places) })
+                // Whole cache lines, wherever the arena begins.
+                let start = self.memory.alloc(words * 8 + 56) as usize as u64;
+                Segment(if start == 0 { return None } else { start.next_multiple_of(64) | u64::from(places) })
             }
         };
         // SAFETY: the second word of this segment.
@@ -227,9 +322,7 @@ impl Index {
 
     /// Every entry, in no order that means anything.
     pub fn entries(&self) -> impl Iterator<Item = *mut u8> {
-        // Of the numbers where a segment stands, one has no bits but those that its hashes share.
-        let segments = self.directory.iter().enumerate().filter(|(number, segment)| number >> segment.shared() == 0);
-        let words = segments.flat_map(|(_, segment)| segment.words());
+        let words = self.segments().flat_map(Segment::words);
         words.filter(|&&word| word != 0).map(|&word| (word & ADDRESS) as usize as *mut u8)
     }
 }
@@ -240,8 +333,9 @@ fn tag(hash: u64) -> u64 {
     hash >> 32 & 0xFFFF
 }
 
+/// Has what is there come near.
 #[inline(always)]
-fn prefetch(address: *const u8) {
+pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; any address will do.
     unsafe {
@@ -257,9 +351,8 @@ mod tests {
     use crate::state::key_group::hash_i64;
     use proptest::prelude::*;
 
-    /// An index of words: entries are their addresses.
-    fn check(words: &[u64], hash: fn(u64) -> u64) -> Index {
-        let mut index = Index::new();
+    /// An index of words: entries are their addresses. A third of them is taken out, and entered again.
+    fn check(mut index: Index, words: &[u64], hash: fn(u64) -> u64) -> Index {
         let of = |entry: *const u8| {
             // SAFETY: entries are words of the slice.
             hash(unsafe { entry.cast::<u64>().read() })
@@ -273,6 +366,15 @@ mod tests {
             index.enter(hash(*word), std::ptr::from_ref(word).cast_mut().cast(), of).unwrap();
             // The one just entered, and one from before.
             assert!(finds(&index, word) && finds(&index, &words[n / 2]));
+        }
+        let third = || words.iter().step_by(3);
+        for word in third() {
+            index.remove(hash(*word), std::ptr::from_ref(word).cast_mut().cast(), of);
+        }
+        assert!(words.iter().enumerate().all(|(n, word)| finds(&index, word) == (n % 3 > 0)));
+        assert_eq!(index.extent().1, words.len() - third().count());
+        for word in third() {
+            index.enter(hash(*word), std::ptr::from_ref(word).cast_mut().cast(), of).unwrap();
         }
         assert!(words.iter().all(|word| finds(&index, word)));
         let mut entries: Vec<_> = index.entries().map(|entry| entry as usize).collect();
@@ -299,7 +401,13 @@ mod tests {
         fn whatever_bits_hashes_differ_in_all_are_found(share in 0.0..1.0, which in 0..HASHES.len()) {
             let (most, hash) = HASHES[which];
             let words: Vec<u64> = (0..(share * most as f64) as u64).collect();
-            check(&words, hash);
+            let mut index = check(Index::new(), &words, hash);
+            let places = index.extent().0;
+            index.clear();
+            assert_eq!(index.extent(), (places, 0));
+            // What is forgotten leaves nothing behind.
+            check(index, &words, hash);
+            check(Index::small(), &words, hash);
         }
     }
 
@@ -307,7 +415,7 @@ mod tests {
     fn memory_is_in_proportion_to_keys() {
         for (n, most) in [(0, 0), (100, 17 << 10), (1_000, 50 << 10), (300_000, 300_000 * 64)] {
             let words: Vec<u64> = (0..n).collect();
-            let bytes = check(&words, HASHES[0].1).bytes();
+            let bytes = check(Index::new(), &words, HASHES[0].1).bytes();
             assert!(bytes <= most, "{n} keys: {bytes} bytes");
         }
     }
@@ -315,7 +423,7 @@ mod tests {
     #[test]
     fn hashes_that_are_all_the_same_do_not_split_for_ever() {
         let words: Vec<u64> = (0..5_000).collect();
-        let index = check(&words, |_| 0x1234_5678_9ABC_DEF0);
+        let index = check(Index::new(), &words, |_| 0x1234_5678_9ABC_DEF0);
         assert_eq!(index.directory.len(), 1 << MOST_BITS);
         assert_eq!(index.directory.iter().map(|segment| segment.places()).max(), Some(SEGMENT + 2));
     }
