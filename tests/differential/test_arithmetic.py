@@ -92,10 +92,14 @@ reals = st.sampled_from(REALS) | st.floats(allow_nan=False)
 event = st.tuples(st.integers(0, len(EXPRESSIONS) - 1), integers, integers, reals, reals, st.booleans(), st.booleans())
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(st.lists(event, min_size=1, max_size=60))
-def test_any_expression_means_the_same_everywhere(machines, events):
-    agree(machines, table([(i, *values) for i, values in enumerate(events)]))
+@pytest.mark.parametrize("examples", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_any_expression_means_the_same_everywhere(examples, machines):
+    @settings(max_examples=examples, deadline=None, derandomize=True)
+    @given(st.lists(event, min_size=1, max_size=60))
+    def means_the_same(events):
+        agree(machines, table([(i, *values) for i, values in enumerate(events)]))
+
+    means_the_same()
 
 
 def test_every_expression_on_edge_values(machines):

@@ -100,7 +100,7 @@ RUNS = [
 
 @pytest.mark.parametrize(
     ("run", "times"),
-    [(run, 3) for run in RUNS[1:]] + [pytest.param(run, 100, marks=pytest.mark.slow) for run in RUNS],
+    [(run, 2) for run in RUNS[1:]] + [pytest.param(run, 100, marks=pytest.mark.slow) for run in RUNS],
     ids=lambda value: value[0] if isinstance(value, tuple) else None,
 )
 def test_killed_at_random_moments(run, times, undisturbed, tmp_path):
@@ -141,7 +141,7 @@ def killed_before_every_change(whole, out, begin, stride=1):
         shutil.rmtree(out)
 
 
-@pytest.mark.parametrize("stride", [2, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_killed_before_every_change_of_the_file_system(stride, undisturbed, tmp_path):
     whole = undisturbed("sl", 500, 10, "--threads", 1)
     assert killed_before_every_change(whole, tmp_path / "out", lambda: None, stride) > 40

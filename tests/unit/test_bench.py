@@ -249,18 +249,23 @@ def test_two_threads_overtake_where_the_cost_of_an_operation_says(monkeypatch):
     assert "one thread of its own from 65 ns an operation" in line
 
 
-def test_operations_are_those_that_work(home):
-    for app, expected in (("gs", 1000 * 10), ("tp", 1000 * 2)):
-        assert tstream.operations(Race(app, {}, 1000)) == {"operations": expected}
-    race = Race("sl", {}, 1000)
-    kinds, ok = (race.outputs()[name].to_pylist() for name in ("kind", "ok"))
-    assert tstream.operations(race)["operations"] == sum((2, 4)[k] for k, o in zip(kinds, ok, strict=True) if o)
-    race = Race("ob", {}, 1000)
-    assert tstream.operations(race)["operations"] == 250 * 20 + sum(
-        o and k == 0 for k, o in zip(*(race.outputs()[n].to_pylist() for n in ("kind", "ok")), strict=True)
-    )
-    race = Race("tb", {}, 1000)
-    assert tstream.operations(race)["operations"] == 3 * sum(race.outputs()["ok"].to_pylist())
+OPERATIONS = {
+    "gs": lambda kinds, ok: 1000 * 10,
+    "tp": lambda kinds, ok: 1000 * 2,
+    "sl": lambda kinds, ok: sum((2, 4)[kind] for kind, works in zip(kinds, ok, strict=True) if works),
+    "ob": lambda kinds, ok: 250 * 20 + sum(works and kind == 0 for kind, works in zip(kinds, ok, strict=True)),
+    "tb": lambda kinds, ok: 3 * sum(ok),
+}
+
+
+@pytest.mark.parametrize(
+    "app", ["sl", *(pytest.param(app, marks=pytest.mark.slow) for app in OPERATIONS if app != "sl")]
+)
+def test_operations_are_those_that_work(app, home):
+    race = Race(app, {}, 1000)
+    outputs = race.outputs()
+    kinds, ok = (outputs[name].to_pylist() if name in outputs.column_names else None for name in ("kind", "ok"))
+    assert tstream.operations(race) == {"operations": OPERATIONS[app](kinds, ok)}
 
 
 def test_tables_name_what_varies():

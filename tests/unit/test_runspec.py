@@ -129,7 +129,7 @@ REQUESTS = st.fixed_dictionaries(
 
 
 @given(REQUESTS)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     request["stealing"] &= bool(SHARED_POOLS.intersection(request["pools"]))
     cells = RegressionSpec.parse(request).cells(KINDS)
