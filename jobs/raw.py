@@ -24,8 +24,7 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
     unknown = {name for row in whole for name in row} - set(schema.names)
     if unknown:
         raise KeyError(f"raw table {table} has no column {', '.join(sorted(unknown))}")
-    folder = home.raw(table) / f"run_id={run_id}"
-    target = folder / "part-0.parquet"
+    target = home.part(table, run_id)
     # Spark and dbt skip names that begin with a dot: a reader sees the old partition or the new one.
     with replacing(target) as file:
         pq.write_table(pa.Table.from_pylist(whole, schema=schema), file)
@@ -34,4 +33,4 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
 
 def forget_raw(home: Home, table: str, run_id: str) -> None:
     """Removes the run's partition of a table, which is to be written anew."""
-    (home.raw(table) / f"run_id={run_id}" / "part-0.parquet").unlink(missing_ok=True)
+    home.part(table, run_id).unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     An attempt is `ok` only when it left a report of this cell's spec on this cell's workload and its command, as
     far as is known, exited with 0.
     """
-    folder = home.run(run_id) / cell["cell"]
+    folder = home.cell(run_id, cell["cell"])
     found = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
     if found:
         return [_attempt(number, path, cell) for number, path in found]

@@ -187,7 +187,7 @@ class Pages:
 
     def _attempt(self, run: Run, cell: Cell) -> tuple[Path | None, dict, dict]:
         """Folder, report.json and exit.json of the attempt that was loaded, else of the last one."""
-        folder = self.history.home.run(run.run_id) / cell.name
+        folder = self.history.home.cell(run.run_id, cell.name)
         number = cell.facts.get("attempt")
         folders = (path for path in folder.glob("attempt-[0-9]*") if path.is_dir())
         found = sorted(folders, key=lambda path: int(path.name.removeprefix("attempt-")))
@@ -420,7 +420,7 @@ def _draw(
         found = []
         for key, chart_title, chosen in groups:
             if chosen:
-                href = f"charts/{name}-{key}.svg"
+                href = f"charts/{name}-{_slug(key)}.svg"
                 svgs[href] = draw(chosen, strategies)
                 found.append({"title": chart_title, "href": href})
         sections.append({"title": title, "charts": found})

@@ -18,11 +18,11 @@ def publish(home: Home, run_id: str) -> str:
     """
     history = History(home)
     run = history.run(run_id)
-    pages, reports = Pages(history), home.reports
+    pages = Pages(history)
     for cell in run.cells:
-        write(reports / run_id / f"{cell.name}.html", pages.cell(run, cell))
-    write(reports / run_id / "index.html", pages.overview(run))
-    write_json(reports / run_id / "summary.json", summary(run))
+        write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
+    write(home.report(run_id, "index.html"), pages.overview(run))
+    write_json(home.report(run_id, "summary.json"), summary(run))
     performance(home)
     return run.sentence
 

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -42,12 +43,8 @@ class Lock:
     def take(self, holder: str = "") -> bool:
         """Takes it and notes the holder; False when somebody else has it."""
         while True:
-            # Opened for appending: who does not get it must not wipe out the holder's name.
-            file = open(self.path, "a+")  # noqa: SIM115  it stays open as long as the lock is held
+            file = self._open()
             try:
-                if self._shared:
-                    with contextlib.suppress(PermissionError):
-                        os.chmod(self.path, 0o666)
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.close()
@@ -62,6 +59,19 @@ class Lock:
         self._file = file
         self.tell(holder)
         return True
+
+    def _open(self) -> IO[str]:
+        # Opened for appending: who does not get it must not wipe out the holder's name. In a folder that is everybody's
+        # no link is followed: what it leads to would be written over, and made everybody's.
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.path, flags)
+        except FileNotFoundError:
+            descriptor = os.open(self.path, flags | os.O_CREAT, 0o666)
+            if self._shared:
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(descriptor, 0o666)
+        return os.fdopen(descriptor, "a+")
 
     def wait(self, holder: str = "") -> None:
         """Takes it as soon as it is free, unless a signal ends the wait."""
@@ -154,6 +164,22 @@ def atomic_directory(target: Path) -> Iterator[Path]:
     """`appearing`, and held meanwhile. Of two writers of one address the first wins, the second's work is dropped."""
     with held(target), appearing(target) as temporary:
         yield temporary
+
+
+# What may lead nowhere else, is no option and needs no quotes: each part of a name that files are found by.
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def below(root: Path, *parts: str) -> Path:
+    """The place below `root` that these names lead to, whoever gave them.
+
+    Raises:
+        BadInput: one of them is no plain name.
+    """
+    for part in parts:
+        if not isinstance(part, str) or not _PART.fullmatch(part):
+            raise BadInput(f"{part!r} is no name of a file here: letters, digits and . _ - only, no . or - first")
+    return root.joinpath(*parts)
 
 
 def absolute(path: Path) -> Path:

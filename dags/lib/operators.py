@@ -161,7 +161,7 @@ class CoreRun(BaseOperator):
         if self.workload not in read_oracles(where, self.run):
             why = read_complaints(where, self.run).get(self.workload, f"its workload {self.workload} has no oracle")
             raise AirflowFailException(f"{self.cell} is not run: {why}")
-        attempt = next_attempt(where.run(self.run) / self.cell)
+        attempt = next_attempt(where.cell(self.run, self.cell))
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", RunSpec.parse(self.spec).model_dump(mode="json"))
         self._host, self._attempt = Host.of(self.host, where), attempt

@@ -43,7 +43,7 @@ def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataF
 
 def raw_file(home: Home, table: str, run_id: str) -> Path:
     """The file behind `raw_table`."""
-    path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+    path = home.part(table, run_id)
     if not path.is_file():
         job = "load_metrics" if table in ("cells", "samples") else "validate_outputs"
         raise BadInput(f"run {run_id} has no {table}: {path} is missing; {job} writes it")

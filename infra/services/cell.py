@@ -186,7 +186,7 @@ def main(argv):
     try:
         return run(options.attempt, options.input, options.command, options.timeout, options.tether)
     except OSError as error:
-        say(f"cell.py: {options.attempt}: {error.strerror or error}")
+        say(f"cell.py: {error.filename or options.attempt}: {error.strerror or error}")
         return FAILED
 
 

@@ -47,7 +47,7 @@ class Server:
 
     def log_path(self, owner: str) -> Path:
         """What the keeper and the server of `owner` print."""
-        return self.home.root / "logs" / f"spark-{owner}.log"
+        return self.home.log(f"spark-{owner}")
 
     def state(self, owner: str) -> dict | None:
         """What the keeper wrote for `owner`, or None when no living keeper serves it."""

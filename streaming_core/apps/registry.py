@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -14,6 +15,9 @@ from streaming_core.language.acceptance import accept
 
 # Part of every code digest. Raised when the same operator source may mean something else than before.
 LANGUAGE = 2
+
+# What an application is called: in paths, SQL, pages and on command lines.
+NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 _HERE = Path(__file__).parent
 
@@ -32,6 +36,8 @@ def load(name: str) -> App:
     """
     if name not in names():
         raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
+    if not NAME.fullmatch(name):
+        raise BadInput(f"application {name}: {name}.py is no name for one: small letters, digits and _, a letter first")
     module_name = f"{__package__}.{name}"
     try:
         module = importlib.import_module(module_name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import keyword
-import re
 from pathlib import Path
 
 from streaming_core.apps import registry
@@ -12,7 +11,6 @@ from streaming_core.errors import BadInput, refusal
 HERE = Path(__file__).parent
 APPS = Path(registry.__file__).parent
 TESTS = APPS.parents[1] / "tests" / "unit" / "apps"
-NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
 def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
@@ -22,7 +20,7 @@ def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
         BadInput: no name for an application, or one that is taken.
         CommandFailed: the disk is full, or fails.
     """
-    if not NAME.fullmatch(name) or keyword.iskeyword(name) or name == "registry":
+    if not registry.NAME.fullmatch(name) or keyword.iskeyword(name) or name == "registry":
         raise BadInput(f"{name!r} is no name for an application: small letters, digits and _, a letter first")
     wanted = {apps / f"{name}.py": "application.template"}
     if tests.is_dir():

@@ -324,8 +324,8 @@ class Source:
 
     @property
     def parts(self) -> Parts:
-        """The files."""
-        return Parts([self.directory / part["file"] for part in self.manifest["parts"]])
+        """The files, which lie in the folder whatever its manifest says."""
+        return Parts([storage.below(self.directory, *part["file"].split("/")) for part in self.manifest["parts"]])
 
     @property
     def rows(self) -> int:

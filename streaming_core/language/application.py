@@ -40,10 +40,14 @@ from typing import Any
 import numpy as np
 
 from streaming_core.errors import BadInput
+from streaming_core.language.invariants import quoted_value, with_values
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
 from streaming_core.language.sources import Sources, united
 from streaming_core.language.window import EVERY, KINDS, Window
+
+# What a name is that becomes a column, a file or a view of SQL.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, eq=False)
@@ -515,13 +519,11 @@ class App:
     # --- what others ask ---------------------------------------------------------------------------------------
 
     def holds(self, order: str, params: dict[str, Any] | None = None) -> dict[str, str]:
-        """The invariants that must hold of a run in this order (`total`, `none`) with these parameters, by name."""
-        values = {name: str(value) for name, value in self.bind(params).items()}
-        for name, value in self.bind(params).items():
-            if isinstance(value, str):
-                values[name] = "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        """The invariants that must hold of a run in this order (`total`, `none`) with these parameters, by name.
+        Whatever a parameter is, it is one value in them."""
+        values = self.bind(params)
         return {
-            name: re.sub(r":(\w+)", lambda found: values.get(found[1], found[0]), sql)
+            name: with_values(sql, values)
             for name, sql in self.invariants.items()
             if order == "total" or name not in self._by_order
         }
@@ -613,6 +615,17 @@ class App:
             raise BadInput(f"app {self.name}: {streams} sources need as many generators, not {len(self._generators)}")
         if self.kind == "transaction" and "post" not in self.operators[1].functions:
             raise BadInput(f"app {self.name}: transaction {self.operators[1].name} has no post function")
+        names = [("a table", table.name) for table in self.tables]
+        names += [("an operator", operator.name) for operator in self.operators]
+        for what, name in names + [("a parameter", name) for name in self.declared]:
+            if not _NAME.fullmatch(name):
+                raise BadInput(f"app {self.name}: {name!r} is no name of {what}: letters, digits and _, no digit first")
+        for name, sql in self.invariants.items():
+            if value := quoted_value(sql, self.declared):
+                raise BadInput(
+                    f"app {self.name}: invariant {name!r}: :{value} is within quotes, where no value is put; "
+                    "write it without them, a text brings its own"
+                )
         taken = {id(operator) for taker in self.operators for operator in taker.inputs}
         for operator in self.operators[1:-1]:
             # One with state may be there for its state; others would work for nothing.

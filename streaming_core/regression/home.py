@@ -8,6 +8,8 @@ import re
 import time
 from pathlib import Path
 
+from streaming_core.storage import below
+
 RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{8}")
 
 
@@ -19,32 +21,52 @@ def new_run_id(origin: str | None = None, when: float | None = None) -> str:
 
 
 class Home:
-    """Paths below LOCKSTEP_HOME (default `.lockstep`)."""
+    """Paths below LOCKSTEP_HOME (default `.lockstep`), and no others.
+
+    Raises:
+        BadInput: a name, which may have come from anywhere, would lead elsewhere.
+    """
 
     def __init__(self, root: str | os.PathLike | None = None):
         self.root = Path(root or os.environ.get("LOCKSTEP_HOME") or ".lockstep").absolute()
 
     def workload(self, app: str, address: str) -> Path:
         """Folder of one generated workload: events/*.parquet, manifest.json."""
-        return self.root / "workloads" / app / address
+        return below(self.root / "workloads", app, address)
 
     def oracle(self, app: str, address: str) -> Path:
         """Folder of one oracle result: outputs/*.parquet, state/*.parquet, manifest.json."""
-        return self.root / "oracle" / app / address
+        return below(self.root / "oracle", app, address)
 
     def run(self, run_id: str) -> Path:
         """Folder of one run of the matrix."""
-        return self.root / "runs" / run_id
+        return below(self.root / "runs", run_id)
+
+    def cell(self, run_id: str, cell: str) -> Path:
+        """Folder of all attempts at one cell."""
+        return below(self.run(run_id), cell)
 
     def attempt(self, run_id: str, cell: str, attempt: int) -> Path:
         """Folder of one attempt at one cell: spec.json, outputs/, state/, report.json."""
-        return self.run(run_id) / cell / f"attempt-{attempt}"
+        return below(self.cell(run_id, cell), f"attempt-{attempt}")
 
     def raw(self, table: str) -> Path:
-        """Folder of one raw warehouse table: run_id=<run id>/*.parquet."""
+        """Folder of one raw warehouse table: run_id=<run id>/part-0.parquet."""
         return self.root / "warehouse" / "raw" / table
+
+    def part(self, table: str, run_id: str) -> Path:
+        """File of one run's rows of a raw warehouse table."""
+        return below(self.raw(table), run_id).with_name(f"run_id={run_id}") / "part-0.parquet"
 
     @property
     def reports(self) -> Path:
         """Folder of everything made to be looked at."""
         return self.root / "reports"
+
+    def report(self, run_id: str, name: str) -> Path:
+        """File of a run's pages."""
+        return below(self.reports, run_id, name)
+
+    def log(self, name: str) -> Path:
+        """File that a server writes its words to."""
+        return below(self.root / "logs", f"{name}.log")

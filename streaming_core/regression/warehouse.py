@@ -150,7 +150,7 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
     Raises:
         BadInput: the part cannot be read.
     """
-    path = home.raw(table) / f"run_id={run_id}" / "part-0.parquet"
+    path = home.part(table, run_id)
     if not path.exists():
         return None
     return [{name: row.get(name) for name in RAW[table].names} for row in Parts([path]).read().to_pylist()]

@@ -46,6 +46,14 @@ def test_all_applications_load_and_say_what_they_are():
         assert all(bound.count(params) == 1 for params in bound)
 
 
+@pytest.mark.parametrize("name", ["my-app", "$(id)", "<b>", "a b", "Echo", "x" * 40])
+def test_a_file_without_a_plain_name_is_not_even_imported(package, name):
+    (package / f"{name}.py").write_text(f"open({str(package / 'imported')!r}, 'w')")
+    with pytest.raises(BadInput, match="is no name for one: small letters, digits and _, a letter first"):
+        registry.load(name)
+    assert not (package / "imported").exists()
+
+
 def test_a_file_more_is_an_application_more(package):
     (package / "echo.py").write_text(WHOLE)
     (package / "_notes.py").write_text("1 / 0")

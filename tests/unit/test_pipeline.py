@@ -105,6 +105,14 @@ def test_what_agrees_without_order_are_columns_of_the_outputs_and_states_of_oper
     assert app.unordered.columns == ("n",)
 
 
+def small(params):
+    """An application that lacks nothing."""
+    app = App("small", params=params)
+    app.source(Number).flat_map(same, Number).sink()
+    app.generates(lambda params, seed, start, stop: {})
+    return app
+
+
 def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
     app = App("a")
     app.invariant("any", "SELECT 1")
@@ -115,7 +123,35 @@ def test_an_invariant_that_hangs_on_order_is_asked_in_total_order_only():
 
 def test_an_invariant_may_name_parameters():
     app = App("a", params={"n": Param(3), "of": Param("it's \\"), "off": Param(False)})
-    app.invariant("any", "SELECT :n, ':m', :of, x::INT, 1:n FROM t WHERE NOT :off")
-    said = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False"
+    app.invariant("any", "SELECT :n, ':m', :of, x::INT, 1:n FROM t WHERE NOT :off -- :n isn't")
+    said = r"SELECT {}, ':m', 'it\'s \\', x::INT, 1{} FROM t WHERE NOT False -- :n isn't"
     assert app.holds("total") == {"any": said.format(3, 3)}
     assert app.holds("none", {"n": 4}) == {"any": said.format(4, 4)}
+    assert app.holds("none", {"n": -4}) == {"any": said.format("(-4)", "(-4)")}, "and no comment begins"
+
+
+@pytest.mark.parametrize("quoted", ["':of'", "'it''s :of'", r"'\':of'", '"x :of"', "`:of`"])
+def test_a_parameter_within_quotes_would_end_them_and_is_refused(quoted):
+    app = small({"of": Param("fast")})
+    app.invariant("right", "SELECT 'off', :of")
+    assert app.check() is app
+    app.invariant("any", f"SELECT {quoted}")
+    with pytest.raises(BadInput, match=r"^app small: invariant 'any': :of is within quotes, where no value is put"):
+        app.check()
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        (lambda app, name: app.table(name, Number, 4), "a table"),
+        (lambda app, name: app.declared.update({name: Param(1)}), "a parameter"),
+        (lambda app, name: setattr(app.operators[1], "name", name), "an operator"),
+    ],
+)
+@pytest.mark.parametrize("name", ["../x", "x` y", "x'", "", "9", "a-b", "é", "a\n"])
+def test_what_becomes_a_file_a_view_or_an_option_has_a_plain_name(declared, said, name):
+    app = small({})
+    declared(app, name)
+    with pytest.raises(BadInput) as refused:
+        app.check()
+    assert str(refused.value).startswith(f"app small: {name!r} is no name of {said}: ")

@@ -15,6 +15,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.digest import digest_table, format_digest
 from streaming_core.errors import BadInput
+from streaming_core.storage import digest_of
 
 APPS = registry.names()
 VARIANTS = [
@@ -363,6 +364,17 @@ def test_whatever_a_manifest_says_is_as_it_was_written(tmp_path):
             workload.read(tmp_path / "w")
     (tmp_path / "w" / "manifest.json").write_text(json.dumps(manifest))
     assert workload.read(tmp_path / "w").manifest == manifest
+
+
+@pytest.mark.parametrize("file", ["../other/events/part-00000.parquet", "/etc/passwd", "events/../../x", "events//x"])
+def test_the_parts_of_a_workload_lie_in_its_folder_whatever_its_manifest_says(tmp_path, file):
+    workload.write("gs", {}, 10, 1, tmp_path / "other")
+    manifest = workload.write("gs", {}, 10, 1, tmp_path / "w")
+    manifest["parts"][0]["file"] = file
+    about = {key: value for key, value in manifest.items() if key != "manifest_digest"}
+    (tmp_path / "w" / "manifest.json").write_text(json.dumps(about | {"manifest_digest": digest_of(about)}))
+    with pytest.raises(BadInput, match="is no name of a file here"):
+        workload.read(tmp_path / "w")
 
 
 def test_parts_may_be_made_anywhere_and_sealed(small, tmp_path):

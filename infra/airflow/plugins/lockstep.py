@@ -6,6 +6,7 @@ a policy that lets them load nothing from elsewhere and talk to nothing.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -22,28 +23,30 @@ DAG_ID = "streaming_regression"
 PREFIX = "/lockstep"
 KINDS = {
     ".css": "text/css",
-    ".eot": "application/vnd.ms-fontobject",
     ".html": "text/html; charset=utf-8",
-    ".ico": "image/x-icon",
-    ".js": "text/javascript",
     ".json": "application/json",
-    ".png": "image/png",
     ".svg": "image/svg+xml",
-    ".ttf": "font/ttf",
-    ".woff": "font/woff",
-    ".woff2": "font/woff2",
 }
-# Our own pages hold no script at all. The pages that other tools make do, inline; they may run it, but neither it nor
-# anything in a row of data can send a request anywhere but for a file of these pages.
-OWN = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-)
-TOOLS = (
-    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; connect-src 'none'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'self'"
-)
-TOOL_FOLDERS = ("data_docs", "dbt")
+# What the pages of each maker may do; folder below the reports -> policy. Rows of data are shown in them, and Airflow's
+# UI frames them as its own (allow-same-origin): a script in one would act as who looks at it. So there is none, in ours
+# and in those of Great Expectations, which have their styles inline. dbt's page is nothing but a script: it is put in a
+# sandbox, an origin of its own that knows neither the login nor the page around it, and can send nothing anywhere.
+_NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
+OWN = f"{_NOTHING}; style-src 'self'"
+POLICIES = {
+    "data_docs": f"{_NOTHING}; style-src 'self' 'unsafe-inline'",
+    "dbt": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; script-src 'unsafe-inline' 'unsafe-eval'; "
+    "sandbox allow-scripts",
+}
+# What every answer says, also one that refuses or redirects.
+GUARDS = {
+    "Content-Security-Policy": OWN,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # Who logs out has left nothing behind, in the browser or on the way.
+    "Cache-Control": "no-store",
+}
 
 
 def reports() -> Path:
@@ -74,6 +77,15 @@ Reader = Annotated[object, Depends(reader)]
 app = FastAPI(title="Lockstep", docs_url=None, redoc_url=None, openapi_url=None)
 
 
+@app.middleware("http")
+async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Every answer, with its guards."""
+    made = await answer(request)
+    for name, value in GUARDS.items():
+        made.headers.setdefault(name, value)
+    return made
+
+
 @app.exception_handler(HTTPException)
 async def refuse(request: Request, error: HTTPException) -> Response:
     """A person without a login is sent to it; a program gets the code."""
@@ -99,40 +111,45 @@ async def of_run(airflow_run: str, user: Reader) -> Response:
 async def page(user: Reader, path: str = "") -> Response:
     """A file of the reports; before the first run, a page that says so."""
     root = reports().resolve()
-    target = (root / (path or "index.html")).resolve()
-    if target.is_dir():
-        target = target / "index.html"
-    if not target.is_relative_to(root) or target.suffix not in KINDS or target.name.startswith("."):
-        raise HTTPException(404)
+    target = served(root, path)
     if not target.is_file():
         if RUN_ID.fullmatch(target.parent.name):
             return _page("This run has no report yet: it is written when the run's core runs have ended.", 200)
         if path in ("", "index.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
-    tool = target.relative_to(root).parts[0] in TOOL_FOLDERS
-    return FileResponse(target, media_type=KINDS[target.suffix], headers=_headers(TOOLS if tool else OWN))
+    policy = POLICIES.get(target.relative_to(root).parts[0], OWN)
+    return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
+
+
+def served(root: Path, path: str) -> Path:
+    """The file that a path means, of a folder its index.html: below `root` once links are resolved, of a kind that is
+    shown, nothing hidden. It need not be there.
+
+    Raises:
+        HTTPException: 404, it is none of these.
+    """
+    try:
+        target = (root / (path or "index.html")).resolve()
+        if target.is_relative_to(root) and target.is_dir():
+            target = (target / "index.html").resolve()
+    except (OSError, RuntimeError, ValueError):  # a name that is too long, links in a circle, no name at all
+        raise HTTPException(404) from None
+    hidden = target.is_relative_to(root) and any(name.startswith(".") for name in target.relative_to(root).parts)
+    if not target.is_relative_to(root) or hidden or target.suffix not in KINDS:
+        raise HTTPException(404)
+    return target
 
 
 def _unpublished(name: str) -> Response:
     if name == "style.css":
-        return FileResponse(HERE / "style.css", media_type=KINDS[".css"], headers=_headers(OWN))
+        return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
-    text = pages.empty() if name == "index.html" else pages.performance(benchmarked=False)[0]
-    return HTMLResponse(text, headers=_headers(OWN))
+    return HTMLResponse(pages.empty() if name == "index.html" else pages.performance(benchmarked=False)[0])
 
 
 def _page(text: str, status: int) -> Response:
-    return HTMLResponse(f"<!doctype html><title>Lockstep</title><p>{text}</p>", status, headers=_headers(OWN))
-
-
-def _headers(policy: str) -> dict[str, str]:
-    return {
-        "Content-Security-Policy": policy,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-cache",
-    }
+    return HTMLResponse(f"<!doctype html><title>Lockstep</title><p>{text}</p>", status)
 
 
 class LockstepPlugin(AirflowPlugin):

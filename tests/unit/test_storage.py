@@ -1,0 +1,51 @@
+"""Locks in folders that are everybody's: another user's link there leads nowhere."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from streaming_core.storage import Lock
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_lock_does_not_follow_a_link(tmp_path, shared):
+    mine, link = tmp_path / "mine", tmp_path / "lock"
+    mine.write_text("of value")
+    mine.chmod(0o600)
+    link.symlink_to(mine)
+    with pytest.raises(OSError, match="symbolic links"):
+        Lock(link, shared=shared).take("somebody")
+    assert mine.read_text() == "of value"
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o600
+
+
+def test_every_user_can_take_a_shared_lock_and_only_what_it_made_is_everybodys(tmp_path):
+    before = os.umask(0o077)
+    try:
+        for name, shared in (("shared", True), ("own", False)):
+            lock = Lock(tmp_path / name, shared=shared)
+            assert lock.take(name)
+            lock.leave()
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == (0o666 if shared else 0o600)
+        there = tmp_path / "there"
+        there.touch(0o640)
+        lock = Lock(there, shared=True)
+        assert lock.take("me")
+        lock.leave()
+        assert stat.S_IMODE(there.stat().st_mode) == stat.S_IMODE(0o640 & ~0o077)
+    finally:
+        os.umask(before)
+
+
+def test_who_has_a_lock_is_told_to_others(tmp_path):
+    held, other = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
+    assert held.take("the first, who has a long name")
+    assert not other.take("another")
+    assert other.holder() == "the first, who has a long name"
+    held.leave()
+    assert other.take("another")
+    assert held.holder() == "another"
+    other.leave()
