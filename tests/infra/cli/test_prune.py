@@ -208,7 +208,8 @@ def test_of_the_caches_the_oldest_go_until_the_rest_fits(home):
     oldest = make_cache(home, "oracle", "o1", 400, age=3)
     older = make_cache(home, "workload", "w2", 400, age=2)
     newest = make_cache(home, "workload", "w3", 400, age=1)
-    being_written = make_cache(home, "workload", ".w4.tmp", 400, age=9)
+    being_written = make_cache(home, "workload", "w4", 400, age=9)
+    being_written = being_written.rename(being_written.with_name(".w4.new"))
     assert lockstep("prune", "--cache-gb", "0.0000008") == 0  # 800 bytes
     assert [path.exists() for path in (oldest, older, newest, being_written)] == [False, True, True, True]
 
