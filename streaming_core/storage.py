@@ -208,9 +208,10 @@ def save_json(path: Path, value: object) -> None:
 
 
 def write_text(path: Path, text: str, mode: int = 0o666) -> None:
-    """Writes a file so that `path` is either absent, what it was, or whole; `mode` as for open."""
+    """Writes a file so that `path` is either absent, what it was, or whole; `mode` as for open. Half a surrogate pair,
+    which JSON may hold and UTF-8 may not, is written as an escape."""
     with replacing(path, mode) as file:
-        file.write(text.encode())
+        file.write(text.encode(errors="backslashreplace"))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
+from dags.lib.hosts import CONNECTION
 from streaming_core.apps import registry
 from streaming_core.regression.request import ASKED, WORDS, RegressionSpec
 from streaming_core.run.way import EXECUTORS, OPTIONS
@@ -45,7 +46,7 @@ def regression_params() -> dict[str, Param]:
         "local",
         type="string",
         title="Host",
-        pattern=r"^[A-Za-z0-9_.-]{1,250}$",
+        pattern=f"^{CONNECTION}$",
         description="Airflow connection of the machine that core runs go to: `local`, or one of type SSH.",
         section="Where",
     )
@@ -53,7 +54,7 @@ def regression_params() -> dict[str, Param]:
         "spark_default",
         type="string",
         title="Spark",
-        pattern=r"^[A-Za-z0-9_.-]{1,250}$",
+        pattern=f"^{CONNECTION}$",
         description="Airflow connection of the Spark master that the run's server is started on.",
         section="Where",
     )

@@ -10,6 +10,7 @@ The connection's extra may hold, as JSON, where things lie on that host:
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 import time
@@ -25,6 +26,8 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
 LOST = 75
+# Names of connections, as Airflow has them.
+CONNECTION = r"[A-Za-z0-9_.-]{1,250}"
 
 
 class HostLost(ConnectionError):
@@ -168,6 +171,8 @@ def check(host: str, spark: str, home: Home) -> None:
         BadInput: one line on what is missing.
     """
     for conn_id in (host, spark):
+        if not isinstance(conn_id, str) or not re.fullmatch(CONNECTION, conn_id):
+            raise BadInput(f"{conn_id!r} is no name of a connection: letters, digits and _ . - only")
         try:
             BaseHook.get_connection(conn_id)
         except AirflowNotFoundException:

@@ -67,6 +67,10 @@ def _fields() -> Iterator[tuple[str, Any]]:
             yield asked, (declared.annotation, copy.copy(declared))
 
 
+# Cells that are looked at, to be run or left out: a request of more is refused before they are all made.
+MOST = 4096
+
+
 class _Subject(BaseModel):
     """What is run, and on what."""
 
@@ -105,7 +109,9 @@ class RegressionSpec(_Ways):
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
-    rate: float = Field(0.0, ge=0.0, description="Events per second of one extra open-loop pass; 0 = none.")
+    rate: float = Field(
+        0.0, ge=0.0, allow_inf_nan=False, description="Events per second of one extra open-loop pass; 0 = none."
+    )
     reconfigurations: int = Field(
         0,
         ge=0,
@@ -132,7 +138,7 @@ class RegressionSpec(_Ways):
         for name in executors:
             if name not in EXECUTORS:
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
-        return executors
+        return list(dict.fromkeys(executors))
 
     @field_validator(*(asked for asked, name in ASKED.items() if name in WORDS))
     @classmethod
@@ -171,7 +177,7 @@ class RegressionSpec(_Ways):
             BadInput: an application is unknown, or nothing of the request can run it.
         """
         cells: dict[str, RunSpec] = {}
-        for app in self.applications:
+        for app in dict.fromkeys(self.applications):
             if app not in kinds:
                 raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
             fitting = executors_of(kinds[app])
@@ -195,6 +201,10 @@ class RegressionSpec(_Ways):
                         repetitions=self.repetitions,
                     )
                     cells[spec.cell] = spec
+                    if len(cells) > MOST:
+                        raise BadInput(
+                            f"these are more than {MOST} cells: ask for fewer threads, batches or strategies"
+                        )
         return list(cells.values())
 
     def _tried(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:

@@ -97,7 +97,12 @@ class RunSpec(BaseModel):
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
     batch: int = Field(BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
     order: Literal["total", "none"] | None = Field(None, description="Order in which outputs are delivered.")
-    rate: float = Field(0.0, ge=0.0, description="Events per second offered by the open-loop source; 0 = peak rate.")
+    rate: float = Field(
+        0.0,
+        ge=0.0,
+        allow_inf_nan=False,
+        description="Events per second offered by the open-loop source; 0 = peak rate.",
+    )
     pin: bool = Field(False, description="Bind thread i to core i.")
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
     sink: Literal["parquet", "digest", "count"] = Field("digest", description="Where the outputs go.")

@@ -1,0 +1,121 @@
+"""What the form and the API may send, as an attacker would: refused in a line, shown as text, and nothing else done."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from types import SimpleNamespace
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.lib import plan
+from dags.lib.form import regression_params
+from dags.lib.operators import CoreRun
+from reports.history import History
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from tests.reports.test_pages import Outline
+
+SHELL = "$(touch {0}/marker); `touch {0}/marker` && touch {0}/marker"
+TEMPLATE = "{{{{ conn.local.password }}}}{{{{ 7 * 191 }}}}"
+PAGE = "<script>fetch('/api/v2/variables')</script><img src=x onerror=alert(1)>"
+PATH = "../../../{0}/marker"
+HALF = "\ud800"
+HOSTILE = [SHELL, TEMPLATE, PAGE, PATH, HALF, "local\n", "a" * 300, "", "-rf"]
+FIELDS = {
+    "host": lambda text: {"host": text},
+    "spark": lambda text: {"spark": text},
+    "applications": lambda text: {"applications": ["wc", text]},
+    "executors": lambda text: {"executors": [text]},
+    "schemes": lambda text: {"applications": ["gs"], "schemes": [text]},
+    "threads": lambda text: {"threads": [text]},
+    "events": lambda text: {"events": text},
+    "name of a parameter": lambda text: {"applications": ["wc"], "params": {"wc": {text: 1}}},
+    "parameter": lambda text: {"applications": ["q1"], "params": {"q1": {"wanted_categories": text + "x"}}},
+    "unknown field": lambda text: {text: 1},
+}
+
+
+@pytest.fixture
+def lockstep_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+    for name, kind in (("LOCAL", "generic"), ("SPARK_DEFAULT", "spark")):
+        connection = {"conn_type": kind, "password": "a secret of this connection"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    return Home(tmp_path / "lockstep")
+
+
+def planned(sent: dict) -> list[dict]:
+    """What plan_matrix makes of what is sent past the form."""
+    params = {name: param.value for name, param in regression_params().items()} | sent
+    run = SimpleNamespace(run_id="manual__" + "x", run_after=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    task = SimpleNamespace(xcom_push=lambda *_: None)
+    return plan.plan_run({"params": params, "dag_run": run, "ti": task})
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_hostile_value_is_refused_in_a_line_and_is_text_on_the_page(lockstep_home, tmp_path, field):
+    for number, pattern in enumerate(HOSTILE):
+        text = pattern.format(tmp_path)
+        with pytest.raises(AirflowFailException) as refused:
+            planned(FIELDS[field](text))
+        assert "a secret" not in str(refused.value)
+        run = History(lockstep_home).latest()
+        assert run.sentence == f"Refused: {refused.value}", number
+        for name in ("index.html", f"{run.run_id}/index.html"):
+            page = Outline((lockstep_home.reports / name).read_text())
+            assert not {"script", "img", "iframe"} & set(page.tags)
+        (lockstep_home.run(run.run_id) / "plan.json").unlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
+    assert {path.name for path in lockstep_home.root.iterdir()} <= {"runs", "reports"}
+
+
+@pytest.mark.parametrize("value", [None, 7, ["local"], {"a": 1}, True])
+@pytest.mark.parametrize("field", ["host", "spark"])
+def test_a_connection_is_named_by_text(lockstep_home, field, value):
+    with pytest.raises(AirflowFailException, match="is no name of a connection"):
+        planned({field: value})
+
+
+@pytest.mark.parametrize("rate", [float("inf"), float("nan")])
+def test_what_could_not_be_read_back_is_not_planned(lockstep_home, rate):
+    with pytest.raises(AirflowFailException, match="^rate: Input should be"):
+        planned({"applications": ["wc"], "rate": rate})
+
+
+def test_a_request_of_too_much_is_refused_before_it_is_worked_out(lockstep_home):
+    much = {"applications": ["wc"] * 10**5, "executors": ["pooled"] * 10**5}
+    with pytest.raises(AirflowFailException, match="these are more than 4096 cells"):
+        planned(much | {"threads": [*range(1, 1025)], "batches": [*range(1, 3000)]})
+
+
+HERE = {"run": "20260101T000000Z-00000000", "cell": "wc.pooled.ct.t1.0", "app": "wc", "workload": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize("field", ["run", "cell", "app", "workload"])
+@pytest.mark.parametrize("text", [PATH, "..", "/tmp", "-rf", "a b"])
+def test_an_xcom_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path, field, text):
+    given = HERE | {field: text.format(tmp_path)}
+    folder = lockstep_home.run(HERE["run"])
+    folder.mkdir(parents=True)
+    (folder / "oracles.json").write_text(json.dumps({given["workload"]: "0123456789abcdef"}))
+    spec = {"app": "wc", "executor": "pooled"}
+    task = CoreRun(task_id="run_core", host="local", spec=spec, limit=1.0, **given)
+    with pytest.raises(BadInput, match="is no name of a file here"):
+        task.execute({})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
+
+
+def test_no_value_is_a_template(dags, lockstep_home):
+    """Airflow renders `{{ params.host }}` once: what it gives is text, whatever is in it."""
+    text = TEMPLATE.format()
+    context = {"params": {"host": text, "spark": text}, "ti": SimpleNamespace(xcom_pull=lambda **_: text)}
+    server = dags["streaming_regression"].get_task("spark_server")
+    server.render_template_fields(context)
+    assert (server.conn_id, server.run) == (text, text)
+    cell = HERE | {"cell": text, "app": text, "workload": text, "run": "{{ ti.xcom_pull() }}"}
+    core = CoreRun(task_id="core", host="{{ params.host }}", spec={"params": {"a": text}}, limit=1.0, **cell)
+    core.render_template_fields(context)
+    assert (core.cell, core.app, core.workload, core.spec) == (text, text, text, {"params": {"a": text}})
+    assert (core.run, core.host) == (text, text)
