@@ -1,4 +1,4 @@
-"""Generates the workloads a run asks for, in parallel; those that are there already are reused.
+"""Generates the workloads a run asks for, in parallel, or takes imported ones; those that are there already are reused.
 
 In:  runs/<run id>/plan.json.
 Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
@@ -9,6 +9,7 @@ Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -48,6 +49,19 @@ def make(spark: SparkSession, folder: Path, entry: dict) -> None:
     workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts)
 
 
+def take(imported: Path, folder: Path, entry: dict) -> None:
+    """Copies an imported workload, which a person may replace or remove, as it was when the run was planned.
+
+    Raises:
+        BadInput: it is not there any more, or another one is.
+    """
+    manifest = workload.read_manifest(imported)
+    if manifest["address"] != entry["address"]:
+        raise BadInput(f"import {imported} is not what was planned: {manifest['address']}, then {entry['address']}")
+    shutil.copytree(imported / "events", folder / "events")
+    shutil.copy(imported / "manifest.json", folder)
+
+
 def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str], dict[str, str]]:
     """Makes those of the `asked` workloads (entries of plan.json) that are missing.
 
@@ -61,7 +75,10 @@ def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str
             continue
         try:
             with atomic_directory(target) as folder:
-                make(spark, folder, entry)
+                if name := entry.get("data"):
+                    take(home.imported(entry["app"], name), folder, entry)
+                else:
+                    make(spark, folder, entry)
             made.add(entry["address"])
         except (BadInput, RunFailed) as error:
             complaints[entry["address"]] = str(error)

@@ -8,11 +8,14 @@ unit/test_machine_code.py.
 import gc
 import logging
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+import streaming_core.apps
 from streaming_core import machine_code
+from streaming_core.apps import registry
 
 # What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
 TOGETHER = {
@@ -99,3 +102,16 @@ def spark():
     gateway.proc.stdin.close()  # what the JVM waits for
     gateway.proc.wait(60)
     SparkContext._gateway = SparkContext._jvm = None
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The folder of the applications, empty: a test puts files into it."""
+    monkeypatch.setattr(registry, "_HERE", tmp_path)
+    monkeypatch.setattr(streaming_core.apps, "__path__", [str(tmp_path)])
+    yield tmp_path
+    for name in list(sys.modules):
+        if name.startswith("streaming_core.apps.") and not name.endswith(".registry"):
+            file = getattr(sys.modules[name], "__file__", "") or ""
+            if file.startswith(str(tmp_path)):
+                del sys.modules[name]

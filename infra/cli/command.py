@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -58,6 +59,32 @@ def check(
     from infra.cli.check import check
 
     return check(name, events, seed, parameters(name, None, settings), as_json)
+
+
+@app.command("import")
+def import_(
+    name: Annotated[str, typer.Argument(metavar="APP", help="The application whose events they become.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Parquet, CSV (also .gz, .bz2) or JSON lines, or folders.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Workload to write; must be new or empty.")] = None,
+    called: Annotated[
+        str | None, typer.Option("--name", help="Keep it under this name, by which regressions take it (--data).")
+    ] = None,
+    mapping: Annotated[
+        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="A field whose column is named otherwise.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="s|ms|us|ns", help="What integers count that are made of times (ISO 8601).")
+    ] = None,
+    separator: Annotated[str | None, typer.Option(help="Of CSV columns. Default: a comma, of .tsv a tab.")] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Make a workload of data of your own. What does not fit is counted, and kept aside with reasons."""
+    from infra.cli.importing import import_
+
+    import_(name, files, out, called, mapping or [], unit, separator, parameters(name, None, settings), as_json)
 
 
 @app.command()

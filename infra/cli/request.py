@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.request import RegressionSpec
 
@@ -43,7 +44,8 @@ def conf(given: dict[str, str]) -> dict[str, Any]:
     from streaming_core.regression import matrix
 
     values = {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
-    matrix.cells(RegressionSpec.parse(values))
+    regression = RegressionSpec.parse(values)
+    matrix.cells(regression, matrix.imported(regression, home()))
     return values
 
 

@@ -215,14 +215,9 @@ def seal(
     """
     app = _app(app)
     params = app.bind(params)
-    parts = sorted(parts, key=lambda part: part["index"])
-    if [part["index"] for part in parts] != list(range(len(parts))):
-        raise BadInput(f"workload {directory}: parts {[part['index'] for part in parts]} are not 0, 1, 2, ...")
-    total = (0, 0)
-    for part in parts:
-        total = add(total, (part["rows"], int(part["digest"], 16)))
-    if total[0] != events:
-        raise BadInput(f"workload {directory}: its parts hold {total[0]} events, asked were {events}")
+    parts, (rows, value) = _joined(directory, parts)
+    if rows != events:
+        raise BadInput(f"workload {directory}: its parts hold {rows} events, asked were {events}")
     with generator.recorded() as tables:
         # A generator names its tables whatever events it is asked for.
         if app.streams is None:
@@ -231,19 +226,66 @@ def seal(
             _arrays(app, params, seed, 0, 1, schema(app, params))
     about = {
         "address": address(app, params, events, seed),
-        "app": app.name,
-        "params": params,
-        "events": events,
         "seed": seed,
-        "content_digest": format_digest(*total),
-        "code_digest": registry.code_digest(app),
         "generator": generator.version(),
-        "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
         # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
         "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
     }
+    return _seal(Path(directory), app, params, parts, (rows, value), about)
+
+
+def seal_imported(
+    directory: Path, app: App | str, params: dict[str, Any], parts: Iterable[dict[str, Any]], imported: dict[str, Any]
+) -> dict[str, Any]:
+    """Writes the manifest over parts that nobody generated, and returns it. The address is of application, parameters
+    and content, so that it stays what it is whatever becomes of the application's code.
+
+    Args:
+        imported: where the events are from, as the manifest's `imported` tells it.
+    """
+    app = _app(app)
+    params = app.bind(params)
+    parts, total = _joined(directory, parts)
+    about = {
+        "address": digest_of({"app": app.name, "params": params, "content": format_digest(*total)}),
+        "seed": None,
+        "generator": None,
+        "zipf": {},
+        "imported": imported,
+    }
+    return _seal(Path(directory), app, params, parts, total, about)
+
+
+def _joined(directory: Path, parts: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], tuple[int, int]]:
+    """The entries of all parts in order, and the number and digest of their rows."""
+    parts = sorted(parts, key=lambda part: part["index"])
+    if [part["index"] for part in parts] != list(range(len(parts))):
+        raise BadInput(f"workload {directory}: parts {[part['index'] for part in parts]} are not 0, 1, 2, ...")
+    total = (0, 0)
+    for part in parts:
+        total = add(total, (part["rows"], int(part["digest"], 16)))
+    return parts, total
+
+
+def _seal(
+    directory: Path,
+    app: App,
+    params: dict[str, Any],
+    parts: list[dict[str, Any]],
+    total: tuple[int, int],
+    about: dict[str, Any],
+) -> dict[str, Any]:
+    """Writes the manifest: what `about` says, and what is said of every workload."""
+    about = about | {
+        "app": app.name,
+        "params": params,
+        "events": total[0],
+        "content_digest": format_digest(*total),
+        "code_digest": registry.code_digest(app),
+        "parts": [{key: part[key] for key in ("file", "rows")} for part in parts],
+    }
     manifest = about | {"manifest_digest": digest_of(about)}
-    storage.write_json(Path(directory) / "manifest.json", manifest)
+    storage.write_json(directory / "manifest.json", manifest)
     return manifest
 
 
@@ -393,6 +435,26 @@ class Workload(Source):
     kind, leading, consecutive = "workload", ("seq",), True
 
 
+def check_request(
+    directory: Path, manifest: dict[str, Any], app: App, params: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The parameters of a workload that is to be of this application and, if given, of these parameters.
+
+    Raises:
+        BadInput: it is of others.
+    """
+    if manifest["app"] != app.name:
+        raise BadInput(f"workload {directory} is of application {manifest['app']}, not {app.name}")
+    bound = app.bind(manifest["params"])
+    if params is not None:
+        asked = app.bind(params)
+        if different := [name for name in asked if asked[name] != bound[name]]:
+            name = different[0]
+            made = "imported" if manifest.get("imported") else "generated"
+            raise BadInput(f"workload {directory} was {made} with {name}={bound[name]}, asked is {name}={asked[name]}")
+    return bound
+
+
 def read(directory: Path, app: App | str | None = None, params: dict[str, Any] | None = None) -> Workload:
     """Opens the workload in `directory`.
 
@@ -409,16 +471,7 @@ def read(directory: Path, app: App | str | None = None, params: dict[str, Any] |
     if app is None:
         app = manifest["app"]
     app = _app(app)
-    if manifest["app"] != app.name:
-        raise BadInput(f"workload {directory} is of application {manifest['app']}, not {app.name}")
-    bound = app.bind(manifest["params"])
-    if params is not None:
-        asked = app.bind(params)
-        if different := [name for name in asked if asked[name] != bound[name]]:
-            name = different[0]
-            raise BadInput(
-                f"workload {directory} was generated with {name}={bound[name]}, asked is {name}={asked[name]}"
-            )
+    bound = check_request(directory, manifest, app, params)
     workload = Workload(directory, {**manifest, "params": bound}, app)
     workload.check_parts()
     if (total := sum(part["rows"] for part in manifest["parts"])) != manifest["events"]:

@@ -18,10 +18,39 @@ from streaming_core.storage import write_json
 MAX_CELLS = 1024  # as many as Airflow maps a task to
 
 
-def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
+Imported = dict[str, dict[str, Any]]  # by application, the manifest of the events that it runs on
+
+
+def imported(regression: RegressionSpec, home: Home) -> Imported:
+    """The imported events that the request names.
+
+    Raises:
+        BadInput: there are none of that name, or of other parameters than asked; or an application that is not run.
+    """
+    found: Imported = {}
+    for name, called in regression.data.items():
+        if name not in regression.applications:
+            raise BadInput(f"data: application {name!r} is not among those that are run")
+        folder = home.imported(name, called)
+        if not folder.is_dir():
+            known = sorted(path.name for path in folder.parent.glob("[!.]*"))
+            raise BadInput(
+                f"data: no import {called!r} for {name}; known: {', '.join(known) or 'none'} "
+                f"(lockstep import {name} FILES --name {called})"
+            )
+        found[name] = workload.read_manifest(folder)
+        workload.check_request(folder, found[name], registry.load(name), regression.params.get(name))
+    return found
+
+
+def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[list[RunSpec], list[dict]]:
     """The matrix: the cells to run, and those left out because their applications do not run that way.
 
-    A request is for every application; one of them that supports less than others does not make it wrong.
+    A request is for every application; one of them that supports less than others does not make it wrong. On imported
+    events an application has the parameters that they were imported with.
+
+    Args:
+        data: what `imported` finds.
 
     Returns:
         The cells, and {reason, cells: their names} per reason.
@@ -30,6 +59,12 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
         BadInput: unknown application or parameter, nothing to run, or too much.
     """
     asked = {name: registry.load(name) for name in regression.applications if name in registry.names()}
+    events = dict.fromkeys(asked, regression.events)
+    for name, manifest in (data or {}).items():
+        defaults, bound = asked[name].bind(), asked[name].bind(manifest["params"])
+        own = {param: value for param, value in bound.items() if value != defaults[param]}
+        regression = regression.model_copy(update={"params": regression.params | {name: own}})
+        events[name] = manifest["events"]
     kept: list[RunSpec] = []
     left_out: dict[str, list[str]] = {}
     for spec in regression.cells(registry.kinds() | {name: app.kind for name, app in asked.items()}):
@@ -43,7 +78,7 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
             # Of a plan that is to be found nobody knows the replicas.
             known = spec.threads > 1 and spec.plan != AUTO
             if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
-                kept.append(reconfigured(spec, asked[spec.app], regression))
+                kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
         raise BadInput(f"nothing is left to run: {'; '.join(left_out)}")
     if len(kept) > MAX_CELLS:
@@ -51,15 +86,15 @@ def cells(regression: RegressionSpec) -> tuple[list[RunSpec], list[dict]]:
     return kept, [{"reason": reason, "cells": names} for reason, names in left_out.items()]
 
 
-def reconfigured(spec: RunSpec, app: App, regression: RegressionSpec) -> RunSpec:
+def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
     """The cell, with reconfigurations at events evenly apart: half of the replicas, then the others, then all again."""
     all_of_them = list(range(spec.threads))
     half = -(-spec.threads // 2)
     shares = itertools.cycle([all_of_them[:half], all_of_them[half:], all_of_them])
     names = [operator.name for operator in app.operators if operator.kind == "windowed"]
-    events = evenly_apart(regression.reconfigurations, regression.events)
+    places = evenly_apart(times, events)
     schedule = [
-        {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(events, shares, strict=False)
+        {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(places, shares, strict=False)
     ]
     return RunSpec.parse(spec.model_dump(mode="json") | {"schedule": schedule})
 
@@ -76,36 +111,36 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
     """Checks the request and writes runs/<run id>/plan.json.
 
     Returns:
-        The plan: run_id, origin, created_at, regression, workloads (app, params, events, seed, address), cells
-        (cell, spec, workload, is_bound) and left_out (as `cells` has it).
+        The plan: run_id, origin, created_at, regression, workloads (app, params, events, seed, address; of imported
+        events no seed, and `data`, their name), cells (cell, spec, workload, is_bound) and left_out (as `cells` has
+        it).
 
     Raises:
-        BadInput: as `cells`, or a plan of that run id exists with other content.
+        BadInput: as `imported` and `cells`, or a plan of that run id exists with other content.
     """
     if not RUN_ID.fullmatch(run_id):
         raise BadInput(f"run id {run_id!r} is not of the form YYYYMMDDTHHMMSSZ-<8 hex>")
-    specs, left_out = cells(regression)
+    data = imported(regression, home)
+    specs, left_out = cells(regression, data)
     workloads, planned = {}, []
     for spec in specs:
         app = registry.load(spec.app)
         params = app.bind(spec.params)
-        address = workload.address(app, params, regression.events, regression.seed)
-        workloads[address] = {
-            "app": spec.app,
-            "params": params,
-            "events": regression.events,
-            "seed": regression.seed,
-            "address": address,
-        }
+        if known := data.get(spec.app):
+            of = {name: known[name] for name in ("events", "seed", "address")} | {"data": regression.data[spec.app]}
+        else:
+            address = workload.address(app, params, regression.events, regression.seed)
+            of = {"events": regression.events, "seed": regression.seed, "address": address}
+        address = of["address"]
+        workloads[address] = {"app": spec.app, "params": params, **of}
         planned.append(
             {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": address, "is_bound": spec.is_bound}
         )
     path = home.run(run_id) / "plan.json"
     if path.exists():
         raise BadInput(f"run {run_id} is planned already")
-    asked = regression.model_dump(mode="json")
     found = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
-    made = _about(run_id, origin, asked) | found
+    made = _about(run_id, origin, regression.model_dump(mode="json")) | found
     write_json(path, made)
     return made
 

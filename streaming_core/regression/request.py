@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,8 @@ DESCRIPTIONS = {
     "plan": "Who runs where, on several threads: replicated, each operator on each thread; auto, the plan found "
     "by what operators were measured to cost, with threads bound to cores."
 }
+
+IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -121,6 +124,11 @@ class RegressionSpec(_Ways):
     params: dict[str, dict[str, ParamValue]] = Field(
         default_factory=dict, description="Per application, parameters that differ from the defaults."
     )
+    data: dict[str, str] = Field(
+        default_factory=dict,
+        description="Per application that runs on events of your own instead of generated ones, their name "
+        "(lockstep import --name).",
+    )
 
     @field_validator("threads", "batches")
     @classmethod
@@ -131,6 +139,14 @@ class RegressionSpec(_Ways):
             if not 1 <= count <= most:
                 raise ValueError(f"{field.field_name} must lie in 1..{most}, got {count}")
         return sorted(set(counts))
+
+    @field_validator("data")
+    @classmethod
+    def _data_named(cls, data: dict[str, str]) -> dict[str, str]:
+        for app, name in data.items():
+            if not IMPORT_NAME.fullmatch(name) or not IMPORT_NAME.fullmatch(app):
+                raise ValueError(f"{app!r}: {name!r} is no name of an import")
+        return data
 
     @field_validator("executors")
     @classmethod

@@ -1,0 +1,81 @@
+"""Data of a user's own, as a workload: where it goes, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from infra.checkout import home
+from jobs import import_events
+from jobs.session import spark_session
+from streaming_core.apps import registry
+from streaming_core.errors import BadInput
+from streaming_core.regression.request import IMPORT_NAME
+
+SHOWN = 10  # reasons that are told
+
+
+def import_(
+    name: str,
+    named: list[Path],
+    out: Path | None,
+    called: str | None,
+    mapping: list[str],
+    unit: str | None,
+    separator: str | None,
+    params: dict[str, Any],
+    as_json: bool,
+    spark: Any = None,
+) -> None:
+    """Imports files into an application's workload and prints what came of it.
+
+    Args:
+        spark: a session to work on; None: one of its own.
+
+    Raises:
+        BadInput: as `import_events.request` and `run`; or no place, or two, for the workload.
+    """
+    app = registry.load(name)
+    if (out is None) == (called is None):
+        raise BadInput("say where: --out FOLDER, or --name NAME for regressions to take it by")
+    if called is not None:
+        if not IMPORT_NAME.fullmatch(called):
+            raise BadInput(f"--name {called!r}: letters, digits, _, - and dots, a letter or digit first")
+        out = home().imported(name, called)
+    assert out is not None
+    asked = import_events.request(app, app.bind(params), named, _mapped(mapping), unit, separator)
+    with (
+        Console(stderr=True).status(f"reading {len(asked.files.paths)} files"),
+        spark_session("lockstep import", spark) as session,
+    ):
+        manifest = import_events.run(session, asked, out)
+    if as_json:
+        print(json.dumps({"folder": str(out), **manifest}, indent=1, sort_keys=True))
+        return
+    imported = manifest["imported"]
+    print(
+        f"{out}: {manifest['events']:,} events of {name} from {imported['rows']:,} rows of {len(imported['files'])} "
+        f"files, content {manifest['content_digest']}"
+    )
+    aside = imported["aside"]
+    if aside:
+        print(f"kept aside in {out / 'aside'}: {sum(one['rows'] for one in aside):,} rows")
+    for one in aside[:SHOWN]:
+        print(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
+    if len(aside) > SHOWN:
+        print(f"{'':>12}  and {len(aside) - SHOWN} reasons more, in the folder's manifest.json")
+
+
+def _mapped(given: list[str]) -> dict[str, str]:
+    mapping: dict[str, str] = {}
+    for text in given:
+        field, equals, column = text.partition("=")
+        if not equals or not field or not column:
+            raise BadInput(f"--map {text!r}: write FIELD=COLUMN")
+        if field in mapping:
+            raise BadInput(f"--map {text!r}: {field} has a column already, {mapping[field]!r}")
+        mapping[field] = column
+    return mapping

@@ -1,0 +1,310 @@
+"""Files that a user names, as a workload: every value in its field's type or kept aside with a reason, in one order."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from jobs import files, import_events
+from streaming_core.api import App
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.data.parts import Parts
+from streaming_core.errors import BadInput
+
+HEAD = '''"""Orders."""
+from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
+
+app = App("orders", params={"k": Param(2, "items")})
+
+
+@record
+class Order:
+    ts: i64
+    size: u8
+    price: f64
+    paid: boolean
+    name: text
+    items: Array[u8, "k"]
+
+
+@record
+class Output:
+    name: text
+
+
+def same(row, out):
+    out.emit(name=row.name)
+
+
+app.source(Order).flat_map(same, Output).sink()
+
+
+@app.generates
+def events(params, seed, start, stop):
+    return {}
+'''
+FIELDS = ["ts", "size", "price", "paid", "name", "items"]
+GOOD = {"ts": "5", "size": "7", "price": "0.5", "paid": "true", "name": "an order", "items": "[1, 2]"}
+
+
+@pytest.fixture
+def orders(package: Path) -> App:
+    (package / "orders.py").write_text(HEAD)
+    return registry.load("orders")
+
+
+def imported(spark: SparkSession, app: App, out: Path, *named: Path, **asked: Any) -> dict:
+    request = import_events.request(app, app.bind(), list(named), asked.pop("mapping", {}), **asked)
+    return import_events.run(spark, request, out)
+
+
+def rows(out: Path, app: App) -> list[dict]:
+    """The events, read as any command reads them."""
+    return [row for table in workload.read(out, app).blocks(1000) for row in table.to_pylist()]
+
+
+def aside(out: Path) -> list[dict]:
+    return Parts.of(out / "aside").read().to_pylist()
+
+
+def csv_of(values: list[dict[str, str]], columns: list[str] = FIELDS) -> str:
+    quoted = [['"' + row[name].replace('"', '""') + '"' if row[name] else "" for name in columns] for row in values]
+    return "\n".join(",".join(line) for line in [columns, *quoted]) + "\n"
+
+
+# A field, what stands for it, and what it becomes: a value, or why there is none.
+VALUES: list[tuple[str, str, Any]] = [
+    ("ts", "-9223372036854775808", -(1 << 63)),
+    ("ts", "9223372036854775807", (1 << 63) - 1),
+    ("ts", "9223372036854775808", "ts does not fit i64, -9223372036854775808..9223372036854775807"),
+    ("ts", "1" * 60, "ts does not fit i64, -9223372036854775808..9223372036854775807"),
+    ("ts", " +12 ", 12),
+    ("ts", "12.00", 12),
+    ("ts", "12.5", "ts is neither an integer nor a time"),
+    ("ts", "1e3", "ts is neither an integer nor a time"),
+    ("ts", "", "ts has no value"),
+    ("ts", "soon", "ts is neither an integer nor a time"),
+    ("ts", "1970-01-01", 0),
+    ("ts", "1970-01-01T00:00:01Z", 1000),
+    ("ts", "1970-01-01 01:00:00.250+01:00", 250),
+    ("ts", "1969-12-31T23:59:59.999", -1),
+    ("ts", "1970-01-01T00:00:00.0005", "ts is a time between two ms"),
+    ("ts", "1970-01-01T00:00:00.000000001", "ts is a time between two ms"),
+    ("ts", "2026-02-30", "ts is no time that there is"),
+    ("size", "255", 255),
+    ("size", "256", "size does not fit u8, 0..255"),
+    ("size", "-1", "size does not fit u8, 0..255"),
+    ("price", "-.5e-3", -0.0005),
+    ("price", "NaN", math.nan),
+    ("price", "-Infinity", -math.inf),
+    ("price", "1e999", "price does not fit f64"),
+    ("price", "1d", "price is no number"),
+    ("price", "0x10", "price is no number"),
+    ("price", "1,5", "price is no number"),
+    ("paid", "FALSE", False),
+    ("paid", "1", True),
+    ("paid", "yes", "paid is neither true nor false"),
+    ("name", "", b""),
+    ("name", 'two\nlines, and "quotes" é', 'two\nlines, and "quotes" é'.encode()),
+    ("items", "[255,0]", [255, 0]),
+    ("items", "[1]", "items has not 2 items"),
+    ("items", "[1, 256]", "items has an item that does not fit u8, 0..255"),
+    ("items", "[1, null]", "items has an item that has no value"),
+    ("items", "1 2", "items is no list"),
+]
+
+
+def test_every_value_of_csv_is_its_fields_or_kept_aside_with_a_reason(orders, spark, tmp_path):
+    file, out = tmp_path / "orders, and: more+é.csv", tmp_path / "w"
+    file.write_text(csv_of([GOOD | {field: given} for field, given, _ in VALUES]))
+    manifest = imported(spark, orders, out, file, unit="ms")
+    fits = [(field, value) for field, _, value in VALUES if not isinstance(value, str)]
+    found = rows(out, orders)
+    assert [row["seq"] for row in found] == list(range(len(fits)))
+    good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": b"an order", "items": [1, 2]}
+    wanted = sorted((good | {field: value} for field, value in fits), key=lambda row: row["ts"])
+    assert [repr({name: row[name] for name in FIELDS}) for row in found] == [repr(row) for row in wanted]
+    kept = [(number, field, given, why) for number, (field, given, why) in enumerate(VALUES, 1) if isinstance(why, str)]
+    assert [(row["_row"], row["_reason"]) for row in aside(out)] == [(number, why) for number, _, _, why in kept]
+    for row, (_, field, given, _) in zip(aside(out), kept, strict=True):
+        assert row["_file"] == str(file)
+        assert {name: row[name] or "" for name in FIELDS} == GOOD | {field: given}
+    told = manifest["imported"]
+    assert (told["rows"], sum(one["rows"] for one in told["aside"])) == (len(VALUES), len(kept))
+    first = next(one for one in told["aside"] if one["reason"] == "ts is neither an integer nor a time")
+    assert (first["rows"], first["file"], first["row"]) == (3, str(file), 7)
+    assert sorted(path.name for path in out.iterdir()) == ["aside", "events", "manifest.json"]
+
+
+def test_times_are_refused_unless_their_unit_is_said(orders, spark, tmp_path):
+    file = tmp_path / "orders.csv"
+    file.write_text(csv_of([GOOD | {"ts": "2026-01-02"}]))
+    with pytest.raises(BadInput, match=r"of 1 rows none is an event of orders: ts is a time: say what .*--unit s, ms"):
+        imported(spark, orders, tmp_path / "w", file)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "orders.py") == ["orders.csv"]
+
+
+def test_json_lines(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.jsonl.gz", tmp_path / "w"
+    good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "an odd `name`": "é", "items": [1, 2], "more": {}}
+    lines = [
+        b"\xef\xbb\xbf" + json.dumps(good).encode(),
+        b"",
+        json.dumps(good | {"ts": 4, "price": math.nan, "items": [2, 1.0]}).encode(),
+        b"{no json",
+        json.dumps(good | {"size": None}).encode(),
+        json.dumps(good).replace("0.5", "1e999").encode(),
+        b'{"ts": 1, "an odd `name`": "\xff"}',
+        json.dumps({"ts": 1}).encode(),
+    ]
+    file.write_bytes(gzip.compress(b"\r\n".join(lines) + b"\r\n"))
+    imported(spark, orders, out, file, mapping={"name": "an odd `name`"})
+    found = rows(out, orders)
+    assert [(row["ts"], row["name"], row["items"]) for row in found] == [
+        (4, "é".encode(), [2, 1]),
+        (5, "é".encode(), [1, 2]),
+    ]
+    assert math.isnan(found[0]["price"])
+    assert [(row["_row"], row["_reason"]) for row in aside(out)] == [
+        (4, "the line is no JSON object"),
+        (5, "size has no value"),
+        (6, "price is no number"),
+        (7, "the line is not UTF-8"),
+        (8, "size has no value"),
+    ]
+    assert aside(out)[0]["line"] == "{no json"
+
+
+def test_columns_of_parquet_have_types_of_their_own(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.parquet", tmp_path / "w"
+    table = pa.table(
+        {
+            "When": pa.array([2_000_000_001, 1_000_000_000, None, 3_000_000_000], pa.timestamp("ns", "UTC")),
+            "size": pa.array([1e2, 2.5, 3, 4]),
+            "price": pa.array([-0.0, 1, 2, 0.1], pa.float32()),
+            "paid": [True] * 4,
+            "name": pa.array([b"\xff", b"b", b"c", b"d"], pa.binary()),
+            "items": pa.array([[1, 2], [3, 4], [5, 6], [7, 8]], pa.list_(pa.int32(), 2)),
+        }
+    )
+    pq.write_table(table, file)
+    imported(spark, orders, out, file, mapping={"ts": "When"}, unit="ns")
+    found = rows(out, orders)
+    assert [(row["ts"], row["size"], row["name"], row["items"]) for row in found] == [
+        (2_000_000_001, 100, b"\xff", [1, 2]),
+        (3_000_000_000, 4, b"d", [7, 8]),
+    ]
+    assert [math.copysign(1, found[0]["price"]), found[1]["price"]] == [-1.0, float(np.float32(0.1))]
+    assert [(row["_row"], row["_reason"]) for row in aside(out)] == [
+        (2, "size is neither an integer nor a time"),
+        (3, "ts has no value"),
+    ]
+
+
+def test_ties_are_in_the_order_of_files_and_rows_whatever_spark_does(orders, spark, tmp_path, monkeypatch):
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "_ignored").write_text("no data")
+    names = [f"{i}" for i in range(900)]
+    parts = {"b.csv": names[:300], "c.csv.bz2": names[300:600], "sub/a.csv": names[600:]}
+    for file, held in parts.items():
+        said = csv_of([GOOD | {"ts": str(int(name) % 3), "name": name} for name in held]).encode()
+        (folder / file).write_bytes(bz2.compress(said) if file.endswith(".bz2") else said)
+    wanted = sorted(names, key=lambda name: int(name) % 3)
+    addresses = set()
+    for partitions in ("4", "7"):
+        out = tmp_path / f"w{partitions}"
+        monkeypatch.setattr(files, "_SETTINGS", files._SETTINGS | {"spark.sql.shuffle.partitions": partitions})
+        # The same rows in the same order: the address is of nothing else.
+        named = [folder] if partitions == "4" else [folder / "b.csv", folder / "c.csv.bz2", folder / "sub"]
+        addresses.add(imported(spark, orders, out, *named)["address"])
+        assert [row["name"].decode() for row in rows(out, orders)] == wanted
+        assert not (out / "aside").exists()
+    assert len(addresses) == 1
+
+
+def test_a_row_that_is_torn_is_kept_as_it_was(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.csv", tmp_path / "w"
+    good = '1,2,3,true,x,"[1,2]"'
+    file.write_text(f'{",".join(FIELDS)}\n{good}\n{good},more\n1,2\n{good}\n1,2,3,true,"never closed\n')
+    manifest = imported(spark, orders, out, file)
+    assert manifest["events"] == 2
+    assert [(row["_row"], row["_reason"], row["ts"]) for row in aside(out)] == [
+        (row, "the row has not 6 columns", "1") for row in (2, 3, 5)
+    ]
+
+
+def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, tmp_path):
+    (package / "plain.py").write_text(HEAD.replace("orders", "plain").replace("    ts: i64\n", ""))
+    app, file = registry.load("plain"), tmp_path / "plain.csv"
+    file.write_text(csv_of([GOOD | {"name": name} for name in "cab"], FIELDS[1:]))
+    imported(spark, app, tmp_path / "w", file)
+    assert [row["name"] for row in rows(tmp_path / "w", app)] == [b"c", b"a", b"b"]
+
+
+REFUSED = [
+    ({"a.csv": csv_of([GOOD])}, ["nosuch.csv"], {}, "{0}/nosuch.csv: no such file"),
+    ({"in/.hidden": ""}, ["in"], {}, "folder {0}/in holds no file"),
+    ({"a.xlsx": ""}, ["a.xlsx"], {}, "{0}/a.xlsx: a file is taken for what its name ends in: .parquet, .csv, .tsv,"),
+    ({"a.parquet.gz": ""}, ["a.parquet.gz"], {}, "a file is taken for what its name ends in"),
+    ({"a": ""}, ["a"], {}, "a file is taken for what its name ends in"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv", "a.csv"], {}, "a.csv is named twice: each of its rows would be two events"),
+    ({"a.csv": csv_of([GOOD]), "b.json": ""}, ["a.csv", "b.json"], {}, "import files of one kind at a time"),
+    ({"a.csv": ""}, ["a.csv"], {}, "a.csv is empty: its first line must be the names of its columns"),
+    ({"a.csv": "ts,ts\n"}, ["a.csv"], {}, "a.csv has two columns 'ts': name them apart"),
+    ({"a.csv": csv_of([GOOD]), "b.csv": "ts\n"}, ["a.csv", "b.csv"], {}, "b.csv has other columns than {0}/a.csv"),
+    ({"a.csv": "Ts,size\n"}, ["a.csv"], {}, "d ts (i64) of orders's events; it has Ts, size: say --map ts=Ts"),
+    ({"a.csv": "ts,size,price,paid,name\n"}, ["a.csv"], {}, "no column 'items' for the field items (u8s)"),
+    ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "its first line, 1, 2, 3, true, x, must be the names of its columns"),
+    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "it has one column, 'ts;size': is it --separator that differs?"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give the one letter that stands"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"unit": "min"}, "--unit 'min': one of s, ms, us, ns"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"mapping": {"weight": "size"}},
+     "--map weight: events of orders have no field 'weight'; they have ts, size, price, paid, name, items"),
+    ({"a.csv.gz": "no gzip"}, ["a.csv.gz"], {}, "a.csv.gz cannot be read: Not a gzipped file"),
+    ({"a.parquet": "no parquet"}, ["a.parquet"], {}, "a.parquet cannot be read: "),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "named", "asked", "said"), REFUSED)
+def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, asked, said, orders, tmp_path):
+    for name, content in made.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    with pytest.raises(BadInput) as refused:
+        import_events.request(orders, orders.bind(), [tmp_path / name for name in named], **{"mapping": {}} | asked)
+    assert said.format(tmp_path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_events_of_several_sources_are_refused(tmp_path):
+    app = registry.load("scalejoin")
+    with pytest.raises(BadInput, match=r"app scalejoin has 2 sources \(.*\): events can be imported into .* of one"):
+        import_events.request(app, app.bind(), [tmp_path], {})
+
+
+def test_what_is_damaged_or_empty_leaves_nothing(orders, spark, tmp_path):
+    whole = csv_of([GOOD | {"name": f"{i:x}" * 40} for i in range(20_000)]).encode()
+    cut, empty, out = tmp_path / "cut.csv.gz", tmp_path / "empty.csv", tmp_path / "out" / "w"
+    empty.write_text(csv_of([]))
+    cut.write_bytes(gzip.compress(whole + np.random.default_rng(1).bytes(1 << 22))[: 1 << 21])
+    with pytest.raises(BadInput, match=r"cut\.csv\.gz cannot be read: it is damaged, or not what its name says"):
+        imported(spark, orders, out, cut)
+    with pytest.raises(BadInput, match=r"empty\.csv: of 0 rows none is an event of orders$"):
+        imported(spark, orders, out, empty)
+    assert list(out.parent.iterdir()) == []
+    out.mkdir()
+    (out / "there").touch()
+    with pytest.raises(BadInput, match="exists already: give a folder that is new or empty"):
+        imported(spark, orders, out, empty)
