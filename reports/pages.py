@@ -33,6 +33,7 @@ from reports.history import (
 )
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
+from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
 from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, PLANS, RunSpec
 from streaming_core.storage import canonical_json, write_text
@@ -111,7 +112,7 @@ class Pages:
             words=lines(attempt.with_name(f"{attempt.name}.stderr.log"), 12)
             if attempt and cell.verdict == "failed"
             else [],
-            commands=_commands(run, cell, report),
+            commands=_commands(run, cell, report, self.history.home),
             facts=list(_facts(run, cell, report, ended)),
         )
 
@@ -263,7 +264,7 @@ class _Place(str):
     """A path in the folder of a reproduction, which the shell completes; all other words are quoted."""
 
 
-def _commands(run: Run, cell: Cell, report: dict) -> list[str]:
+def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     """Shell lines that make the same comparison again, as often as they are pasted, from nothing but the checkout."""
     spec, regression = cell.spec, run.plan.get("regression", {})
     planned: dict = next((w for w in run.plan.get("workloads", []) if w["address"] == cell.workload), {})
@@ -288,8 +289,12 @@ def _commands(run: Run, cell: Cell, report: dict) -> list[str]:
             files.append(f"echo {shlex.quote(canonical_json(value))} > {place}")
             options += [f"--{option}", place]
     options += ["--pin"] if spec.plan == AUTO and found else []
+    # Events of a user's own are made by nobody: they are where they were imported.
+    made_anew = [["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings]]
+    if name := planned.get("data"):
+        workload, made_anew = _Place(shlex.quote(str(home.imported(spec.app, name)))), []
     commands = [
-        ["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings],
+        *made_anew,
         ["oracle", spec.app, "--input", workload, "--out", oracle],
         ["run", spec.app, "--input", workload, "--out", made, *options],
         ["diff", made, oracle],
@@ -305,6 +310,10 @@ def _chosen(spec: RunSpec) -> dict[str, object]:
     """Its strategies by axis; of what is windows' alone, those that are not as ever."""
     found = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
     return {axis: value for axis, value in found.items() if axis not in OF_WINDOWS or value != AXES[axis][0]}
+
+
+def _seed(facts: dict) -> object:
+    return "imported" if facts.get("seed") is None else facts["seed"]
 
 
 def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[str, object]]:
@@ -325,7 +334,7 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
             "parameters",
             ", ".join(f"{k}={v}" for k, v in (report.get("workload", {}).get("params") or spec.params).items()),
         ),
-        ("events, seed", f"{facts['events']:,}, {facts['seed']}" if facts.get("events") else ""),
+        ("events, seed", f"{facts['events']:,}, {_seed(facts)}" if facts.get("events") else ""),
         ("workload", cell.workload),
         ("oracle", facts.get("oracle_address")),
         ("digest of outputs", facts.get("output_digest")),

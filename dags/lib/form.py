@@ -18,6 +18,7 @@ SECTIONS = {
     **{asked: f"Executor {OPTIONS[name].name}" for asked, name in ASKED.items()},
     "seed": "Workload",
     "params": "Workload",
+    "data": "Workload",
     "repetitions": "Measuring",
     "rate": "Measuring",
 }

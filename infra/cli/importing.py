@@ -56,13 +56,12 @@ def import_(
         print(json.dumps({"folder": str(out), **manifest}, indent=1, sort_keys=True))
         return
     imported = manifest["imported"]
-    print(
-        f"{out}: {manifest['events']:,} events of {name} from {imported['rows']:,} rows of {len(imported['files'])} "
-        f"files, content {manifest['content_digest']}"
-    )
+    files = ", ".join(imported["files"]) if len(imported["files"]) == 1 else f"{len(imported['files'])} files"
+    print(f"{out}: {manifest['events']:,} events of {name} from {imported['rows']:,} rows of {files}")
     aside = imported["aside"]
     if aside:
-        print(f"kept aside in {out / 'aside'}: {sum(one['rows'] for one in aside):,} rows")
+        rows = sum(one["rows"] for one in aside)
+        print(f"kept aside in {out / 'aside'}: {rows:,} row{'s' * (rows > 1)}")
     for one in aside[:SHOWN]:
         print(f"{one['rows']:>12,}  {one['reason']} (first: {one['file']}, row {one['row']})")
     if len(aside) > SHOWN:

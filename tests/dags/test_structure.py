@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import runpy
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dags.lib.form import regression_of, regression_params
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
+from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run.way import AXES
 
@@ -97,7 +99,7 @@ def test_the_night_starts_the_same_graph_over_every_application(dags):
     night = dags["streaming_regression_nightly"]
     (task,) = night.tasks
     assert task.trigger_dag_id == "streaming_regression"
-    assert task.conf == {"applications": registry.names()}
+    assert task.conf == {"applications": registry.names(), "data": {}}
     cells, left_out = matrix.cells(RegressionSpec.parse(task.conf))
     assert {cell.app for cell in cells} == set(registry.names())
     assert [reason["reason"] for reason in left_out] == ["scheme no_lock is refused for tp: its tables hold containers"]
@@ -105,6 +107,14 @@ def test_the_night_starts_the_same_graph_over_every_application(dags):
     assert night.timetable.expression == "0 2 * * *"
     assert str(night.timetable.timezone) == "UTC"
     assert not night.catchup
+
+
+def test_the_night_takes_the_imports_that_are_named_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    Home(tmp_path).imported("wc", "nightly").mkdir(parents=True)
+    Home(tmp_path).imported("sl", "other").mkdir(parents=True)
+    (task,) = runpy.run_path(str(ROOT / "dags" / "nightly.py"))["dag"].tasks
+    assert task.conf["data"] == {"wc": "nightly"}
 
 
 def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):

@@ -1,0 +1,74 @@
+"""The tutorial, followed to the letter in this checkout, which is then as it was before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import tutorial
+from tests.e2e.test_scheduler import RUNS, Airflow, free_port
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+MADE = ["streaming_core/apps/mine.py", "tests/unit/apps/test_mine.py", "lines.csv"]
+NIGHT = "/api/v2/dags/streaming_regression_nightly"
+PATIENCE = 900
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+def test_the_tutorial_ends_in_a_night_on_data_of_ones_own(tmp_path, with_compiled):
+    if there := [name for name in MADE if (ROOT / name).exists()]:
+        pytest.skip(f"{', '.join(there)} is somebody's")
+    environment = {
+        **os.environ,
+        "LOCKSTEP_HOME": str(with_compiled(tmp_path / "lockstep")),
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(tmp_path / "host.lock"),
+    }
+    *commands, night = tutorial.blocks()
+    assert night == "make ui\n"
+    try:
+        said = [_done(command, environment) for command in commands]
+        new, checked, tested, run, imported, run_on_it = (text.strip().splitlines() for text in said)
+        assert new[-2:] == [str(ROOT / name) for name in MADE[:2]]
+        assert checked[-1].endswith(" cells equal the oracle")
+        assert checked[-1] in tutorial.PAGE.read_text()
+        assert "1 passed" in tested[-1]
+        assert imported[0].endswith("imported/mine/nightly: 3 events of mine from 4 rows of lines.csv")
+        assert run[-1] == run_on_it[-1] == "All 2 cells equal the oracle"
+        _is_run_by_night(environment)
+    finally:
+        for name in MADE:
+            (ROOT / name).unlink(missing_ok=True)
+
+
+def _done(command: str, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, command + done.stdout + done.stderr
+    return done.stdout
+
+
+def _is_run_by_night(environment: dict[str, str]) -> None:
+    """The nightly starts a regression of the new application on the import. All of the night is not waited for."""
+    airflow = Airflow(environment, free_port())
+    try:
+        airflow.call(NIGHT, "PATCH", {"is_paused": False})
+        airflow.call(f"{NIGHT}/dagRuns", "POST", {"logical_date": None})
+        wait_for(lambda: airflow.call(RUNS)["dag_runs"], PATIENCE)
+        (run,) = airflow.call(RUNS)["dag_runs"]
+        assert run["conf"]["data"] == {"mine": "nightly"}
+        assert "mine" in run["conf"]["applications"]
+    finally:
+        airflow.process.terminate()
+        airflow.process.wait(120)

@@ -1,0 +1,131 @@
+"""`lockstep import`: data of a user's own is a workload like any other, for one command and for a regression."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shlex
+import subprocess
+from contextlib import nullcontext
+
+import pytest
+
+from infra.cli import importing
+from jobs import prepare_workloads
+from streaming_core.cli.new import new
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.oracle import oracle
+from streaming_core.regression import matrix
+from streaming_core.regression.home import Home
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run import engine
+from streaming_core.run.comparison import diff
+from streaming_core.run.way import RunSpec
+from tests import tutorial
+from tests.infra.cli.conftest import lockstep
+
+RUN_ID = "20260101T000000Z-0123abcd"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    return Home(tmp_path / "home")
+
+
+def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spark, tmp_path, capsys, monkeypatch):
+    workload.write("fd", {"entities": 50}, 500, 1, tmp_path / "generated")
+    events = [row for table in workload.read(tmp_path / "generated").blocks(500) for row in table.to_pylist()]
+    random.Random(1).shuffle(events)
+    with open(tmp_path / "events.csv", "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["line", "when", "more"])
+        lines.writerows([row["line"].decode(), row["ts"], "x"] for row in events)
+        lines.writerow(["no", "time", ""])
+    params = {"entities": 50}
+    importing.import_("fd", [tmp_path / "events.csv"], None, "mine", ["ts=when"], None, None, params, False, spark)
+    folder = home.imported("fd", "mine")
+    assert capsys.readouterr().out.splitlines() == [
+        f"{folder}: 500 events of fd from 501 rows of {tmp_path / 'events.csv'}",
+        f"kept aside in {folder / 'aside'}: 1 row",
+        f"           1  ts is no integer (first: {tmp_path / 'events.csv'}, row 501)",
+    ]
+    # A regression plans it, with the parameters that it was imported with, and takes it from where it is.
+    asked = {"applications": ["fd", "wc"], "executors": ["pooled"], "threads": [2], "data": {"fd": "mine"}}
+    planned = matrix.plan(RegressionSpec.parse(asked), home, RUN_ID)
+    own, generated = planned["workloads"]
+    address = workload.read_manifest(folder)["address"]
+    assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
+    assert (own["params"]["entities"], "data" in generated) == (50, False)
+    (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
+    made, complaints = prepare_workloads.prepare(spark, home, [own])
+    assert (made, complaints) == ({address}, {})
+    engine.run(RunSpec.parse(cell["spec"]), home.workload("fd", address), tmp_path / "run")
+    oracle.run(tmp_path / "generated", tmp_path / "oracle")
+    assert diff(tmp_path / "run", tmp_path / "oracle").text().startswith("equal: 500 outputs")
+    # What a person put in its place since is not what was planned.
+    (folder / "manifest.json").unlink()
+    missing = prepare_workloads.prepare(spark, home, [own | {"address": "0" * 16}])[1]["0" * 16]
+    assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
+
+
+def test_the_tutorials_import_says_what_the_page_says(home, spark, package, tmp_path, capsys, monkeypatch):
+    new("mine", package, tmp_path / "nowhere")
+    (block,) = [block for block in tutorial.blocks() if "lockstep import" in block]
+    lines, command = block.rstrip("\n").rsplit("\n", 1)
+    subprocess.run(["bash", "-euc", lines], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(importing, "spark_session", lambda *_: nullcontext(spark))
+    assert lockstep(*shlex.split(command)[1:]) == 0
+    said = capsys.readouterr().out.replace(str(home.root), "...")
+    assert said.strip() in tutorial.PAGE.read_text().replace("\n    ", "\n"), said
+    events = [row for table in workload.read(home.imported("mine", "nightly")).blocks(9) for row in table.to_pylist()]
+    first = 1767344399000  # 2026-01-02T08:59:59Z in milliseconds
+    assert [(row["ts"] - first, row["line"][:5]) for row in events] == [
+        (0, b"enter"),
+        (1000, b"to be"),
+        (1250, b"that "),
+    ]
+
+
+def test_what_a_regression_cannot_take_is_refused_before_it_starts(home, tmp_path, capfd):
+    workload.write("wc", {}, 10, 1, home.imported("wc", "mine"))
+    for data, more, said in (
+        ({"wc": "../mine"}, [], "data: 'wc': '../mine' is no name of an import"),
+        ({"wc": "nosuch"}, [], "data: no import 'nosuch' for wc; known: mine (lockstep import wc FILES --name nosuch)"),
+        ({"gs": "mine"}, [], "data: application 'gs' is not among those that are run"),
+        ({"wc": "mine"}, ["--params", '{"wc": {"vocabulary": 7}}'], "vocabulary=10000, asked is vocabulary=7"),
+    ):
+        assert lockstep("run", "--applications", "wc", "--data", json.dumps(data), *more) == 2
+        out, error = capfd.readouterr()
+        assert (out, error.count("\n")) == ("", 1)
+        assert said in error
+
+
+def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd):
+    (tmp_path / "a.csv").write_text("ts,line\n")
+    for arguments, said in (
+        (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
+        (["fd", "a.csv"], "say where: --out FOLDER, or --name NAME"),
+        (["fd", "a.csv", "--out", "w", "--name", "x"], "say where: --out FOLDER, or --name NAME"),
+        (["fd", "a.csv", "--name", "../x"], "--name '../x': letters, digits"),
+        (["fd", "a.csv", "--out", "w", "--map", "ts"], "--map 'ts': write FIELD=COLUMN"),
+        (["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"], "--map 'ts=b': ts has a column already, 'a'"),
+        (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv: no such file"),
+        (["fd", str(tmp_path / "a.csv"), "--out", "w", "--map", "ts=when"], "has no column 'when' for the field ts"),
+        (["fd", str(tmp_path / "a.csv"), "--out", "w", "--set", "entities=none"], "entities"),
+    ):
+        assert lockstep("import", *arguments) == 2
+        out, error = capfd.readouterr()
+        assert (out, error.count("\n")) == ("", 1)
+        assert said in error
+
+
+def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
+    (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
+    home.imported("fd", "mine").mkdir(parents=True)
+    (home.imported("fd", "mine") / "there").touch()
+    with pytest.raises(BadInput, match="exists already: give a folder that is new or empty"):
+        importing.import_("fd", [tmp_path / "a.csv"], None, "mine", [], None, None, {}, False, spark)
