@@ -10,13 +10,16 @@ VENV  := .venv
 RUN   := $(VENV)/bin/python
 LOCKSTEP := $(VENV)/bin/lockstep
 
-# .env becomes a make file of defaults, so that the environment wins over it.
+# .env becomes a make file of defaults, so that the environment wins over it. What make would take for its own is text
+# in it, and it is as private as .env: it may hold secrets.
+HASH := \#
 ifneq ($(wildcard .env),)
 include $(BUILD)/env.mk
 endif
 $(BUILD)/env.mk: .env
 	@mkdir -p $(@D)
-	@sed -nE 's/^([A-Z_][A-Z0-9_]*)=(.*)$$/export \1 ?= \2/p' $< > $@
+	@(umask 077 && sed -nE -e 's/[$$]/&&/g; s/#/$$(HASH)/g' \
+	  -e 's/^([A-Z_][A-Z0-9_]*)=(.*)$$/export \1 ?= $$()\2$$()/p' $< > $@)
 
 # Absolute, because Airflow, Spark and dbt each start their processes in folders of their own.
 override LOCKSTEP_HOME := $(abspath $(or $(LOCKSTEP_HOME),.lockstep))
@@ -52,7 +55,7 @@ run: setup ## run the whole regression and print its table; ARGS="..." goes to t
 
 .PHONY: new-app
 new-app: setup ## write a small application of your own, and a test of it: NAME=mine
-	@$(VENV)/bin/streaming-core new "$(NAME)"
+	@$(VENV)/bin/streaming-core new "$$NAME"
 
 .PHONY: check
 check: setup ## try an application in every way that fits it, half a minute: ARGS=mine
@@ -199,5 +202,5 @@ clean: ## remove the environment, build outputs, metastore and marts; never hist
 	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +
-	@[ ! -d "$(LOCKSTEP_HOME)/warehouse" ] \
-	  || find "$(LOCKSTEP_HOME)/warehouse" -mindepth 1 -maxdepth 1 -not -name raw -exec rm -rf {} +
+	@[ ! -d "$$LOCKSTEP_HOME/warehouse" ] \
+	  || find "$$LOCKSTEP_HOME/warehouse" -mindepth 1 -maxdepth 1 -not -name raw -exec rm -rf {} +

@@ -148,6 +148,11 @@ class RegressionSpec(_Ways):
                 raise ValueError(f"{app!r}: {name!r} is no name of an import")
         return data
 
+    @field_validator("applications")
+    @classmethod
+    def _applications_once(cls, applications: list[str]) -> list[str]:
+        return list(dict.fromkeys(applications))
+
     @field_validator("executors")
     @classmethod
     def _executors_known(cls, executors: list[str]) -> list[str]:
@@ -193,7 +198,7 @@ class RegressionSpec(_Ways):
             BadInput: an application is unknown, or nothing of the request can run it.
         """
         cells: dict[str, RunSpec] = {}
-        for app in dict.fromkeys(self.applications):
+        for app in self.applications:
             if app not in kinds:
                 raise BadInput(f"unknown application {app!r}; known: {', '.join(kinds)}")
             fitting = executors_of(kinds[app])
@@ -218,9 +223,7 @@ class RegressionSpec(_Ways):
                     )
                     cells[spec.cell] = spec
                     if len(cells) > MOST:
-                        raise BadInput(
-                            f"these are more than {MOST} cells: ask for fewer threads, batches or strategies"
-                        )
+                        raise BadInput(f"these are more than {MOST} cells: ask for fewer threads or batches")
         return list(cells.values())
 
     def _tried(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:

@@ -80,7 +80,7 @@ def test_a_connection_is_named_by_text(lockstep_home, field, value):
 
 @pytest.mark.parametrize("rate", [float("inf"), float("nan")])
 def test_what_could_not_be_read_back_is_not_planned(lockstep_home, rate):
-    with pytest.raises(AirflowFailException, match="^rate: Input should be"):
+    with pytest.raises(AirflowFailException, match=r"^rate: Input should be"):
         planned({"applications": ["wc"], "rate": rate})
 
 

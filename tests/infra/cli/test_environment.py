@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 # What the two need not agree upon: where one stands, and what make tells itself.
 APART = {"_", "PWD", "OLDPWD", "SHLVL", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKE_TERMOUT", "MAKE_TERMERR", "PATH"}
+HOSTILE = ["$(shell touch marker)", "$(touch marker)", "`touch marker`", "${HOME} $$ $1", "p#w", "p\\#w", " p ", "p\\"]
+HOSTILE += ["'p", '"p', "p; touch marker", "p & touch marker", "$(error p)", "%p", "a:=b", "a=b"]
 TELLS = """#!/bin/sh
 env -0 > "$SEEN.$(basename $0)"
 printf '%s\\n' "$@" > "$SEEN.arguments"
@@ -56,6 +58,8 @@ def call(checkout: Path, command: list[str], folder: Path, more: dict[str, str],
         ("", {"LOCKSTEP_HOME": "/some/where/../place", "AIRFLOW_HOME": ""}),
         ("# mine\nLOCKSTEP_HOME=../history\n#AIRFLOW_HOME=no\nAIRFLOW__CORE__PARALLELISM=2", {}),
         ("LOCKSTEP_HOME=../history\nOTHER=file\n", {"LOCKSTEP_HOME": "/mine", "OTHER": "shell"}),
+        # What a shell or make would take for more than text.
+        *((f"OTHER={text}\nNEXT=2", {}) for text in HOSTILE),
     ],
 )
 def test_it_is_the_same_as_under_make(checkout, tmp_path, settings, shell):
@@ -67,6 +71,17 @@ def test_it_is_the_same_as_under_make(checkout, tmp_path, settings, shell):
     typed = call(checkout, [str(link), "report"], tmp_path, shell, "python")
     assert {k: v for k, v in typed.items() if k not in APART} == {k: v for k, v in made.items() if k not in APART}
     assert {env["PATH"].partition(":")[0] for env in (made, typed)} == {str(checkout / ".venv" / "bin")}
+    said = [line.partition("=") for line in settings.splitlines() if line.startswith(("OTHER=", "NEXT="))]
+    assert {name: made[name] for name, _, _ in said} == {name: shell.get(name, text) for name, _, text in said}
+    assert not [*checkout.rglob("marker"), *tmp_path.glob("marker")]
+
+
+def test_what_make_makes_of_settings_is_as_private_as_they_are(checkout):
+    (checkout / ".env").write_text("AIRFLOW_CONN_NODE=a secret\n")
+    call(checkout, ["make", "bench"], checkout, {}, "streaming-core")
+    copies = [path for path in checkout.rglob("*") if path.is_file() and "a secret" in path.read_text()]
+    assert len(copies) == 2
+    assert {path.name: path.stat().st_mode & 0o077 for path in copies if path.name != ".env"} == {"env.mk": 0}
 
 
 def test_a_home_that_a_person_names_lies_where_the_person_stands(checkout, tmp_path):
