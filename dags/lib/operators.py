@@ -6,6 +6,7 @@ A task is tried again only for a lost connection (`RETRIES`); a mismatch, a fail
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -19,6 +20,7 @@ from infra.checkout import ROOT, home
 from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_complaints, read_oracles
+from streaming_core.errors import BadInput
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -79,6 +81,9 @@ def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
     connection = BaseHook.get_connection(conn_id)
     remote = None
     if connection.conn_type == "spark_connect":
+        # Whatever else a URL may hold, a token too, would stand on command lines and in logs.
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\]", connection.host or ""):
+            raise BadInput(f"connection {conn_id}: its host is the name of one and no more; a token is its password")
         remote = (f"sc://{connection.host}:{connection.port or 15002}", connection.password)
     watch = os.environ.get("LOCKSTEP_WATCH")
     url = Server(home()).start(

@@ -33,8 +33,13 @@ def location() -> Path:
 
 def occupancy() -> Lock:
     """The lock of who uses AIRFLOW_HOME: one run or one UI at a time, because both would schedule the same tasks."""
-    location().mkdir(parents=True, exist_ok=True)
-    return Lock(location() / "in-use.json")
+    return Lock(made() / "in-use.json")
+
+
+def made() -> Path:
+    """`location`, made for its owner alone if it is not there: it holds the login, keys, connections and logs."""
+    location().mkdir(mode=0o700, parents=True, exist_ok=True)
+    return location()
 
 
 def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
@@ -67,8 +72,7 @@ def prepare(log: Path) -> None:
     Raises:
         RunFailed: the database could not be made or migrated; the message names the log.
     """
-    home = location()
-    home.mkdir(parents=True, exist_ok=True)
+    home = made()
     write_configuration(home)
     stamp, wanted = home / ".prepared", _fingerprint(home)
     if stamp.exists() and stamp.read_text() == wanted:

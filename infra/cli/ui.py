@@ -125,17 +125,20 @@ def stop() -> int:
     return 0
 
 
-def password() -> str:
-    """The login's password: made once, kept where only its owner reads it."""
+def passwords() -> dict[str, str]:
+    """The logins' passwords: made once, kept where only their owner reads them. Of a user that has none when it starts,
+    Airflow would make one and write it to its log."""
     path = airflow_home.location() / "passwords.json"
     try:
         known = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
-    if USER not in known:
-        known[USER] = secrets.token_urlsafe(12)
+    users = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", f"{USER}:admin").split(",")
+    names = [user.partition(":")[0].strip() for user in users]
+    if new := {name: secrets.token_urlsafe(12) for name in names if name not in known}:
+        known |= new
         write_text(path, json.dumps(known), mode=0o600)
-    return known[USER]
+    return {name: known[name] for name in names}
 
 
 def healthy(url: str) -> bool:
@@ -179,7 +182,7 @@ def serve(port: int) -> int:
             raise BadInput(f"port {port} is taken; choose another one: make ui ARGS='--port {port + 1}'") from None
     logs = where / "logs" / "components"
     airflow_home.prepare(logs / "prepare.log")
-    secret = password()
+    logins = passwords()
     environment = airflow_home.environment(port)
     # What a run starts ends with this process, however that ends.
     environment["LOCKSTEP_WATCH"] = str(os.getpid())
@@ -198,7 +201,10 @@ def serve(port: int) -> int:
         if noted.number:
             return 0
         console.print(f"Airflow   {url}", highlight=False)
-        console.print(f"login     {USER} / {secret}", highlight=False)
+        for name, secret in logins.items():
+            # What is no terminal is a log.
+            shown = secret if console.is_terminal else f"its password is in {where / 'passwords.json'}"
+            console.print(f"login     {name} / {shown}", highlight=False, soft_wrap=True, markup=False)
         console.print(f"reports   {url}/lockstep/", highlight=False)
         console.print(f"logs      {logs}", highlight=False)
         console.print("Ctrl-C stops it.")

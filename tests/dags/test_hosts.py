@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import asyncssh
 import pytest
@@ -29,6 +31,7 @@ class SshServer:
         self._loop = asyncio.new_event_loop()
         self._connections: list[asyncssh.SSHServerConnection] = []
         self.commands: list[str] = []
+        self.passwords: list[str] = []
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self.port = self._call(self._listen())
 
@@ -46,6 +49,7 @@ class SshServer:
                 return True
 
             def validate_password(self, username, password):
+                server.passwords.append(password)
                 return (username, password) == LOGIN
 
         self._acceptor = await asyncssh.listen(
@@ -161,6 +165,60 @@ def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch)
         check("elsewhere", "local", home)
     with pytest.raises(BadInput, match=r"^there is no connection nosuch: Airflow has them"):
         check("nosuch", "local", home)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Airflow waits seconds between its tries to connect."""
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, caplog):
+    monkeypatch.setenv("HOME", str(home.root))  # of known_hosts
+    known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
+    del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
+    monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
+    with pytest.raises(BadInput, match=r"no cell can be run on host stranger: .*not found in known_hosts"):
+        check("stranger", "node", home)
+    assert ssh.passwords == ssh.commands == []
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
+    known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
+    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
+    with pytest.raises(BadInput, match="no cell can be run on host wrong: ") as refused:
+        check("wrong", "node", home)
+    assert "not the right one" in ssh.passwords
+    assert "not the right one" not in f"{refused.value}{caplog.text}"
+
+
+HOSTILE = [
+    "$(touch marker)",
+    "`touch marker`",
+    "; touch marker #",
+    "'; touch marker; '",
+    '" && touch marker "',
+    "| touch",
+]
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "a\nb", "-rf", "*", "~", "$HOME", "\\"])
+def test_no_word_of_a_command_is_the_remote_shells(text, ssh, local, tmp_path, monkeypatch):
+    """LOCKSTEP_HOME and what a connection says are paths of a person's choosing."""
+    monkeypatch.chdir(tmp_path)
+    home = Home(tmp_path / text)
+    attempt = home.attempt("20260101T000000Z-00000000", "cell", 1)
+    attempt.mkdir(parents=True)
+    (attempt / "spec.json").write_text("{}")
+    (attempt / "go").write_text("0")
+    assert Running(Host.of("node", home), attempt, []).result() == 0
+    assert (attempt / "starts").read_text() == "x"
+    Host.of("node", home).stop(attempt)
+    assert len(ssh.commands) == 2
+    assert [shlex.split(command)[3] for command in ssh.commands] == [str(attempt)] * 2
+    assert not list(tmp_path.rglob("marker"))
 
 
 @pytest.mark.parametrize("kind", ["here", "node"])

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from dags.lib import plan
 from dags.lib.form import regression_params
-from dags.lib.operators import CoreRun
+from dags.lib.operators import CoreRun, start_server
 from reports.history import History
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -105,6 +105,19 @@ def test_an_xcom_that_somebody_has_edited_leads_nowhere(lockstep_home, tmp_path,
     with pytest.raises(BadInput, match="is no name of a file here"):
         task.execute({})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lockstep"]
+
+
+@pytest.mark.parametrize("host", ["h:15002/;token=abc", "h/;token=abc", "h;token=abc", "u@h", "", None, "h x", "-h"])
+def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_command_line(
+    lockstep_home, monkeypatch, host
+):
+    connection = {"conn_type": "spark_connect", "host": host, "port": 15002}
+    monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
+    said: list[str] = []
+    with pytest.raises(BadInput, match=r"^connection remote: its host is the name of one and no more") as refused:
+        start_server(HERE["run"], "remote", said.append)
+    assert "abc" not in f"{refused.value} {said}"
+    assert not lockstep_home.root.exists()
 
 
 def test_no_value_is_a_template(dags, lockstep_home):

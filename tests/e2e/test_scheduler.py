@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.error
@@ -22,6 +23,7 @@ from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
+PASSWORD = "the password of a connection: no-one must see it"
 RUNS = "/api/v2/dags/streaming_regression/dagRuns"
 SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
@@ -54,8 +56,8 @@ class Airflow:
                 break
         assert self.process.poll() is None, said
         self.said = "".join(said)
-        _, _, secret = next(line for line in said if line.startswith("login")).partition(" / ")
-        self.login = {"username": "admin", "password": secret.strip()}
+        known = json.loads((Path(environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
+        self.login = {"username": "admin", "password": known["admin"]}
         self.token = self.call("/auth/token", "POST", self.login)["access_token"]
 
     def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
@@ -86,7 +88,8 @@ def airflow(tmp_path_factory, with_compiled):
         "AIRFLOW_HOME": str(root / "airflow"),
         "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
         "AIRFLOW_CONN_ERRING": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
-        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
+        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "ERRING_ENGINE": json.dumps({"wc.pooled.ct.t2": "hang"}),
         "ERRING_ENGINE_PIDS": str(root / "pids"),
@@ -201,6 +204,51 @@ def test_stopping_a_task_stops_its_process_group(airflow):
     assert "0 of 1 cells equal the oracle; wc/ct/t2 " in page
 
 
+def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):
+    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [2], "events": 2000, "repetitions": 1}
+    pids = Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    pids.unlink(missing_ok=True)
+    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
+    wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
+    state = Path(airflow.environment["LOCKSTEP_HOME"]) / "spark-server.json"
+    secrets = [*_secrets(airflow), json.loads(state.read_text())["token"], airflow.token]
+    said = "\n".join(" ".join(_command(process)) for process in psutil.process_iter())
+    assert "SparkConnectServer" in said, "the run's processes are among them"
+    assert "--skip-serve-logs" in said
+    assert not [secret for secret in secrets if secret in said]
+    assert not [path for path in _files(airflow) if secrets[-2].encode() in path.read_bytes() and path != state]
+    assert state.stat().st_mode & 0o077 == 0
+    # A run that waits for its Spark server, cells and all, listens on loopback.
+    assert _listening(airflow) <= {"127.0.0.1", "::1"}
+    airflow.call(f"{RUNS}/{run}", "PATCH", {"state": "failed"})
+    assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
+
+
+def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
+    conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "host": "node"}
+    run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
+    assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
+    assert "no cell can be run on host node" in airflow.call("/lockstep/", raw=True)
+
+
+def test_no_secret_is_kept_where_it_does_not_belong(airflow):
+    """Neither in logs, pages, plans and results, nor in what Airflow keeps: XComs, rendered fields, confs, events."""
+    secrets = _secrets(airflow)
+    own = {"airflow.cfg", "secrets.json", "passwords.json"}
+    for path in _files(airflow):
+        content = path.read_bytes()
+        if path.name in own and path.parent == Path(airflow.environment["AIRFLOW_HOME"]):
+            assert path.stat().st_mode & 0o077 == 0, path
+        else:
+            assert not [secret for secret in secrets if secret.encode() in content], path
+    assert not [secret for secret in secrets if secret in airflow.said]
+    database = sqlite3.connect(f"file:{airflow.environment['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True)
+    dumped = "\n".join(database.iterdump())
+    assert "spark_default" in dumped
+    assert not [secret for secret in secrets if secret in dumped]
+    assert Path(airflow.environment["AIRFLOW_HOME"]).stat().st_mode & 0o077 == 0
+
+
 def test_pages_need_the_login(airflow):
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.build_opener(urllib.request.ProxyHandler({})).open(airflow.url + "/lockstep/")
@@ -210,9 +258,7 @@ def test_everything_listens_on_loopback_and_nothing_outlives_the_stop(airflow):
     # Some of Airflow's processes rename themselves, which wipes out their environment: the family tree finds them.
     family = psutil.Process(airflow.process.pid).children(recursive=True)
     assert len(family) > 4
-    addresses = {c.laddr.ip for p in family for c in p.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
-    assert addresses
-    assert {ip.removeprefix("::ffff:") for ip in addresses} <= {"127.0.0.1", "::1"}
+    assert _listening(airflow) <= {"127.0.0.1", "::1"}
     airflow.process.send_signal(signal.SIGINT)
     assert airflow.process.wait(120) == 0
     assert [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE] == []
@@ -230,6 +276,39 @@ def test_a_ui_that_is_killed_takes_its_airflow_along(airflow):
 def _ended(airflow: Airflow, run_id: str) -> str | None:
     state = airflow.call(f"{RUNS}/{run_id}")["state"]
     return state if state in ("success", "failed") else None
+
+
+def _listening(airflow: Airflow) -> set[str]:
+    """Addresses that what `make ui` started listens on; its Spark server has left the family and is found by itself."""
+    family = psutil.Process(airflow.process.pid).children(recursive=True)
+    family += [p for p in psutil.process_iter() if _home_of(p) == airflow.environment["LOCKSTEP_HOME"]]
+    found = set()
+    for process in family:
+        try:
+            found |= {c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+        except psutil.Error:
+            continue  # it has ended
+    assert found
+    return {ip.removeprefix("::ffff:") for ip in found}
+
+
+def _secrets(airflow: Airflow) -> list[str]:
+    """What Airflow's own and a person's secrets are: keys, the login's password, that of a connection."""
+    made = json.loads((Path(airflow.environment["AIRFLOW_HOME"]) / "secrets.json").read_text())
+    return [*made.values(), airflow.login["password"], PASSWORD]
+
+
+def _files(airflow: Airflow) -> list[Path]:
+    """Everything that a UI and its runs have left, but for machine code."""
+    homes = [Path(airflow.environment[name]) for name in ("AIRFLOW_HOME", "LOCKSTEP_HOME")]
+    return [path for home in homes for path in home.rglob("*") if path.is_file() and "compiled" not in path.parts]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def _home_of(process: psutil.Process) -> str | None:

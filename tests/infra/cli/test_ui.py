@@ -68,3 +68,20 @@ def test_a_run_is_not_stopped_by_it(home, capsys):
     assert time.monotonic() - began < ui.STOP_SECONDS
     assert "a run is going on (process " in capsys.readouterr().err
     lock.leave()
+
+
+def test_no_component_serves_its_logs_which_it_would_on_every_interface():
+    for name in ("scheduler", "triggerer"):
+        assert "--skip-serve-logs" in ui.COMPONENTS[name]
+
+
+def test_every_login_has_a_password_before_airflow_makes_and_logs_one(home, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "admin:admin,reader:viewer")
+    made = ui.passwords()
+    assert set(made) == {"admin", "reader"}
+    assert len(set(made.values())) == 2
+    assert min(map(len, made.values())) >= 16
+    assert ui.passwords() == made
+    monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
+    assert ui.passwords() == {"admin": made["admin"]}
+    assert (home / "passwords.json").stat().st_mode & 0o077 == 0

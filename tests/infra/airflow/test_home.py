@@ -1,0 +1,66 @@
+"""AIRFLOW_HOME is its owner's alone, and its settings let nothing listen but on loopback."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import stat
+
+import pytest
+
+from infra.airflow import home as airflow_home
+
+LOOPBACK = {"127.0.0.1", "localhost"}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    before = os.umask(0)  # what is private is so whatever the user's mask
+    yield airflow_home.made()
+    os.umask(before)
+
+
+@pytest.fixture
+def settings(home):
+    airflow_home.write_configuration(home)
+    parser = configparser.RawConfigParser()
+    parser.read(home / "airflow.cfg")
+    return parser
+
+
+def test_nobody_else_reads_what_is_in_it(home, settings):
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    for name in ("airflow.cfg", "secrets.json"):
+        assert stat.S_IMODE((home / name).stat().st_mode) == 0o600, name
+
+
+def test_every_home_has_secrets_of_its_own_which_stay(home, settings, tmp_path, monkeypatch):
+    mine = json.loads((home / "secrets.json").read_text())
+    airflow_home.write_configuration(home)
+    assert json.loads((home / "secrets.json").read_text()) == mine
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "other"))
+    airflow_home.write_configuration(airflow_home.made())
+    other = json.loads((tmp_path / "other" / "secrets.json").read_text())
+    assert not set(mine.values()) & set(other.values())
+    assert {settings["core"]["fernet_key"], settings["api"]["secret_key"], settings["api_auth"]["jwt_secret"]} == set(
+        mine.values()
+    )
+    assert min(map(len, mine.values())) >= 43
+
+
+def test_everything_that_could_listen_does_so_on_loopback(settings):
+    assert settings["api"]["host"] in LOOPBACK
+    assert settings["scheduler"]["scheduler_health_check_server_host"] in LOOPBACK
+    assert not settings.getboolean("scheduler", "enable_health_check")
+    for section in settings.values():
+        for name, value in section.items():
+            assert "0.0.0.0" not in value, name
+            if "://" in value and not value.startswith("sqlite:"):
+                assert value.split("://")[1].split(":")[0] in LOOPBACK, name
+
+
+def test_a_login_is_needed(settings):
+    assert not settings.has_option("core", "simple_auth_manager_all_admins")
+    assert not settings.getboolean("usage_data_collection", "enabled")
