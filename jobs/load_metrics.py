@@ -61,6 +61,8 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
             "build": report.build,
             "load_before": _load(host.get("load_before")),
             "load_after": _load(host.get("load_after")),
+            "yardstick": report.yardstick,
+            **{name: host.get(name) for name in ("steal", "others", "preempted", "mhz_before", "mhz_after")},
             "compile_seconds": report.compile_seconds,
             "peak_memory_bytes": report.peak_memory_bytes,
             "energy_joules": report.energy_joules,
@@ -76,7 +78,8 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
         return []
     found = []
     for sample in attempt.measured.samples:
-        same = ("kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s")
+        same = ["kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s"]
+        same += ["passes", "loop_seconds"]
         row = {"cell": cell["cell"], **{name: getattr(sample, name) for name in same}}
         counts = ("dropped_invalid", "dropped_late", "rejected")
         row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", *counts)}

@@ -277,6 +277,7 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     options += [f"--{switch}" for switch in OPTIONS if getattr(spec, switch) is True]
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
+    options += ["--seconds", spec.seconds] if spec.seconds != RunSpec.model_fields["seconds"].default else []
     # Of a plan that was found, the one that it was: elsewhere another may be.
     found = (report.get("planned") or {}).get("plan") if spec.plan == AUTO else spec.plan
     if "plan" in spec.options and not found:

@@ -20,6 +20,7 @@ SECTIONS = {
     "params": "Workload",
     "data": "Workload",
     "repetitions": "Measuring",
+    "seconds": "Measuring",
     "rate": "Measuring",
 }
 # What a list field offers; where that is all there is, nothing else is taken.

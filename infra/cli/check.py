@@ -52,7 +52,7 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
     asked = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
     if app.unordered:
         asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED)
-    regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1})
+    regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,
         ExitStack() as sessions,

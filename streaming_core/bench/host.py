@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import time
-from pathlib import Path
 from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
+from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter
 from streaming_core.run.way import MAX_THREADS
 
@@ -37,7 +37,7 @@ def facts(repetitions: int) -> dict[str, Any]:
         "host": {
             "cores": os.cpu_count() or 1,
             "machine": platform.machine(),
-            "cpu": _cpu(),
+            "cpu": processor(),
             "load": os.getloadavg()[0],
             "energy": Meter().why or "of all processor packages, for whomever",
         },
@@ -51,11 +51,3 @@ def unshown(counts: list[int], papers: str) -> str:
     cores, most = os.cpu_count() or 1, max(counts)
     said = f"On {cores} core{'s' * (cores != 1)}, with {most} thread{'s' * (most != 1)} at most"
     return f"{said}: how it grows up to the paper's {papers}, is not shown."
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.processor())

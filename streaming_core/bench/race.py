@@ -10,7 +10,6 @@ is not the loop's is `different`, and fails the benchmark.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import resource
@@ -34,6 +33,7 @@ from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.way import AXES, BATCH, RunSpec
+from streaming_core.run.yardstick import keep_memory
 
 SEED = 1
 INSTANTS = 40
@@ -57,7 +57,7 @@ class Race:
     def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
         from streaming_core.oracle.loop import Loop
 
-        _keep_memory()
+        keep_memory()
         self.app, self.given, self.events = registry.load(app), params, events
         bound = self.app.bind(params)
         folder = Home().workload(app, workload.address(self.app, bound, events, SEED))
@@ -252,14 +252,6 @@ class Race:
                 for part in samples[0].breakdown
             }
         return row
-
-
-def _keep_memory() -> None:
-    """Has malloc give no page back to the system, so that the loop finds its own again in every round (glibc)."""
-    trim_threshold, mmap_max = -1, -4  # malloc.h
-    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
-        mallopt(trim_threshold, 2**31 - 1)
-        mallopt(mmap_max, 0)
 
 
 def faster(row: Row, other: Row) -> float:

@@ -12,7 +12,6 @@ manifest.json, written last.
 from __future__ import annotations
 
 import hashlib
-import statistics
 import time
 from collections.abc import Iterator
 from functools import cache
@@ -239,41 +238,3 @@ class _Outputs:
             if self.app.unordered is not None:
                 self.unordered = add(self.unordered, outputs_digest(self.app, "none", table))
             self.writer.write(table)
-
-
-def yardstick(workload_dir: Path | str, repetitions: int = 5) -> dict[str, Any]:
-    """Measures the compiled sequential loop on a workload, all of it decoded in memory beforehand.
-
-    Returns:
-        events, outputs, digest, seconds (of each repetition), median events_per_s, compile_seconds. Timed is what
-        `streaming-core run` calls engine time: from decoded rows to encoded output rows and their digest.
-
-    Raises:
-        BadInput, RunFailed: as `run`; RunFailed also when repetitions disagree.
-    """
-    from streaming_core.oracle.loop import Loop
-
-    source = workload.read(Path(workload_dir))
-    loop = Loop(source.app, source.manifest["params"])
-    blocks = [loop.decode(events) for events in source.blocks(_BLOCK)]
-    seconds, digests = [], set()
-    for _ in range(repetitions):
-        loop.reset()
-        for rows, text in blocks:
-            loop.run(rows, text, keep=False)
-        loop.finish(source.rows)
-        seconds.append(loop.seconds)
-        digests.add(format_digest(*loop.digest))
-    if len(digests) != 1:
-        raise RunFailed(
-            f"app {source.app.name}: repetitions of the compiled loop disagree: {', '.join(sorted(digests))}"
-        )
-    return {
-        "app": source.app.name,
-        "events": source.rows,
-        "outputs": loop.digest[0],
-        "digest": digests.pop(),
-        "seconds": seconds,
-        "events_per_s": source.rows / statistics.median(seconds) if source.rows else None,
-        "compile_seconds": loop.compile_seconds,
-    }

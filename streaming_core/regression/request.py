@@ -111,7 +111,10 @@ class RegressionSpec(_Ways):
         100_000, ge=0, le=100_000_000, description="Events per workload; of none, nothing is compared: no pass."
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
-    repetitions: int = Field(3, ge=1, le=50, description="Measured passes per cell, at peak rate.")
+    repetitions: int = Field(3, ge=1, le=50, description="Measured repetitions per cell, at peak rate.")
+    seconds: float = Field(
+        0.4, ge=0.0, le=3600.0, allow_inf_nan=False, description=RunSpec.model_fields["seconds"].description
+    )
     rate: float = Field(
         0.0, ge=0.0, allow_inf_nan=False, description="Events per second of one extra open-loop pass; 0 = none."
     )
@@ -220,6 +223,7 @@ class RegressionSpec(_Ways):
                         rate=self.rate,
                         sink="parquet",
                         repetitions=self.repetitions,
+                        seconds=self.seconds,
                     )
                     cells[spec.cell] = spec
                     if len(cells) > MOST:

@@ -20,8 +20,9 @@ from streaming_core.storage import canonical_json
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
 # energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller, thresholds and parallelism,
-# samples dropped_late, reconfigurations and slowest_reconfiguration_us.
-SCHEMA_VERSION = 5
+# samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
+# them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds.
+SCHEMA_VERSION = 6
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -31,7 +32,7 @@ _LATENCY = [
 ]
 
 # Fields of a RunSpec that say how a cell is executed: all but where its outputs go and how often it is measured.
-WAY = tuple(name for name in FIELDS if name not in ("app", "params", "sink", "repetitions"))
+WAY = tuple(name for name in FIELDS if name not in ("app", "params", "sink", "repetitions", "seconds"))
 _COLUMNS: dict[Any, pa.DataType] = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
 
 
@@ -63,6 +64,12 @@ CELLS = pa.schema(
         ("host", pa.string()),
         ("load_before", pa.float64()),
         ("load_after", pa.float64()),
+        ("yardstick", pa.string()),  # of which loop, on which processor, loop_seconds of its samples are; null: of none
+        ("steal", pa.float64()),  # this and those that follow: while it was measured (run/disturbance.py)
+        ("others", pa.float64()),
+        ("preempted", pa.float64()),
+        ("mhz_before", pa.float64()),
+        ("mhz_after", pa.float64()),
         ("compile_seconds", pa.float64()),
         ("peak_memory_bytes", pa.int64()),
         ("energy_joules", pa.float64()),
@@ -86,6 +93,8 @@ SAMPLES = pa.schema(
         ("digest", pa.string()),
         ("in_order", pa.bool_()),
         ("seconds", pa.float64()),
+        ("passes", pa.int32()),  # of a repetition, which this is the median pass of; null before version 6
+        ("loop_seconds", pa.float64()),  # median pass of the compiled loop, in turns with these; null: none
         ("events_per_s", pa.float64()),
         *_LATENCY,
         ("useful_s", pa.float64()),

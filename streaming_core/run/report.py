@@ -104,6 +104,10 @@ class Sample(BaseModel):
     end_to_end: Latency | None = Field(None, description="From the intended arrival to delivery; open-loop only.")
     breakdown: dict[str, float] = Field(description="Seconds summed over threads: useful, sync, lock, remote, other.")
     cpu_seconds: float = Field(description="Processor time of all threads while the engine was active.")
+    passes: int = Field(1, description="Of the repetition: this is the pass of median time of so many.")
+    loop_seconds: float | None = Field(
+        None, description="Median pass of the compiled loop, which took turns with these passes; None: it did not."
+    )
     energy_joules: float | None = Field(
         None, description="What all processor packages took meanwhile, for whomever; None where that cannot be read."
     )
@@ -188,7 +192,15 @@ class RunReport(BaseModel):
         "`remote` is 'estimated' where the breakdown's is a model's and no measurement, `sockets` 'made up' where "
         "pools are those of sockets that the machine does not have.",
     )
-    host: dict = Field(description="Name, load average before and after, versions, and why there is no energy.")
+    yardstick: str | None = Field(
+        None,
+        description="Digest of the compiled loop, the processor and the way of measuring: ratios to the loop are "
+        "comparable where it is the same. None: the loop was not measured.",
+    )
+    host: dict = Field(
+        description="Name, load average before and after, versions, why there is no energy, why no loop was measured; "
+        "what disturbed the repetitions (disturbance.py)."
+    )
 
     @property
     def verified(self) -> Sample:

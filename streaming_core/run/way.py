@@ -107,6 +107,13 @@ class RunSpec(BaseModel):
     idle: Literal["spin", "yield", "park"] = Field("yield", description="What a thread does while it waits.")
     sink: Literal["parquet", "digest", "count"] = Field("digest", description="Where the outputs go.")
     repetitions: int = Field(0, ge=0, le=100, description="Measured passes at peak rate after the first pass.")
+    seconds: float = Field(
+        0.4,
+        ge=0.0,
+        le=3600.0,
+        description="Least seconds of a repetition: its passes take turns with the compiled sequential loop until both "
+        "have taken as long; 0 = one pass, and no loop beside it.",
+    )
 
     def __new__(cls, /, *_: Any, **fields: Any) -> RunSpec:
         # As a Path is a PosixPath: who names an executor gets the class that declares it.
@@ -252,7 +259,7 @@ class RunSpec(BaseModel):
     @property
     def for_runtime(self) -> dict[str, Any]:
         """What the runtime is told of it: all but what concerns a run's passes and folder."""
-        of_the_run = ("app", "params", "checkpoint", "repetitions")
+        of_the_run = ("app", "params", "checkpoint", "repetitions", "seconds")
         return {name: value for name, value in self.model_dump(mode="json").items() if name not in of_the_run}
 
     @classmethod

@@ -30,6 +30,10 @@ CAME_WITH = {
         "cells": ("schedule", "controller", "thresholds", "parallelism"),
         "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us"),
     },
+    6: {
+        "cells": ("yardstick", "steal", "others", "preempted", "mhz_before", "mhz_after"),
+        "samples": ("passes", "loop_seconds"),
+    },
 }
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 

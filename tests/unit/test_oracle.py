@@ -65,8 +65,6 @@ def test_compiled_results_are_checked_on_a_prefix_and_the_same(words, tmp_path, 
     assert len(list((tmp_path / "compiled" / "outputs").iterdir())) > 1
     tables = [pq.read_table(tmp_path / mode / "outputs") for mode in ("interpreted", "compiled")]
     assert tables[0].equals(tables[1])
-    measured = oracle.yardstick(words, repetitions=2)
-    assert (measured["digest"], measured["events"], measured["outputs"]) == (expected["output_digest"], 400, 4000)
 
 
 def test_a_disagreement_fails_the_run(words):

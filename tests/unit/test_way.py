@@ -103,6 +103,7 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     assert spec == RunSpec(**WRITTEN[cell])
     # Options that came later.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
+    later["seconds"] = 0.4
     later |= {"controller": "none", "parallelism": "vsn"} if spec.executor == "pinned" else {}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
@@ -215,7 +216,7 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
     told = RunSpec(app="wc", executor="pooled").for_runtime
-    assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions"}
+    assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
 # Declarations with a field more that all share, and an axis, a switch and a strategy more of pooled, in a process that

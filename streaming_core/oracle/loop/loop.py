@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numba.core.errors import NumbaError
 
-from streaming_core import emission
+from streaming_core import emission, machine_code
 from streaming_core.data.rows import nameable_text
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.language.application import App
@@ -23,6 +24,7 @@ from streaming_core.oracle.loop.columns import column_of, view, word_at
 from streaming_core.oracle.loop.machine import Machine, programs
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
+from streaming_core.storage import digest_of
 
 _PADDING = 64  # readable bytes behind every text buffer
 
@@ -32,6 +34,7 @@ class Loop:
 
     Attributes:
         seconds: time spent running, compiling and decoding excluded.
+        code: digest of the printed code, of what it calls, and of the compiler: loops of equal code take equal time.
         running: makes a context for each time that the loop runs: who measures something else enters his own.
         compile_seconds: time spent compiling.
         digest: (rows, sum of hashes) of all outputs so far (digest.py).
@@ -209,6 +212,8 @@ class Loop:
         text = source.source()
         ends = any("flush" in o.functions or o.window is not None for o in self._work.operators)
         names = ["_run", "_flush"] if ends else ["_run"]
+
+        self.code = digest_of([text, machine_code.fingerprint(Path(__file__).parent)])
 
         def make() -> dict[str, Any]:
             exec(compile(text, "<compiled loop>", "exec"), source.namespace)

@@ -1,0 +1,126 @@
+"""Repetitions in turns with the compiled loop: what is measured, what is not, and that nothing wrong is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import CommandFailed, RunFailed
+from streaming_core.run import engine, yardstick
+from streaming_core.run.disturbance import Disturbance
+from streaming_core.run.report import Latency, Sample
+from streaming_core.run.way import RunSpec
+from streaming_core.run.yardstick import Turns
+
+
+def sample(seconds: float, digest: str = "1:aa", in_order: bool = True) -> Sample:
+    figures = {"repetition": 1, "events": 1, "outputs": 1, "events_per_s": 1 / seconds, "breakdown": {}}
+    latency = Latency(p50=1, p95=1, p99=1, p999=1, max=1)
+    return Sample(
+        kind="peak", digest=digest, in_order=in_order, seconds=seconds, processing=latency, cpu_seconds=1, **figures
+    )
+
+
+class Loop:
+    """Takes as long as it is told, and says when it had its turns."""
+
+    name = "loop"
+
+    def __init__(self, turns: list[str], *seconds: float):
+        self.turns, self.seconds = turns, list(seconds)
+
+    def one_pass(self) -> float:
+        self.turns.append("loop")
+        return self.seconds.pop(0)
+
+
+def measured(turns: Turns, log: list[str], *passes: Sample) -> Sample:
+    left = list(passes)
+
+    def one() -> Sample:
+        log.append("way")
+        return left.pop(0)
+
+    found = turns.repetition(one, sample(1.0))
+    assert not left, "no pass fewer than it takes"
+    return found
+
+
+def test_passes_take_turns_with_the_loop_until_both_have_taken_their_time_and_the_first_of_each_does_not_count():
+    log: list[str] = []
+    turns = Turns(1.0, lambda: Loop(log, 9.0, 0.1, 0.3, 0.2, 0.4))
+    found = measured(turns, log, sample(9.0), sample(0.2), sample(0.1), sample(0.3))
+    assert (found.seconds, found.passes, found.loop_seconds) == (0.2, 3, 0.2)
+    assert log == ["loop", "way"] * 4
+    # The second repetition needs no warming up.
+    found = measured(turns, log, sample(0.7))
+    assert (found.seconds, found.passes, found.loop_seconds) == (0.7, 1, 0.4)
+    assert turns.yardstick == "loop"
+    assert {"steal", "others", "preempted", "mhz_before", "mhz_after"} == turns.host.keys()
+
+
+@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("wrong", [sample(0.2, digest="1:bb"), sample(0.2, in_order=False)])
+def test_a_pass_with_another_result_is_the_one_that_is_told_of(wrong, at):
+    log: list[str] = []
+    passes = [sample(0.5), sample(0.5), sample(0.1)]
+    passes[at] = wrong
+    found = measured(Turns(1.0, lambda: Loop(log, 0.1, 0.2, 0.2)), log, *passes)
+    assert (found.digest, found.in_order) == (wrong.digest, wrong.in_order)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+@pytest.mark.parametrize("error", [CommandFailed("it cannot be compiled"), RunFailed("out of memory")])
+def test_without_a_loop_a_repetition_is_one_pass_and_says_why(seconds, error):
+    def fails() -> Loop:
+        raise error
+
+    log: list[str] = []
+    turns = Turns(seconds, fails)
+    found = measured(turns, log, sample(0.1))
+    assert (turns.yardstick, found.passes, found.loop_seconds) == (None, 1, None)
+    assert turns.host.get("yardstick") == (f"no loop was measured: {error}" if seconds else None)
+
+
+def test_a_repetition_whose_passes_are_mostly_not_measured_ends_all_the_same(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(yardstick.time, "monotonic", lambda: next(clock))
+    log: list[str] = []
+    turns = Turns(1.0, lambda: Loop(log, *[0.01] * 9))
+    turns._disturbance = Disturbance()
+    turns._loop = turns._make()
+    found = measured(turns, log, *[sample(0.01)] * 3)
+    assert found.passes == 3
+
+
+def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
+    app = registry.load("sl")
+    workload.write(app, app.bind(), 2000, 1, tmp_path / "workload")
+    spec = RunSpec(app="sl", executor="transactional", repetitions=2, seconds=0.01)
+    report = engine.run(spec, tmp_path / "workload", None)
+    assert len({sample.digest for sample in report.samples}) == 1
+    first, *repetitions = report.samples
+    assert (first.passes, first.loop_seconds) == (1, None)
+    assert len(repetitions) == 2
+    for found in repetitions:
+        assert found.passes > 1
+        assert found.loop_seconds > 0
+    assert report.host["others"] >= 0
+    # The same loop has the same name, another one has another.
+    again = engine.run(spec, tmp_path / "workload", None)
+    assert again.yardstick == report.yardstick
+    other = registry.load("gs")
+    workload.write(other, other.bind(), 2000, 1, tmp_path / "other")
+    spec = spec.model_copy(update={"app": "gs"})
+    assert engine.run(spec, tmp_path / "other", None).yardstick not in (None, report.yardstick)
+
+
+def test_a_pass_that_is_too_short_to_be_compared_is_not_and_says_so(tmp_path):
+    app = registry.load("sl")
+    workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
+    report = engine.run(RunSpec(app="sl", executor="transactional", repetitions=1), tmp_path / "workload", None)
+    assert report.yardstick is None
+    assert report.host["yardstick"] == "no loop was measured: a pass takes less than 1 ms"
+    assert [sample.passes for sample in report.samples] == [1, 1]
