@@ -166,6 +166,44 @@ def history(rows: list[dict], strategies: list[str]) -> str:
     )
 
 
+def speed(rows: list[dict], strategies: list[str]) -> str:
+    """Ratios to the compiled loop over runs, one line per strategy, a bar where a change is said to have begun.
+
+    Args:
+        rows: rows of the mart `speed` of one application and one thread count, all runs.
+        strategies: all strategies of the page, for the colours.
+    """
+    order = sorted({row["run_id"] for row in rows})
+    values = [_pick(row, "strategy", "run_id", "series", median="to_loop") for row in rows]
+    began = {(row["series"], row["since_run"], row["strategy"]) for row in rows if row["since_run"]}
+    marks = [{"series": series, "run_id": run_id, "strategy": strategy} for series, run_id, strategy in sorted(began)]
+    x = {
+        "field": "run_id",
+        "type": "ordinal",
+        "title": "runs, oldest first",
+        "sort": order,
+        "scale": {"domain": order},
+        "axis": {"labels": False, "ticks": False},
+    }
+    y = {
+        "field": "median",
+        "type": "quantitative",
+        "title": "over the loop",
+        "scale": {"zero": False},
+        "axis": {"tickCount": 4},
+    }
+    encoding = {"x": x, "y": y, "color": _colour(strategies), "detail": {"field": "series"}}
+    points = encoding | {"shape": _shape(strategies)}
+    bars = {"x": x, "color": _colour(strategies)}
+    layers: list[dict] = [
+        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
+        {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
+    ]
+    bar = {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "description": "change"}
+    layers += [{"data": {"values": marks}, "mark": bar, "encoding": bars}] if marks else []
+    return _svg(values, layers)
+
+
 def benchmark(points: list[dict], plot: dict, numbers: dict[str, int], size: tuple[int, int]) -> str:
     """One chart of a benchmark suite.
 

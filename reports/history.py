@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from reports import speed
+from reports.speed import Speed
 from streaming_core.errors import BadInput
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import RUN_ID, Home
@@ -28,7 +30,8 @@ NOTHING = "\N{EN DASH}"
 class Cell:
     """One planned cell of a run and what came of it.
 
-    `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading.
+    `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
+    `speed`, the verdict on its speed, is there once the marts are, of a cell that is equal.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Cell:
     violations: list[dict] = field(default_factory=list)
     samples: list[dict] = field(default_factory=list)
     facts: dict = field(default_factory=dict)
+    speed: Speed | None = None
 
     @property
     def strategy(self) -> str:
@@ -159,6 +163,19 @@ class Run:
             text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
         return text
 
+    @property
+    def speeds(self) -> list[Cell]:
+        """The cells whose speed has changed: slower ones first, then what was found last."""
+        changed = [cell for cell in self.cells if cell.speed and cell.speed.changed]
+        last = sorted(changed, key=lambda cell: (cell.speed and cell.speed.found_run) or "", reverse=True)
+        return sorted(last, key=lambda cell: cell.speed is not None and cell.speed.verdict == "faster")
+
+    @property
+    def speed_sentence(self) -> str:
+        """What there is to say of its speed, which makes no run red."""
+        known = [(cell.label, cell.speed) for cell in self.cells if cell.speed]
+        return speed.sentence((label, short(of_cell.since_build), of_cell) for label, of_cell in known)
+
     def _complaint(self, cell: Cell) -> str:
         text = f"{cell.label} {cell.outcome}"
         since = self.green_builds.get(cell.name)
@@ -176,6 +193,7 @@ class History:
 
     def __init__(self, home: Home):
         self.home = home
+        self._speeds: dict[tuple[str, str], Speed] | None = None
 
     def run_ids(self) -> list[str]:
         """Every run that was planned or loaded, oldest first."""
@@ -229,6 +247,7 @@ class History:
         for cell in cells:
             # A loaded run has a row of every cell that it planned; one without is not half known but not there.
             cell.facts = facts.get(cell.name, {"status": "not_run"} if facts else {})
+            cell.speed = self._speed(run_id, cell.name)
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
         return Run(run_id, plan, cells)
 
@@ -253,6 +272,11 @@ class History:
                         since[name] = ""
         # A cell that never was equal differs in this build; it does so "since" a build only after a better one.
         return {name: build for name, build in since.items() if name not in open_cells and build}
+
+    def _speed(self, run_id: str, cell: str) -> Speed | None:
+        if self._speeds is None:  # one mart for all runs
+            self._speeds = {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
+        return self._speeds.get((run_id, cell))
 
     def rows(self, table: str, run_id: str) -> list[dict]:
         """One run's rows of a raw table; [] when it has none."""

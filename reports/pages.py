@@ -31,6 +31,7 @@ from reports.history import (
     named,
     short,
 )
+from reports.speed import Speed
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
@@ -147,12 +148,15 @@ class Pages:
         rows = [row for row in all_rows if row["run_id"] == run_id]
         latencies = [row for row in all_latencies if row["run_id"] == run_id]
         strategies = sorted({row["strategy"] for row in all_rows})
-        svgs, sections = _draw(all_rows, rows, latencies, strategies)
+        trend = self.history.mart("speed")
+        speeds = {(row["run_id"], row["cell"]): Speed.of(row) for row in trend}
+        svgs, sections = _draw(all_rows, rows, latencies, trend, strategies)
         p = {(r["cell"], r["kind"]): r for r in latencies}
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
             row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
+            row["speed"] = speeds.get((row["run_id"], row["cell"]))
         best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
@@ -419,7 +423,7 @@ def _json(path: Path) -> dict:
 
 
 def _draw(
-    all_rows: list[dict], rows: list[dict], latencies: list[dict], strategies: list[str]
+    all_rows: list[dict], rows: list[dict], latencies: list[dict], trend: list[dict], strategies: list[str]
 ) -> tuple[dict[str, str], list[dict]]:
     from reports import charts  # its library takes a second to load, and readers of pages need none
 
@@ -441,6 +445,16 @@ def _draw(
     for kind, title in (("processing", "Processing latency"), ("end_to_end", "End-to-end latency at the set rate")):
         chosen = [row for row in latencies if row["kind"] == kind]
         section(title, f"latency-{kind}", charts.latency, [(a, a, of(chosen, a)) for a in apps])
+    # Of each application with the most threads, by one way of measuring: a change of method is no change of speed.
+    groups = []
+    current = {row["series"] for row in trend if row["run_id"] == rows[0]["run_id"]}
+    for app in apps:
+        most = max(row["threads"] for row in of(rows, app))
+        chosen = [row for row in of(trend, app) if row["threads"] == most and row["series"] in current]
+        chosen = [row | {"strategy": named(row["strategy"], row["order"])} for row in chosen if row["to_loop"]]
+        if len({row["run_id"] for row in chosen}) > 1:
+            groups.append((app, f"{app}, {most} thread{'s' * (most > 1)}", chosen))
+    section("Speed beside the compiled loop, night by night; a bar where it changed", "speed", charts.speed, groups)
     groups = []
     for app in apps:
         most = max(row["threads"] for row in of(rows, app))

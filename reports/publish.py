@@ -48,6 +48,8 @@ def summary(run) -> dict:
         "green": run.green,
         "sentence": run.sentence,
         "counts": run.counts,
+        "speed": run.speed_sentence,
+        "slower": [cell.name for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"],
         "build": run.build,
         "red": [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells if cell.red],
     }

@@ -19,7 +19,7 @@ from streaming_core.apps import registry
 
 # What shares a process that takes long to start is one worker's: a JVM that is warm, Airflow with its database.
 TOGETHER = {
-    **dict.fromkeys(("tests/jobs/", "tests/expectations/"), "spark"),
+    **dict.fromkeys(("tests/jobs/", "tests/expectations/", "tests/dbt/test_trend.py"), "spark"),
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
 }

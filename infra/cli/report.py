@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from reports.history import History, Run, human_micros, human_rate
+from reports.history import Cell, History, Run, human_micros, human_rate, short
 from reports.publish import performance
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
@@ -52,13 +53,18 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
     for name, path in places:
         console.print(Text(f"{name:<9}{_shown(path)}"), soft_wrap=True)
     console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)
+    if run.speed_sentence:
+        slower = any(cell.speed and cell.speed.verdict == "slower" for cell in run.cells)
+        console.print(Text(run.speed_sentence, "yellow" if slower else "dim"), soft_wrap=True)
     return run.green
 
 
 def cell_table(run: Run) -> Table:
-    """application, executor, strategy, threads, events/s, p99, verdict"""
+    """application, executor, strategy, threads, events/s, p99, verdict; and the verdict on speed, where there is any"""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("application", "executor", "strategy", "threads", "events/s", "p99", "verdict"):
+    titles = ["application", "executor", "strategy", "threads", "events/s", "p99", "verdict"]
+    speeds = any(cell.speed for cell in run.cells)
+    for title in [*titles, "speed", "since", "would be found"] if speeds else titles:
         number = title in ("threads", "events/s", "p99")
         table.add_column(title, justify="right" if number else "left", no_wrap=True)
     before = None
@@ -75,8 +81,18 @@ def cell_table(run: Run) -> Table:
             human_rate(cell.events_per_s),
             human_micros(cell.p99_us),
             Text(cell.verdict, STYLES[cell.verdict]),
+            *(_speed(cell) if speeds else ()),
         )
     return table
+
+
+def _speed(cell: Cell) -> list[Text]:
+    """Whether its speed has changed, since when, and the smallest slowdown that would be found."""
+    if cell.speed is None:
+        return [Text("")] * 3
+    since = f"{cell.speed.since} {short(cell.speed.since_build)}" if cell.speed.changed else ""
+    style = {"slower": "bold yellow", "faster": "green"}.get(cell.speed.verdict, "dim")
+    return [Text(cell.speed.text, style), Text(since, style), Text(cell.speed.visible, "dim")]
 
 
 def as_dict(home: Home, run: Run, stages: dict) -> dict:
@@ -85,6 +101,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "run_id": run.run_id,
         "green": run.green,
         "sentence": run.sentence,
+        "speed": run.speed_sentence,
         "counts": run.counts,
         "cells": [
             {
@@ -98,6 +115,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
                 "p99_us": cell.p99_us,
                 "verdict": cell.verdict,
                 "reason": cell.reason,
+                "speed": _speed_as_dict(cell),
             }
             for cell in run.cells
         ],
@@ -106,6 +124,13 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "seconds": stages.get("seconds"),
         "reports": str(home.reports),
     }
+
+
+def _speed_as_dict(cell: Cell) -> dict | None:
+    if cell.speed is None:
+        return None
+    found = asdict(cell.speed)
+    return found | {"since_at": found["since_at"] and found["since_at"].isoformat()}
 
 
 def _stages(home: Home, run_id: str) -> dict:

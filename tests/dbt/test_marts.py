@@ -36,7 +36,7 @@ def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(said) == 1
-    assert "11 models made" in said[0]
+    assert "13 models made" in said[0]
 
 
 def test_every_unit_test_of_the_project_ran_and_passed(built):
@@ -120,13 +120,13 @@ def test_throughput_has_the_equal_cells_and_nothing_else(built):
         assert row["energy_nj"] == (None if run_id == GREEN else pytest.approx(40e9 / speed))
 
 
-def test_a_change_of_speed_is_relative_to_the_last_run_that_was_right(built):
-    change = {(row["run_id"], row["app"], row["threads"]): row["change"] for row in built.mart("throughput")}
-    assert change[GREEN, "sl", 1] is None
-    # In the red run sl was wrong, so that its next figure is compared with the one before; wc at one thread was right.
-    assert change[FASTER, "sl", 1] == pytest.approx(0.1)
-    assert change[RED, "wc", 1] == pytest.approx(0.0)
-    assert change[FASTER, "wc", 1] == pytest.approx(0.1)
+def test_speed_has_the_equal_cells_that_were_measured_beside_the_loop(built):
+    rows = by_key(built.mart("speed"), "run_id", "cell")
+    assert rows.keys() == {key for key in equal_cells() if key[0] == FASTER}, "older runs had no loop beside them"
+    for row in rows.values():
+        assert (row["verdict"], row["nights"]) == ("too_new", 1)
+        assert row["to_loop"] == pytest.approx(0.5)
+        assert row["series"].endswith("/node1/loop")
 
 
 def test_latency_has_the_equal_cells_and_the_kinds_that_were_measured(built):

@@ -16,7 +16,7 @@ from tests.dbt.conftest import warehouse as run_warehouse
 from tests.dbt.history import FASTER, GREEN, RED, RUNS, write_history, write_raw
 from tests.infra.cli.conftest import lockstep
 
-MARTS = ("cells", "throughput", "latency", "verdicts", "runs")
+MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
 
 
 def content(home: Home) -> dict[str, list[str]]:

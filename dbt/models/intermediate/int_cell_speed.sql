@@ -1,0 +1,44 @@
+-- What a cell's repetitions say of its speed: the ratio to the compiled loop, which took turns with them. Seconds by
+-- themselves say nothing over the nights: these machines' speed swings by factors. A repetition's ratio is that of the
+-- two medians of its passes, a cell's the median over its repetitions. Only cells that are right have a speed.
+with repetitions as (
+  select
+    run_id,
+    cell,
+    count(*) as repetitions,
+    median(seconds) as pass_seconds,
+    sum(passes * (seconds + loop_seconds)) as measured_seconds,
+    median(loop_seconds / seconds) as to_loop,
+    max(loop_seconds / seconds) / min(loop_seconds / seconds) - 1 as spread
+  from {{ ref('stg_samples') }}
+  where kind = 'peak' and passes is not null
+  group by run_id, cell
+)
+
+select
+  cells.run_id,
+  cells.run_at,
+  cells.cell,
+  cells.build,
+  -- One way of measuring one thing. Any of these changing starts a new series, so that a change of method, or of what
+  -- it is measured against, never reads as a change of speed.
+  concat_ws('/', cells.spec_digest, cells.workload_address, cells.host, cells.yardstick) as series,
+  repetitions.repetitions,
+  repetitions.pass_seconds,
+  repetitions.measured_seconds,
+  repetitions.to_loop,
+  repetitions.spread,
+  cells.steal,
+  cells.others,
+  case
+    when repetitions.to_loop is null or repetitions.measured_seconds < {{ var('shortest_measuring') }} then 'too_short'
+    when
+      cells.steal + cells.others > {{ var('most_disturbance') }}
+      or repetitions.spread > {{ var('most_spread') }} then 'too_noisy'
+  end as unfit
+from {{ ref('stg_cells') }} as cells
+inner join repetitions using (run_id, cell)
+-- Without a loop there is nothing to compare with, and where a pass takes a millisecond and more somebody wanted it so.
+where
+  cells.verdict = 'equal'
+  and (repetitions.to_loop is not null or repetitions.pass_seconds < {{ var('shortest_pass') }})

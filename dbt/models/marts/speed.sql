@@ -1,0 +1,47 @@
+{% set judged = [
+  'nights', 'level', 'noise', 'smallest', 'since_run', 'since_at', 'since_build', 'found_run', 'change', 'change_low',
+  'change_high',
+] %}
+-- Night by night, in the order of the runs: docs/speed.md says the rule, macros/trend.sql is it.
+with walked as (
+  select
+    series,
+    inline({{ trend('points') }})
+  from (
+    select
+      series,
+      array_sort(collect_list(
+        named_struct('run_id', run_id, 'run_at', run_at, 'build', build, 'y', ln(to_loop))
+      )) as points
+    from {{ ref('int_cell_speed') }}
+    where unfit is null
+    group by series
+  ) as fit
+)
+
+select
+  cells.run_id,
+  cells.run_at,
+  cells.cell,
+  cells.app,
+  cells.executor,
+  cells.strategy,
+  cells.`order`,
+  cells.threads,
+  cells.host,
+  cells.build,
+  speed.series,
+  speed.to_loop,
+  speed.repetitions,
+  speed.pass_seconds,
+  speed.measured_seconds,
+  speed.spread,
+  speed.steal,
+  speed.others,
+  coalesce(speed.unfit, walked.verdict) as verdict,
+  {% for column in judged %}
+  walked.{{ column }}{{ ',' if not loop.last }}
+  {% endfor %}
+from {{ ref('int_cell_speed') }} as speed
+inner join {{ ref('stg_cells') }} as cells using (run_id, cell)
+left join walked using (series, run_id)

@@ -1,0 +1,97 @@
+"""The rule of the trend once more, in Python, and made-up histories to try it on.
+
+What a test finds over a thousand nights of a hundred cells is found with this; another one sees to it that the
+warehouse's SQL (dbt/macros/trend.sql) says the same, night by night.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+
+NEW, MOST, ENOUGH, AGAIN, BACK = 3, 60, 12, 5, 7
+LEAST_NOISE, LEAST_CHANGE, USELESS = 0.002, 0.02, 0.25
+
+
+@dataclass
+class Night:
+    """What is said of a series after one of its nights; `since` and `found` are numbers of nights."""
+
+    verdict: str
+    noise: float | None
+    smallest: float | None
+    since: int | None
+    found: int | None
+    change: float | None
+
+
+def trend(points: list[float]) -> list[Night]:
+    """What is said of a series of logarithms of ratios to the loop, night by night."""
+    kept: list[tuple[int, float]] = []
+    noise, estimated, before, since, found = None, 0, None, None, None
+    judged = []
+    for number, y in enumerate(points):
+        kept = [*kept[-(MOST + NEW - 1) :], (number, y)]
+        old, fresh = [y for _, y in kept[:-NEW]], [y for _, y in kept[-NEW:]]
+        level = median(old) if old else None
+        if len(old) >= ENOUGH:
+            far = sorted(abs(y - level) for y in old)
+            noise, estimated = max(LEAST_NOISE, far[math.ceil(0.8 * len(far)) - 1] / 1.2816), len(old)
+        margin = max(LEAST_CHANGE, (2.5 + 30 / estimated) * noise) if estimated else None
+        if estimated and len(old) >= AGAIN and (max(fresh) < level - margin or min(fresh) > level + margin):
+            target = median(fresh)
+            far = [
+                (sum(abs(y - (level if i < j else target)) for i, (_, y) in enumerate(kept)), j)
+                for j in range(max(1, len(kept) - NEW - BACK), len(kept) - NEW + 1)
+            ]
+            kept = kept[min(far)[1] :]
+            before, since, found = level, kept[0][0], number
+        now = median([y for _, y in kept])
+        smallest = 1 - math.exp(-margin - 1.81 * noise) if estimated else None
+        if since is not None:
+            verdict = "slower" if now < before else "faster"
+        else:
+            verdict = "too_new" if not estimated else "too_noisy" if smallest > USELESS else "unchanged"
+        change = None if since is None else math.exp(now - before) - 1
+        judged.append(Night(verdict, noise, smallest, since, found, change))
+    return judged
+
+
+def median(values: list[float]) -> float:
+    """Of at least one value."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+def history(
+    seed: int,
+    nights: int,
+    noise: float = 0.01,
+    outliers: float = 0.02,
+    wander: float = 0.0005,
+    slower: float = 0.0,
+    at: int | None = None,
+) -> list[float]:
+    """Logarithms of ratios to the loop, as a shared machine gives them.
+
+    The machine's own speed drifts by factors from night to night; the loop and the cell have it in common, so that
+    only what they have apart is left: `noise`, every now and then (`outliers`) a night twelve times as far off, and
+    a `wander` of the level itself, a random walk by so much a night. From night `at` on the cell is `slower`.
+    """
+    draw = random.Random(seed)
+    machine, level, found = 0.0, 0.0, []
+    for night in range(nights):
+        machine += draw.gauss(0, 0.2) - 0.1 * machine
+        level += draw.gauss(0, wander)
+        wide = 12 if draw.random() < outliers else 1
+        loop = 0.002 * math.exp(machine)
+        slow = 1 / (1 - slower) if at is not None and night >= at else 1.0
+        cell = 0.002 * math.exp(machine + level + draw.gauss(0, noise * wide)) * slow
+        found.append(math.log(loop / cell))
+    return found
+
+
+def alarms(judged: list[Night]) -> list[int]:
+    """The nights in which a change was found."""
+    return sorted({night.found for night in judged if night.found is not None})

@@ -1,0 +1,126 @@
+"""The verdict on speed, as people read it: on the pages, in the table, and apart from right and wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from infra.cli.report import as_dict, print_run
+from reports.history import History
+from reports.publish import publish
+from reports.speed import Speed, sentence
+from streaming_core.regression.home import Home
+from tests.reports import past_runs
+from tests.reports.test_pages import Outline
+
+SLOWER = Speed(
+    "slower",
+    nights=4,
+    smallest=0.048,
+    since_at=datetime(2026, 1, 4, 2, tzinfo=UTC),
+    since_build="abc",
+    found_run="r4",
+    change=-0.051,
+    change_low=-0.064,
+    change_high=-0.038,
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Home:
+    home = Home(tmp_path_factory.mktemp("home"))
+    past_runs.make(home, red=False)
+    publish(home, past_runs.LAST)
+    return home
+
+
+@pytest.mark.parametrize(
+    ("speed", "said"),
+    [
+        (
+            SLOWER,
+            ("5.1 % slower", "2026-01-04", "3.8 to 6.4 %", "a slowdown of 4.8 % would be found within three nights"),
+        ),
+        (
+            Speed("faster", since_at=SLOWER.since_at, change=0.12, change_low=0.1, change_high=0.14),
+            ("12.0 % faster", "2026-01-04", "10.0 to 14.0 %", ""),
+        ),
+        (
+            Speed("unchanged", nights=40, smallest=0.02),
+            ("unchanged", "", "", "a slowdown of 2.0 % would be found within three nights"),
+        ),
+        (Speed("too_new", nights=9), ("too new", "", "", "9 of 15 nights that it takes to know its noise")),
+        (
+            Speed("too_noisy", steal=0.25, others=0.05, spread=0.07),
+            ("too noisy", "", "", "not compared: others had 30.0 % of the cores, repetitions lie 7.0 % apart"),
+        ),
+        (
+            Speed("too_noisy", nights=20, smallest=0.4),
+            ("too noisy", "", "", "a slowdown of 40.0 % would be found within three nights"),
+        ),
+    ],
+)
+def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(speed, said):
+    assert (speed.text, speed.since, speed.interval, speed.why) == said
+
+
+def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
+    older = Speed(**SLOWER.__dict__ | {"found_run": "r1"})
+    cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
+    said = sentence(cells)
+    assert said.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
+    assert said.endswith("; 1 more slower; 1 unchanged")
+    assert sentence([]) == ""
+
+
+def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
+    run = History(home).run(past_runs.LAST)
+    assert run.green
+    assert run.sentence == "All 10 cells equal the oracle (4 bounds beside them)"
+    overview = Outline((home.reports / past_runs.LAST / "index.html").read_text()).text
+    assert (
+        "Speed: gs/serial/t2 is 5.1 % slower since build abc323def, 2026-01-04; 8 unchanged; 1 too noisy." in overview
+    )
+    assert "3.8 to 6.4 %" in overview
+    assert "this run" in overview
+    (slow,) = run.speeds
+    cell = Outline((home.reports / past_runs.LAST / f"{slow.name}.html").read_text()).text
+    assert "Speed: 5.1 % slower since build abc323def (2026-01-04, found in run" in cell
+    assert "0.8 times as fast as the compiled loop in this run" in cell
+    summary = json.loads((home.reports / past_runs.LAST / "summary.json").read_text())
+    assert (summary["green"], summary["slower"]) == (True, [slow.name])
+
+
+def test_the_performance_page_compares_by_the_verdict_and_by_nothing_else(home):
+    text = (home.reports / "performance.html").read_text()
+    page = Outline(text).text
+    assert "since last run" not in page
+    for needed in ("5.1 % slower", "abc323def, 2026-01-04", "3.8 to 6.4 %", "3.9 %", "too noisy"):
+        assert needed in page, needed
+    assert "charts/speed-gs.svg" in text
+    assert "stroke-dasharray" in (home.reports / "charts" / "speed-gs.svg").read_text(), "where it changed is marked"
+    assert "stroke-dasharray" not in (home.reports / "charts" / "speed-wc.svg").read_text()
+
+
+def test_the_table_has_columns_for_speed_where_there_is_a_verdict(home, tmp_path):
+    console = Console(record=True, width=200, file=io.StringIO())
+    assert print_run(home, past_runs.LAST, console)
+    text = console.export_text()
+    (line,) = [line for line in text.splitlines() if "5.1 % slower" in line and "Speed" not in line]
+    assert re.search(r"gs +transactional +serial +2 .* equal +5.1 % slower +2026-01-04 abc323def +3.9 %", line)
+    run = History(home).run(past_runs.LAST)
+    found = as_dict(home, run, {})
+    json.dumps(found)
+    assert [c["speed"]["since_at"] for c in found["cells"] if c["speed"] and c["speed"]["verdict"] == "slower"] == [
+        "2026-01-04T02:00:00+00:00"
+    ]
+    (home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet").rename(tmp_path / "speed.parquet")
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_run(home, past_runs.LAST, console)
+    assert "would be found" not in console.export_text()
+    (tmp_path / "speed.parquet").rename(home.root / "warehouse" / "marts" / "speed" / "part-00000.parquet")
