@@ -39,8 +39,8 @@ def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> No
 
 
 def _speed(row: dict) -> dict:
-    """What the mart `speed` says of a cell: gs/serial/t2 is slower from the fourth night on, as the fifth shows; the last
-    measuring of sl/serial/t1 was disturbed."""
+    """What the mart `speed` says of a cell: gs/serial/t2 is slower from the fourth night on, as the fifth shows;
+    sl/serial/t1 was disturbed."""
     verdict: dict = {"verdict": "unchanged", "nights": 40, "smallest": 0.039}
     since = {
         "since_run": RUN_IDS[3],
