@@ -51,6 +51,23 @@ def test_a_row_says_how_its_cell_was_run(tmp_path: Path) -> None:
     assert (row["strategy"], row["checkpoint"]) == ("tstream-shared_everything-stealing", 3)
 
 
+def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    (cell,) = world.plan(("serial", 1))
+    seen = {"steal": 0.01, "others": 0.25, "preempted": 7.0, "mhz_before": 2600.0, "mhz_after": None}
+
+    def beside(report: dict) -> dict:
+        first, second = report["samples"]
+        report["samples"] = [first, second | {"passes": 40, "loop_seconds": 0.002}]
+        return report | {"yardstick": "loop", "host": report["host"] | seen}
+
+    world.attempt(cell, report=beside)
+    assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    (row,) = loaded(world, "cells")
+    assert {name: row[name] for name in ("yardstick", *seen)} == {"yardstick": "loop"} | seen
+    assert [(s["passes"], s["loop_seconds"]) for s in loaded(world, "samples")] == [(1, None), (40, 0.002)]
+
+
 def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_path: Path) -> None:
     world = World(tmp_path)
     schedule = [{"event": event, "replicas": {"count": [0]}} for event in (0, 20, 50, 90)]
