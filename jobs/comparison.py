@@ -6,10 +6,13 @@ That takes constant memory as long as rows line up. Where one is missing, extra 
 
 from __future__ import annotations
 
+import base64
 import json
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streaming_core.data import comparison
 from streaming_core.data.arrow import to_numpy
@@ -99,3 +102,23 @@ def row_json(row: dict | None) -> str | None:
     if row is None:
         return None
     return json.dumps(comparison.plain(row), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def spark_row(text: str | None, schema: pa.Schema) -> dict | None:
+    """A row that Spark wrote as JSON; bytes it writes in base64."""
+    if text is None:
+        return None
+    kinds = {column.name: column.type for column in schema}
+    return {name: _decoded(value, kinds[name]) for name, value in json.loads(text).items()}
+
+
+def _decoded(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return value
+    if pa.types.is_binary(kind):
+        return base64.b64decode(value)
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_decoded(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind):
+        return {f.name: _decoded(value.get(f.name), f.type) for f in (kind.field(i) for i in range(kind.num_fields))}
+    return value

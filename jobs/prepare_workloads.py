@@ -1,4 +1,5 @@
 """Generates the workloads a run asks for, in parallel, or takes imported ones; those that are there already are reused.
+Before, Spark reads the invariants of their applications: where one cannot be evaluated nothing of the application is run.
 
 In:  runs/<run id>/plan.json.
 Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from jobs.invariants import refusals
 from jobs.run_folder import complain, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
@@ -66,10 +68,15 @@ def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str
     """Makes those of the `asked` workloads (entries of plan.json) that are missing.
 
     Returns:
-        Addresses of those made just now; by address one line for each that could not be made, of which nothing is left.
+        Addresses of those made just now; by address one line for each that could not be made, of which nothing is left,
+        or that is not needed, as what must hold of its results cannot be asked.
     """
     made, complaints = set(), {}
-    for entry in asked:
+    faults = refusals(spark, [(entry["app"], entry["params"]) for entry in asked])
+    for entry, fault in zip(asked, faults, strict=True):
+        if fault:
+            complaints[entry["address"]] = fault
+            continue
         target = home.workload(entry["app"], entry["address"])
         if (target / "manifest.json").is_file():
             continue
@@ -89,11 +96,11 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     """Prepares what the run's plan asks for and says what was made and what was reused.
 
     Raises:
-        RunFailed: a generator failed; the workloads of the others are there.
+        RunFailed: a generator failed, or an invariant cannot be evaluated; the workloads of the others are there.
     """
     asked = read_plan(home, run_id)["workloads"]
     made, complaints = prepare(spark, home, asked)
-    complain(home, run_id, complaints)
+    complain(home, run_id, "prepare_workloads", complaints)
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
     return said(asked, made, "generated")

@@ -39,14 +39,18 @@ def read_oracles(home: Home, run_id: str) -> dict[str, str]:
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
-def complain(home: Home, run_id: str, complaints: dict[str, str]) -> None:
-    """Notes why workloads could not be made, or have no oracle: address -> one line. What was noted first stays."""
-    write_json(home.run(run_id) / "complaints.json", complaints | read_complaints(home, run_id))
+def complain(home: Home, run_id: str, job: str, complaints: dict[str, str]) -> None:
+    """Notes for which workloads, and why, a job did not do what it is for: address -> one line. Of what it said when it
+    ran before nothing stays."""
+    path = home.run(run_id) / "complaints.json"
+    write_json(path, _read_json(path) | {job: complaints})
 
 
-def read_complaints(home: Home, run_id: str) -> dict[str, str]:
-    """Workload address -> why it has no oracle, as far as that is known."""
-    return _read_json(home.run(run_id) / "complaints.json")
+def read_complaints(home: Home, run_id: str, *jobs: str) -> dict[str, str]:
+    """Workload address -> why it has no oracle, as far as that is known: said first by any job, or by `jobs`."""
+    said = _read_json(home.run(run_id) / "complaints.json")
+    chosen = [said.get(job, {}) for job in jobs or ("prepare_workloads", "run_oracle")]
+    return {address: line for complaints in reversed(chosen) for address, line in complaints.items()}
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from jobs.prepare_workloads import said
-from jobs.run_folder import complain, read_plan
+from jobs.run_folder import complain, read_complaints, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
 from streaming_core import ending
@@ -65,10 +65,12 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     Raises:
         RunFailed: a workload has no oracle; those of the others are there and noted.
     """
-    asked = read_plan(home, run_id)["workloads"]
+    refused = read_complaints(home, run_id, "prepare_workloads")
+    asked = [entry for entry in read_plan(home, run_id)["workloads"] if entry["address"] not in refused]
     addresses, made, complaints = compute(spark, home, asked)
+    complaints |= refused
     write_json(home.run(run_id) / "oracles.json", addresses)
-    complain(home, run_id, complaints)
+    complain(home, run_id, "run_oracle", complaints)
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
     return said(asked, set(made), "computed")

@@ -8,8 +8,8 @@ Out: warehouse/raw/verdicts (one row per cell and check) and violations (the fir
 
 Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` of delivery; `state:<table>` by key;
 `digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
-that compared nothing has not passed; a final table that is empty on both sides is no check. Cells that are bounds are
-compared all the same and are `not_comparable`.
+that compared nothing has not passed; an invariant that selects rows is `invariant_broken`; a final table that is empty
+on both sides is no check. Cells that are bounds are compared all the same and are `not_comparable`.
 
 Of a cell without order, what its application declares is compared (`App.agrees_unordered`, kept in the oracle's
 manifest): these columns of `outputs` as a multiset, so that a wrong row is one missing and one extra, which event it is
@@ -23,21 +23,19 @@ nothing.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from jobs.comparison import compare, evidence, row_json
+from jobs.comparison import compare, evidence, row_json, spark_row
+from jobs.invariants import Holds, find, views_of
 from jobs.raw import forget_raw, write_raw
 from jobs.run_folder import Attempt, attempts, read_oracles, read_plan
 from jobs.session import run_job
@@ -94,14 +92,6 @@ class Subject:
     def same(self) -> bool:
         """Whether its files hold what its oracle's do, in the same order."""
         return all(pair.same and pair.columns is None for pair in self.pairs)
-
-    @property
-    def views(self) -> dict[str, Path]:
-        """What invariants read: name -> Parquet file, or folder of such."""
-        folder = self.attempt.folder
-        outputs = {"outputs": folder / "outputs"} if Parts.of(folder / "outputs").paths else {}
-        tables = {f"state_{name}": table.paths[0] for name, table in states(folder).items()}
-        return {"events": self.workload / "events", **outputs, **tables}
 
     @property
     def order(self) -> str:
@@ -248,25 +238,6 @@ def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
     return found
 
 
-def spark_row(text: str | None, schema: pa.Schema) -> dict | None:
-    """A row that Spark wrote as JSON; bytes it writes in base64."""
-    if text is None:
-        return None
-    return {name: _decoded(value, schema.field(name).type) for name, value in json.loads(text).items()}
-
-
-def _decoded(value: Any, kind: pa.DataType) -> Any:
-    if value is None:
-        return value
-    if pa.types.is_binary(kind):
-        return base64.b64decode(value)
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return [_decoded(item, kind.value_type) for item in value]
-    if pa.types.is_struct(kind):
-        return {f.name: _decoded(value.get(f.name), f.type) for f in (kind.field(i) for i in range(kind.num_fields))}
-    return value
-
-
 # --- the events behind violations --------------------------------------------------------------------------------
 
 
@@ -292,43 +263,8 @@ def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[P
 # --- invariants --------------------------------------------------------------------------------------------------
 
 
-def invariants_query(asked: list[tuple[int, str, str]], views: dict[int, dict[str, Path]]) -> str:
-    """One query for many invariants over the files of many subjects: each one's first violating rows as JSON, with
-    their number.
-
-    Args:
-        asked: (subject, invariant, its SQL).
-        views: of each subject, name of a view -> Parquet file, or folder of such.
-
-    Files are listed and their schemas read where they are named, so each is named once, as a common table expression
-    that those of the invariants select from. Not as a temporary view: nothing of it stays in the session.
-    """
-    files: dict[str, Path] = {}
-    branches = []
-    for subject, name, sql in asked:
-        used = [view for view in views[subject] if view in sql]
-        files |= {f"`{view} of {subject}`": views[subject][view] for view in used}
-        named = ", ".join(f"`{view}` AS (SELECT * FROM `{view} of {subject}`)" for view in used)
-        label = name.replace("\\", "\\\\").replace("'", "\\'")
-        violating = f"SELECT to_json(struct(v.*)) AS row, count(*) OVER () AS found FROM ({sql.strip().rstrip(';')}) v"
-        chosen = f"SELECT {subject} AS subject, '{label}' AS invariant, row, found FROM ({violating})"
-        branches.append(f"({f'WITH {named} ' if used else ''}{chosen} LIMIT {VIOLATION_CAP})")
-    paths = {view: str(path).replace("`", "``") for view, path in files.items()}
-    defined = ", ".join(f"{view} AS (SELECT * FROM parquet.`{path}`)" for view, path in paths.items())
-    return f"{f'WITH {defined} ' if defined else ''}{' UNION ALL '.join(branches)}"
-
-
-@dataclass
-class Holds:
-    """What an invariant found: how many violating rows, the first of them as JSON, or why it could not be evaluated."""
-
-    found: int = 0
-    rows: list[str] = field(default_factory=list)
-    error: str = ""
-
-
 def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, str], Holds]:
-    """(subject, invariant) -> what it found, all in one Spark job; where that fails, one by one.
+    """(subject, invariant) -> what it found.
 
     Evaluated once for all cells whose files equal the oracle's. Of a bound that differs it is not: how its wrong
     rows come about says nothing about the application. Which outputs a cell without order has, its oracle does not say.
@@ -339,28 +275,12 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
             continue
         spec = subject.cell["spec"]
         for name, sql in load(spec["app"]).holds(subject.order, spec["params"]).items():
-            results[index, name] = Holds()
             if all(pair.actual.paths for pair in subject.pairs):
                 asked.append((index, name, sql))
-                views[index] = subject.views
+                views[index] = views_of(subject.attempt.folder, subject.workload)
             else:
-                results[index, name].error = "a table it reads was not written"
-
-    def run(asked: list[tuple[int, str, str]]) -> None:
-        for row in spark.sql(invariants_query(asked, views)).toArrow().to_pylist():
-            result = results[row["subject"], row["invariant"]]
-            result.found = row["found"]
-            result.rows.append(row["row"])
-
-    if asked:
-        try:
-            run(asked)
-        except PySparkException:
-            for index, name, sql in asked:
-                try:
-                    run([(index, name, sql)])
-                except PySparkException as error:
-                    results[index, name].error = str(error).partition("\n")[0]
+                results[index, name] = Holds(error="a table it reads was not written")
+    results |= find(spark, asked, views)
     for index in range(len(subjects)):
         model = _same_as(subjects, index)
         results |= {(index, name): held for (of, name), held in list(results.items()) if of == model}
@@ -387,20 +307,22 @@ class Verdicts:
 
     def add(self, cell: dict, check: str, verdict: str, detail: str = "", **counts: int) -> None:
         """One verdict row; `counts`: expected_rows, actual_rows, missing, extra, different, out_of_order."""
-        if cell["is_bound"] and verdict in ("equal", "different"):
+        if cell["is_bound"] and verdict in ("equal", "different", "invariant_broken"):
             verdict = "not_comparable"
         zero = dict.fromkeys(("expected_rows", "actual_rows", "missing", "extra", "different", "out_of_order"), 0)
         detail = detail if len(detail) <= MAX_DETAIL else detail[: MAX_DETAIL - 3] + "..."
         row = {"cell": cell["cell"], "app": cell["spec"]["app"], "check": check, "verdict": verdict, "detail": detail}
         self.verdicts.append(row | zero | counts)
 
-    def judge(self, cell: dict, check: str, compared: int, detail: str = "", **counts: int) -> None:
-        """`equal` if something was compared and nothing was found, else `different`."""
+    def judge(
+        self, cell: dict, check: str, compared: int, detail: str = "", wrong: str = "different", **counts: int
+    ) -> None:
+        """`equal` if something was compared and nothing was found, `wrong` if rows were, else `different`."""
         found = sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order"))
         if not compared:
             line = "nothing was compared" if detail else "nothing was compared: there is no row; take more events"
             detail = "; ".join(filter(None, [detail, line]))
-        self.add(cell, check, "different" if found or detail else "equal", detail, **counts)
+        self.add(cell, check, wrong if found else "different" if detail else "equal", detail, **counts)
 
     def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
         """One violation row; `columns`: seq, sub, expected, actual, event."""
@@ -539,10 +461,9 @@ def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> l
         if outcome.error:  # which says nothing of the rows
             result.add(subject.cell, check, "failed", f"it could not be evaluated: {outcome.error}", **counts)
         else:
-            result.judge(subject.cell, check, size, **counts)
+            result.judge(subject.cell, check, size, wrong="invariant_broken", **counts)
         rows = []
-        for text in outcome.rows:
-            row = json.loads(text)
+        for row in outcome.rows:
             seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
             rows.append(evidence("invariant", seq, sub, None, row))
         found.append((subject, check, rows))

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -20,10 +21,28 @@ from reports.speed import Speed
 from streaming_core.errors import BadInput
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import RUN_ID, Home
-from streaming_core.regression.verdict import VERDICTS, Verdict, is_green, of
+from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
 
 NOTHING = "\N{EN DASH}"
+
+
+class Outcome(NamedTuple):
+    """What became of a cell: `word` where there is little room, `sentence` behind the cell's name."""
+
+    word: str
+    sentence: str
+
+
+OUTCOMES = {
+    "equal": Outcome("equal", "equals the oracle"),
+    "different": Outcome("differs", "differs from the oracle"),
+    "invariant_broken": Outcome("breaks an invariant", "breaks an invariant, as the oracle does, which it equals"),
+    "failed": Outcome("failed", "failed"),
+    "not_run": Outcome("did not run", "did not run"),
+    "not_compared": Outcome("was not compared", "was not compared"),  # one that ran, but is not_run to its verdict
+    "not_comparable": Outcome("bound", "is a bound: compared, never counted"),
+}
 
 
 @dataclass
@@ -69,13 +88,11 @@ class Cell:
         return self._judged.reason or ""
 
     @property
-    def outcome(self) -> str:
-        """Of a red cell, what became of it: `differs`, say."""
-        not_run = "was not compared" if self.facts.get("status") == "ok" else "did not run"
-        wrong = [check["check"] for check in self.checks if check["verdict"] == "different"]
-        broken = wrong and all(check.startswith("invariant:") for check in wrong)
-        differs = "breaks an invariant" if broken else "differs"
-        return {"different": differs, "failed": "failed", "not_run": not_run}[self.verdict]
+    def outcome(self) -> Outcome:
+        """What became of it, in words."""
+        if self.verdict == "not_run" and self.facts.get("status") == "ok":
+            return OUTCOMES["not_compared"]
+        return OUTCOMES[self.verdict]
 
     @property
     def red(self) -> bool:
@@ -177,9 +194,9 @@ class Run:
         return speed.sentence((label, short(of_cell.since_build), of_cell) for label, of_cell in known)
 
     def _complaint(self, cell: Cell) -> str:
-        text = f"{cell.label} {cell.outcome}"
+        text = f"{cell.label} {cell.outcome.word}"
         since = self.green_builds.get(cell.name)
-        if cell.verdict == "different" and cell.facts.get("build"):
+        if cell.verdict in WRONG and cell.facts.get("build"):
             text += f" since build {short(since)}" if since else f" in build {short(cell.facts['build'])}"
         return text
 
@@ -220,7 +237,7 @@ class History:
             BadInput: there is no such run.
         """
         run = self._read(run_id)
-        if any(cell.verdict == "different" for cell in run.cells):
+        if any(cell.verdict in WRONG for cell in run.cells):
             run.green_builds = self._first_red_builds(run)
         return run
 
@@ -252,9 +269,9 @@ class History:
         return Run(run_id, plan, cells)
 
     def _first_red_builds(self, run: Run) -> dict[str, str]:
-        """Per differing cell that a better build had before, the build of the first run of its unbroken series of
-        differing ones. One that was equal with the same build owes nothing to it."""
-        since = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict == "different"}
+        """Per wrong cell that a better build had before, the build of the first run of its unbroken series of wrong
+        ones. One that was equal with the same build owes nothing to it."""
+        since = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict in WRONG}
         open_cells = set(since)
         for run_id in reversed([r for r in self.run_ids() if r < run.run_id]):
             if not open_cells:
@@ -264,7 +281,7 @@ class History:
                 cell = before.cell(name)
                 if cell is None or cell.verdict in ("not_run", "failed"):
                     continue
-                if cell.verdict == "different":
+                if cell.verdict in WRONG:
                     since[name] = cell.facts.get("build") or since[name]
                 else:
                     open_cells.discard(name)

@@ -19,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import benchmarks, series
+from reports.estimate import expected
 from reports.history import (
     NOTHING,
     Cell,
@@ -36,11 +37,12 @@ from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
+from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, PLANS, RunSpec
 from streaming_core.storage import canonical_json, write_text
 
 HERE = Path(__file__).parent
-MARKS = {"equal": "✓", "different": "✗", "failed": "!", "not_run": "○", "not_comparable": "~"}
+MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
@@ -72,6 +74,21 @@ class Pages:
         """`No runs yet`."""
         return self._render("empty.html", root="", here="Overview")
 
+    def going_on(self, run: Run) -> str:
+        """A run that has no report yet: how far it is, and how long it was to take."""
+        states = [(cell, self._so_far(run, cell)) for cell in run.cells]
+        ended = sum(said not in ("", "runs") for _, said in states)
+        said = expected(self.history.home, run.run_id)
+        return self._render("going_on.html", root="../", here="", run=run, states=states, ended=ended, expected=said)
+
+    def _so_far(self, run: Run, cell: Cell) -> str:
+        attempt, _, ended = self._attempt(run, cell)
+        if attempt is None:
+            return ""
+        if not ended:
+            return "runs"
+        return "has run" if ended.get("exit_code") == 0 else f"failed: {ended.get('error')}"
+
     def overview(self, run: Run, root: str = "../", here: str = "") -> str:
         """The grid of one run."""
         threads = sorted({cell.spec.threads for cell in run.cells})
@@ -95,18 +112,14 @@ class Pages:
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
         attempt, report, ended = self._attempt(run, cell)
-        aside = ", order aside" if cell.spec.order == "none" else ""
-        verdict = {
-            "equal": f"equals the oracle{aside}",
-            "not_comparable": "is a bound: compared, never counted",
-        }.get(cell.verdict) or cell.outcome.replace("differs", "differs from the oracle")
+        aside = ", order aside" if cell.spec.order == "none" and cell.verdict in ("equal", "invariant_broken") else ""
         return self._render(
             "cell.html",
             root="../",
             here="",
             run=run,
             cell=cell,
-            headline=f"{cell.label} {verdict}",
+            headline=f"{cell.label} {cell.outcome.sentence}{aside}",
             evidence=list(_evidence(cell)),
             passes=list(_per_event(cell.samples)),
             tasks=Tasks.of(report),
@@ -222,7 +235,7 @@ def _groups(run: Run, threads: list[int]) -> list[dict]:
 
 
 def _say(cell: Cell) -> str:
-    return cell.outcome if cell.red else human_rate(cell.events_per_s)
+    return cell.outcome.word if cell.red else human_rate(cell.events_per_s)
 
 
 def _evidence(cell: Cell) -> Iterator[dict]:
@@ -233,8 +246,9 @@ def _evidence(cell: Cell) -> Iterator[dict]:
             {**row, **dict(zip(("expected", "actual"), _marked(row["expected"], row["actual"]), strict=True))}
             for row in rows
         ]
-        total = sum(known.get(name) or 0 for name in ("missing", "extra", "different", "out_of_order"))
-        yield {"name": check, "rows": shown, "total": f"{max(total, len(shown)):,} differing", "note": ""}
+        total = sum(known.get(name) or 0 for name in COUNTS)
+        what = "rows that break it" if check.startswith("invariant:") else "differing rows"
+        yield {"name": check, "rows": shown, "total": f"{max(total, len(shown)):,} {what}"}
 
 
 def _marked(expected: str | None, actual: str | None) -> tuple[Markup | str, Markup | str]:
@@ -298,16 +312,19 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     made_anew = [["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings]]
     if name := planned.get("data"):
         workload, made_anew = _Place(shlex.quote(str(home.imported(spec.app, name)))), []
+
+    def shown(command: str, words: list) -> str:
+        return " ".join([f".venv/bin/{command}", *(w if isinstance(w, _Place) else shlex.quote(str(w)) for w in words)])
+
     commands = [
         *made_anew,
         ["oracle", spec.app, "--input", workload, "--out", oracle],
         ["run", spec.app, "--input", workload, "--out", made, *options],
         ["diff", made, oracle],
     ]
-    lines = [
-        " ".join([".venv/bin/streaming-core", *(w if isinstance(w, _Place) else shlex.quote(str(w)) for w in words)])
-        for words in commands
-    ]
+    lines = [shown("streaming-core", words) for words in commands]
+    if not cell.is_bound:  # of which nothing is said
+        lines.append(shown("lockstep", ["invariants", made, "--input", workload]))
     return ["again=$(mktemp -d)", *files, *lines]
 
 

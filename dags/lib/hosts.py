@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from socket import gethostname
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -181,6 +182,12 @@ def check(host: str, spark: str, home: Home) -> None:
         Host.of(host, home).check()
     except (HostLost, BadInput) as error:
         raise BadInput(f"no cell can be run on host {host}: {error}") from None
+
+
+def name(host: str, home: Home) -> str:
+    """What the machine behind a connection calls itself, as far as that is known from here."""
+    behind = Host.of(host, home)
+    return behind.connection.host or "" if isinstance(behind, SshHost) else gethostname()
 
 
 def next_attempt(folder: Path) -> Path:

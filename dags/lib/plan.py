@@ -29,6 +29,7 @@ def plan_run(context) -> list[dict]:
     from airflow.sdk.exceptions import AirflowFailException
 
     from dags.lib import hosts
+    from reports.estimate import estimate
     from reports.publish import publish
     from streaming_core.regression.matrix import omissions, plan, refuse
 
@@ -43,6 +44,7 @@ def plan_run(context) -> list[dict]:
         refuse(home(), run_id, origin, asked, str(error))
         publish(home(), run_id)
         raise AirflowFailException(str(error)) from None
+    print(estimate(home(), planned, hosts.name(params["host"], home())))
     for line in omissions(planned):
         print(f"left out: {line}")
     context["ti"].xcom_push("run_id", run_id)

@@ -123,7 +123,7 @@ def _show(console: Console, run: Run, generated: str, outputs: int, invariants: 
     console.print()
     console.print(table)
     for cell in [cell for cell in run.cells if cell.red][:SHOWN]:
-        console.print(Text(f"{cell.name} {cell.outcome}: {cell.reason}", "red"), soft_wrap=True)
+        console.print(Text(f"{cell.name} {cell.outcome.word}: {cell.reason}", "red"), soft_wrap=True)
     for line in matrix.omissions(run.plan):
         console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
     console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)

@@ -88,6 +88,18 @@ def import_(
 
 
 @app.command()
+def invariants(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `streaming-core run` has made.")],
+    source: Annotated[Path, typer.Option("--input", metavar="DIR", help="Its workload.")],
+    as_json: Json = False,
+) -> int:
+    """Say which invariants hold of one run, and show the rows that break the others. Exit code 1: there are such."""
+    from infra.cli.invariants import invariants
+
+    return invariants(run, source, as_json)
+
+
+@app.command()
 def ui(
     port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
 ) -> int:

@@ -20,7 +20,8 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
 
-STYLES = {"equal": "green", "not_comparable": "dim", "different": "bold red", "failed": "bold red", "not_run": "red"}
+RED = ("different", "invariant_broken", "failed")
+STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fromkeys(RED, "bold red")
 
 
 def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) -> bool:

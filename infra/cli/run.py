@@ -23,6 +23,7 @@ from infra.checkout import ROOT
 from infra.cli.report import print_run
 from infra.services.lock import holder, signed
 from infra.services.process import POLL_SECONDS, Noted, start
+from reports.estimate import expected
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import new_run_id
 from streaming_core.storage import Lock, write_json
@@ -66,6 +67,12 @@ class Progress:
                 name = line["label"] or STAGES.get(line["task"], line["task"])
                 seconds = f"{line['end'] - line['start']:.1f} s" if line["start"] and line["end"] else ""
                 self.console.print(f"  {line['state']:<16} {name:<40} {seconds}", highlight=False)
+
+    def expect(self, sentence: str) -> None:
+        """How much is planned, and how long that takes."""
+        self.note = f"{sentence}; {self.note}"
+        if not self.console.is_terminal:
+            self.console.print(f"  {sentence}", highlight=False, soft_wrap=True)
 
     def stages(self) -> list[dict]:
         """Seconds and outcome per stage, in order; the mapped one as a whole."""
@@ -155,6 +162,9 @@ def follow(conf: dict, there: bool, log: Path, progress: Progress, live: bool, n
                     dag_run.update(line)
                 else:
                     progress.take(line)
+                    if line["task"] == "plan_matrix" and line["state"] == "success":
+                        run_id = new_run_id(dag_run["run"], dag_run["run_after"])
+                        progress.expect(expected(checkout.home(), run_id))
 
     reader = threading.Thread(target=read)
     reader.start()

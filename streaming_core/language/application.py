@@ -38,6 +38,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streaming_core.errors import BadInput
 from streaming_core.language.invariants import quoted_value, with_values
@@ -527,6 +528,21 @@ class App:
             for name, sql in self.invariants.items()
             if order == "total" or name not in self._by_order
         }
+
+    def results(self, params: dict[str, Any] | None = None) -> dict[str, pa.Schema]:
+        """Columns of what a run of it leaves, by the names that invariants read: `outputs`, `state_<table>`."""
+        values = self.bind(params)
+        found = {"outputs": self.outputs.resolve(values).arrow(("seq", "sub"))}
+        for table in self.tables:
+            found[f"state_{table.name}"] = table.row.resolve(values).arrow(("key",))
+        for operator in self.operators:
+            if operator.state is not None:
+                state = operator.state.resolve(values).arrow()
+                if operator.key is not None:
+                    key = pa.binary() if isinstance(operator.input.fields[operator.key], Text) else pa.int64()
+                    state = state.insert(0, pa.field("key", key, nullable=False))
+                found[f"state_{operator.name}"] = state
+        return found
 
     @property
     def kind(self) -> str:

@@ -7,6 +7,9 @@ of a run that is not loaded yet, or was loaded before schema version 4.
 
 - A result that differs outranks everything else: other checks that agree, a later attempt that failed. So do passes
   whose digests are not all the same.
+- `invariant_broken`: what was compared agrees, but rows break an invariant of the application. So do its oracle's: it
+  is the application, or what was declared of it, that is wrong. Before version 6 that was `different`, and stays so in
+  what was loaded then.
 - A cell that failed is never excused, not even a bound.
 - `equal` is what is left when nothing speaks against it: every check agreed, and each compared something. A check that
   compared nothing has not passed, and a cell without checks was not run.
@@ -18,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-VERDICTS = ("equal", "different", "failed", "not_run", "not_comparable")
+VERDICTS = ("equal", "different", "invariant_broken", "failed", "not_run", "not_comparable")
+WRONG = frozenset({"different", "invariant_broken"})
 GREEN = frozenset({"equal", "not_comparable"})
 COUNTS = ("missing", "extra", "different", "out_of_order")
 
@@ -52,6 +56,8 @@ def judge(cell: Row, checks: Sequence[Row], samples: Sequence[Row]) -> Verdict:
     if not cell["is_bound"] and ("different" in said or len(digests) > 1):
         why = _finding(checks, "different") or f"its measured passes have {len(digests)} different digests"
         return Verdict("different", why)
+    if not cell["is_bound"] and "invariant_broken" in said:
+        return Verdict("invariant_broken", _finding(checks, "invariant_broken"))
     status = cell.get("status") or "ok"
     if "failed" in said or status == "failed":
         return Verdict("failed", cell.get("error") or _finding(checks, "failed") or "it failed")
@@ -103,11 +109,17 @@ def _finding(checks: Sequence[Row], verdict: str) -> str | None:
     """
     told = {"outputs": 0, "digest": 2}
     for row in sorted(checks, key=lambda row: (row["verdict"] != verdict, told.get(row["check"], 1))):
-        counted = ", ".join(f"{row[name]} {name.replace('_', ' ')}" for name in COUNTS if row.get(name))
+        counted = ", ".join(f"{row[name]} {_counted(row, name)}" for name in COUNTS if row.get(name))
         nothing = "no row was compared" if row["verdict"] == "equal" and not _compared(row) else ""
         if found := "; ".join(filter(None, (row.get("detail"), counted, nothing))):
             return f"{row['check']}: {found}"
     return None
+
+
+def _counted(check: Row, name: str) -> str:
+    if check["verdict"] == "invariant_broken":
+        return "row breaks it" if check[name] == 1 else "rows break it"
+    return name.replace("_", " ")
 
 
 def _by_cell(rows: Iterable[Row]) -> dict[str, list[Row]]:

@@ -21,7 +21,8 @@ from streaming_core.storage import canonical_json
 # readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
 # energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller, thresholds and parallelism,
 # samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
-# them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds.
+# them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds; a verdict may be
+# invariant_broken.
 SCHEMA_VERSION = 6
 VIOLATION_CAP = 20
 

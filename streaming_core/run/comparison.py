@@ -102,7 +102,7 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
             _recordings(found, run_dir, oracle_dir)
             return found
         manifest = oracle.read_manifest(oracle_dir)
-        report = _report(run_dir)
+        report = read_report(run_dir)
         found.reason = _incomparable(run_dir, report, manifest)
         if found.reason is None:
             agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
@@ -137,7 +137,12 @@ def _recordings(found: Diff, run_dir: Path, oracle_dir: Path) -> None:
     _rows(found, "rows", run_dir, oracle_dir)
 
 
-def _report(run_dir: Path) -> RunReport:
+def read_report(run_dir: Path) -> RunReport:
+    """report.json of a run's folder.
+
+    Raises:
+        BadInput: there is none, or it is no run report.
+    """
     path = run_dir / "report.json"
     try:
         return RunReport.model_validate_json(path.read_bytes())

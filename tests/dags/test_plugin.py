@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from reports.publish import publish
 from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
 from tests.reports import past_runs
 
 LOGIN = {"username": "admin", "password": "a password of this test"}
@@ -175,10 +176,23 @@ def test_an_airflow_run_leads_to_its_report(get):
     assert "has not planned anything yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
 
 
-def test_a_run_that_goes_on_says_that_its_report_is_to_come(get):
+def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, tmp_path, monkeypatch):
     answer = get("/lockstep/20260201T000000Z-0000000a/index.html")
     assert answer.status_code == 200
-    assert "no report yet" in answer.text
+    assert "There is no such run" in answer.text
+    other = Home(tmp_path)
+    past_runs.make(other, nights=1, red=False)
+    monkeypatch.setenv("LOCKSTEP_HOME", str(other.root))
+    run_id = past_runs.RUN_IDS[0]
+    first, second, *_ = json.loads((other.run(run_id) / "plan.json").read_text())["cells"]
+    write_json(other.attempt(run_id, first["cell"], 1) / "exit.json", {"exit_code": 0})
+    other.attempt(run_id, second["cell"], 1).mkdir(parents=True)
+    write_json(other.run(run_id) / "estimate.json", {"sentence": "14 cells, about 3 minutes"})
+    text = get(f"/lockstep/{run_id}/index.html").text
+    assert "1 of 14 cells have run; the run goes on" in text
+    assert "14 cells, about 3 minutes" in text
+    assert text.count("has run<") == text.count(">runs<") == 1
+    assert 'http-equiv="refresh"' in text
 
 
 def test_before_the_first_run_the_pages_say_so(get, tmp_path, monkeypatch):

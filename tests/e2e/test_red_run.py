@@ -100,7 +100,10 @@ def label(cell: dict) -> str:
 
 def test_every_planned_cell_has_its_verdict(result):
     assert {label(cell): cell["verdict"] for cell in result["cells"]} == EXPECTED
-    assert result["counts"] == {"equal": 7, "different": 1, "failed": 1, "not_run": 5, "not_comparable": 0}
+    assert result["counts"] == {"equal": 7, "different": 1, "failed": 1, "not_run": 5} | {
+        "invariant_broken": 0,
+        "not_comparable": 0,
+    }
     assert not result["green"]
     assert result["sentence"].startswith("7 of 14 cells equal the oracle; ")
 
@@ -170,6 +173,20 @@ def test_no_asset_was_emitted_and_the_airflow_run_failed(world):
     )
     done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=120)
     assert "answer 0 [<DagRunState.FAILED: 'failed'>]" in done.stdout or "answer 0 ['failed']" in done.stdout, done
+
+
+def test_the_grid_is_red_where_a_cell_differs_or_failed_and_green_where_it_is_equal(world):
+    ask = (
+        "import json; from airflow.models import TaskInstance as T; from airflow.utils.session import create_session\n"
+        "with create_session() as s: print('answer', json.dumps({t.rendered_map_index: str(t.state) for t in "
+        "s.query(T).filter_by(task_id='run_core')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", ask], env=world, capture_output=True, text=True, timeout=120)
+    (answer,) = [line for line in done.stdout.splitlines() if line.startswith("answer ")]
+    states = json.loads(answer.removeprefix("answer "))
+    red = {cell for cell, state in states.items() if state == "failed"}
+    assert {cell.rpartition(".")[0] for cell in red if "sl." not in cell} == FAULTS.keys()
+    assert {state for cell, state in states.items() if cell not in red} == {"success"}
 
 
 def test_nothing_is_left_running(world, result):

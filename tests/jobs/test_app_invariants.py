@@ -1,13 +1,11 @@
 """Every application's invariants hold on a right result, and each of them finds a wrong one."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.validate_outputs import invariants_query
+from jobs.invariants import find, no_rows, refusals, rows_of
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.agreement import outputs_digest, states_digest
@@ -491,19 +489,20 @@ def computed(name, params):
 
 
 def write(folder, events, outputs, states):
-    """The files an invariant reads; view -> path."""
+    """The files an invariant reads, as views."""
     folder.mkdir()
     views = {}
     for name, table in {"events": events, "outputs": outputs, **states}.items():
-        views[name] = folder / f"{name}.parquet"
-        pq.write_table(table, views[name])
+        pq.write_table(table, folder / f"{name}.parquet")
+        views[name] = rows_of(folder / f"{name}.parquet")
     return views
 
 
 def violations(spark, asked, views):
     """(subject, invariant) -> number of violating rows, of those that have any, in one Spark job."""
-    rows = spark.sql(invariants_query(asked, views)).toArrow().to_pylist()
-    return {(row["subject"], row["invariant"]): row["found"] for row in rows}
+    found = find(spark, asked, views)
+    assert {held.error for held in found.values()} == {""}
+    return {key: held.found for key, held in found.items() if held.found}
 
 
 # Spark takes a second to plan each of a hundred queries: `make test` asks those of two applications.
@@ -592,6 +591,31 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
     outputs = pa.Table.from_pylist(rows, result.output_table().schema)
     views = write(tmp_path / "x", events, outputs, result.state_tables())
     label = "deposits are accepted, and transfers just when their sources had enough"
-    query = invariants_query([(0, label, app.invariants[label])], {0: views})
-    [row] = spark.sql(query).toArrow().to_pylist()
-    assert json.loads(row["row"])["seq"] == 0
+    (held,) = find(spark, [(0, label, app.invariants[label])], {0: views}).values()
+    assert held.rows[0]["seq"] == 0
+
+
+def test_columns_are_known_before_there_are_any_rows(right):
+    for app, _, result in right.values():
+        tables = {"outputs": result.output_table(), **result.state_tables()}
+        assert app.results(result.params) == {name: table.schema for name, table in tables.items()}, app.name
+
+
+def test_invariants_are_read_before_anything_is_run(spark, monkeypatch):
+    assert refusals(spark, [*PARAMS.items()]) == [""] * len(PARAMS)
+    monkeypatch.setitem(registry.load("sl").invariants, "typed", "SELECT * FORM outputs")
+    monkeypatch.setitem(registry.load("sl").invariants, "unknown", "SELECT seq, monkey FROM outputs")
+    (wrong,) = refusals(spark, [("sl", PARAMS["sl"])])
+    assert "sl: invariant 'typed': [PARSE_SYNTAX_ERROR]" in wrong
+    assert "sl: invariant 'unknown': [UNRESOLVED_COLUMN" in wrong
+    assert "monkey" in wrong
+
+
+def test_a_table_without_rows_has_the_columns_that_spark_reads(spark, tmp_path):
+    """Of every type that a field may have."""
+    kinds = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int8(), pa.bool_(), pa.float32(), pa.binary()]
+    kinds += [pa.list_(pa.struct([("key", pa.uint16()), ("value", pa.int64())])), pa.list_(pa.float64(), 3)]
+    columns = pa.schema([pa.field(f"c{number}", kind) for number, kind in enumerate(kinds)])
+    pq.write_table(columns.empty_table(), tmp_path / "all.parquet")
+    read, made = (spark.sql(sql).schema for sql in (rows_of(tmp_path / "all.parquet"), no_rows(columns)))
+    assert [(f.name, f.dataType.simpleString()) for f in made] == [(f.name, f.dataType.simpleString()) for f in read]

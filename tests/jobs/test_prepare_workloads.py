@@ -7,7 +7,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from jobs import prepare_workloads
+from jobs import prepare_workloads, run_oracle
+from jobs.run_folder import read_complaints, read_oracles, read_plan
+from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
 from tests.jobs.world import RUN_ID, write_json
@@ -67,7 +69,7 @@ def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(
         home.run(RUN_ID) / "plan.json",
         {
             "workloads": [
-                {"app": "sl", "params": {"n_items": -5}, "events": 10, "seed": 7, "address": "a"},
+                {"app": "sl", "params": {"n_items": 1}, "events": 10, "seed": 7, "address": "a"},
                 {"app": "wc", "params": {}, "events": 10, "seed": 7, "address": "b"},
             ],
             "cells": [],
@@ -79,3 +81,24 @@ def test_a_generator_that_fails_leaves_nothing_behind_and_the_others_alone(
     assert "n_items" in error
     assert list(home.workload("sl", "a").parent.iterdir()) == []
     assert workload.read_manifest(home.workload("wc", "b"))["events"] == 10
+
+
+def test_what_must_hold_is_read_first_and_nothing_is_run_where_it_cannot_be_asked(
+    home: Home, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = next(e for e in read_plan(home, RUN_ID)["workloads"] if e["app"] == "wc")
+    workload.write("wc", {}, 100, 7, home.workload("wc", entry["address"]))  # of a run before
+    monkeypatch.setitem(registry.load("wc").invariants, "typo", "SELECT sqe FROM outputs")
+    assert run(home, spark) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "wc: invariant 'typo': [UNRESOLVED_COLUMN" in error
+    assert run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark) == 1
+    assert "sqe" in capsys.readouterr().err
+    assert entry["address"] not in read_oracles(home, RUN_ID)
+    assert len(read_oracles(home, RUN_ID)) == 1, "the other application is run"
+    assert "sqe" in read_complaints(home, RUN_ID)[entry["address"]]
+    monkeypatch.undo()
+    assert run(home, spark) == 0
+    assert run_oracle.main(["--run", RUN_ID, "--home", str(home.root)], spark) == 0
+    assert read_complaints(home, RUN_ID) == {}

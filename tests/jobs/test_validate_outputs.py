@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import load_metrics, validate_outputs
 from jobs.validate_outputs import main
-from streaming_core.regression.verdict import of_run
+from streaming_core.regression.verdict import WRONG, of_run
 from streaming_core.regression.warehouse import RAW, VIOLATION_CAP, rows
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
@@ -46,7 +46,7 @@ class Outcome:
         return [row for row in self.violations if row["cell"] == cell and row["check"] == check]
 
     def wrong(self, cell: str) -> set[str]:
-        return {check for check, row in self.of(cell).items() if row["verdict"] == "different"}
+        return {check for check, row in self.of(cell).items() if row["verdict"] in WRONG}
 
 
 def test_right_cells_are_equal_in_every_check(world: World, spark: SparkSession) -> None:
@@ -196,7 +196,7 @@ def test_damage_is_found_and_named(damaged: tuple[list[str], Outcome], number: i
     bad = cells[1 + number]
     assert outcome.verdict(bad) == "different"
     row = outcome.of(bad)[check]
-    assert row["verdict"] == "different"
+    assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different")
     assert {name: row[name] for name in counts} == counts
     evidence = outcome.evidence(bad, check)
     assert [e["kind"] for e in evidence] == kinds
@@ -303,7 +303,7 @@ def test_without_order_declared_columns_are_compared_as_a_multiset(world: World,
     assert {"outputs", "order"} <= outcome.wrong(ordered)
     for cell, (_, check, counts, kinds) in zip(bad, LOOSE_DAMAGES, strict=True):
         row = outcome.of(cell)[check]
-        assert row["verdict"] == "different", row
+        assert row["verdict"] == ("invariant_broken" if check.startswith("invariant:") else "different"), row
         assert {name: row[name] for name in counts} == counts
         assert row["out_of_order"] == 0
         evidence = outcome.evidence(cell, check)
@@ -442,11 +442,38 @@ def test_validating_twice_changes_nothing(world: World, spark: SparkSession) -> 
     assert first.violations == second.violations
 
 
-def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
+def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_rows_as_text(
     world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = bank()
-    app.invariant("broken", "SELECT nonsense FROM outputs")
+    app.invariant("young", "SELECT seq, name, array(name) AS names FROM outputs WHERE seq IN (3, 4)")
+    monkeypatch.setattr(validate_outputs, "load", lambda name: app)
+    cells = world.plan(("serial", 1), ("tstream", 1))
+    for cell in cells:
+        world.attempt(cell)
+    outcome = Outcome(world, spark)
+    for cell in cells:
+        assert outcome.verdict(cell) == "invariant_broken"
+        assert outcome.wrong(cell) == {"invariant:young"}
+        found = sorted(outcome.evidence(cell, "invariant:young"), key=lambda row: row["seq"])
+        assert [json.loads(row["actual"])["name"] for row in found] == ["0xfffe", "<b>4</b>"], "bytes that are no text"
+        assert json.loads(found[1]["actual"])["names"] == ["<b>4</b>"]
+        assert json.loads(found[1]["event"])["seq"] == 4
+    assert load_metrics.main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
+    loaded = rows(world.home, "cells", RUN_ID)
+    assert {(row["verdict"], row["reason"]) for row in loaded} == {
+        ("invariant_broken", "invariant:young: 2 rows break it")
+    }
+
+
+@pytest.mark.parametrize(
+    "broken", ["SELECT nonsense FROM outputs", "SELECT * FORM outputs", "SELECT 1 / (sub - sub) FROM outputs"]
+)
+def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
+    world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    app = bank()
+    app.invariant("broken", broken)
     monkeypatch.setattr(validate_outputs, "load", lambda name: app)
     (cell,) = world.plan(("serial", 1))
     world.attempt(cell)

@@ -18,6 +18,7 @@ from reports.publish import publish
 from reports.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.verdict import VERDICTS
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 from tests.reports import past_runs
@@ -128,6 +129,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
         "--executor transactional --threads 2 --scheme tstream --pool shared_nothing",
         "--sink parquet --repetitions 3",
         'streaming-core diff "$again"/run "$again"/oracle',
+        'lockstep invariants "$again"/run --input "$again"/workload',
     ):
         assert line in page.text
 
@@ -141,6 +143,34 @@ def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
     assert "streaming-core generate" not in page.text
     assert f"oracle sl --input '{home.imported('sl', 'it')}'\"'\"'s mine' --out" in page.text
     assert "100,000, imported" in page.text
+
+
+def test_every_outcome_is_said_in_words(home):
+    pages, run = Pages(History(home)), History(home).run(past_runs.LAST)
+    ordered, loose = run.cells[0], replace(run.cells[0], spec=RunSpec(app="wc", executor="pinned", channel="spsc"))
+    said = {}
+    for verdict in VERDICTS:
+        for cell, order in ((ordered, "total"), (loose, "none")):
+            judged = replace(cell, facts={"verdict": verdict, "status": "ok" if verdict != "not_run" else "not_run"})
+            text = Outline(pages.cell(run, judged)).first_heading
+            said[verdict, order] = text.removeprefix(judged.label).strip()
+    assert {verdict: text for (verdict, order), text in said.items() if order == "total"} == {
+        "equal": "equals the oracle",
+        "different": "differs from the oracle",
+        "invariant_broken": "breaks an invariant, as the oracle does, which it equals",
+        "failed": "failed",
+        "not_run": "did not run",
+        "not_comparable": "is a bound: compared, never counted",
+    }
+    asides = {verdict for (verdict, order), text in said.items() if order == "none" and "order aside" in text}
+    assert asides == {"equal", "invariant_broken"}
+    ran = replace(ordered, facts={"verdict": "not_run", "status": "ok"})
+    assert Outline(pages.cell(run, ran)).first_heading.endswith("was not compared")
+    assert "≠ breaks an invariant" in Outline(pages.overview(replace(run, cells=[_broken(ordered)]))).text
+
+
+def _broken(cell):
+    return replace(cell, facts={"verdict": "invariant_broken", "reason": "invariant:money: 1 row breaks it"})
 
 
 def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import ANY
+
 import pytest
 
 from streaming_core.regression.verdict import Verdict, is_green, judge, of, of_run
@@ -12,6 +14,9 @@ CRASHED = {"status": "failed", "error": "operator debit, event 17: division by z
 
 def check(verdict: str, rows: int = 10, name: str = "outputs", **found) -> dict:
     return {"cell": "c", "check": name, "verdict": verdict, "expected_rows": rows, "actual_rows": rows} | found
+
+
+BROKEN = check("invariant_broken", name="invariant:money", different=1)
 
 
 def passes(*digests: str) -> list[dict]:
@@ -37,6 +42,13 @@ def passes(*digests: str) -> list[dict]:
         (CELL | CRASHED, [check("different", extra=2)], "", "different", "outputs: 2 extra"),
         (CELL, [check("different", extra=2), check("failed", name="completed")], "", "different", "outputs: 2 extra"),
         (CELL, [check("equal")], "aab", "different", "its measured passes have 2 different digests"),
+        # A broken invariant is a verdict of its own where the rows agree, and outranks what says less.
+        (CELL, [check("equal"), BROKEN], "", "invariant_broken", "invariant:money: 1 row breaks it"),
+        (CELL, [BROKEN | {"different": 3}], "a", "invariant_broken", "invariant:money: 3 rows break it"),
+        (CELL, [BROKEN, check("different", extra=2)], "", "different", "outputs: 2 extra"),
+        (CELL, [BROKEN, check("failed", name="invariant:b", detail="no SQL")], "", "invariant_broken", ANY),
+        (CELL, [check("equal"), BROKEN | {"verdict": "different"}], "", "different", "invariant:money: 1 different"),
+        (BOUND, [BROKEN], "", "not_comparable", ANY),
         # A crash is never excused.
         (CELL | CRASHED, [], "", "failed", CRASHED["error"]),
         (CELL | CRASHED, [check("equal")], "a", "failed", CRASHED["error"]),
@@ -101,6 +113,7 @@ def test_every_planned_cell_has_a_verdict_from_its_own_rows():
         (["equal", "equal"], True),
         (["equal", "not_comparable"], True),
         (["equal", "different"], False),
+        (["equal", "invariant_broken"], False),
         (["equal", "failed"], False),
         (["equal", "not_run"], False),
         (["equal", "unheard of"], False),

@@ -6,7 +6,8 @@ with checks as (
     cell,
     count(*) as checks,
     count_if(verdict = 'equal' and rows_compared > 0) as agreed,
-    count_if(verdict = 'different') as different
+    count_if(verdict = 'different') as different,
+    count_if(verdict = 'invariant_broken') as broken
   from {{ ref('stg_verdicts') }}
   group by run_id, cell
 ),
@@ -27,6 +28,7 @@ select
   coalesce(checks.checks, 0) as checks,
   coalesce(checks.agreed, 0) as agreed,
   coalesce(checks.different, 0) as different,
+  coalesce(checks.broken, 0) as broken,
   coalesce(passes.digests, 0) as digests
 from {{ ref('stg_cells') }} as cells
 left join checks using (run_id, cell)

@@ -4,6 +4,7 @@ select
   count(*) as cells,
   count_if(verdict = 'equal') as equal,
   count_if(verdict = 'different') as different,
+  count_if(verdict = 'invariant_broken') as invariant_broken,
   count_if(verdict = 'failed') as failed,
   count_if(verdict = 'not_run') as not_run,
   count_if(verdict = 'not_comparable') as not_comparable,

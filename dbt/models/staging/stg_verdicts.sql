@@ -6,7 +6,7 @@ select
     nullif(detail, ''),
     if(missing > 0, concat(missing, ' missing'), null),
     if(extra > 0, concat(extra, ' extra'), null),
-    if(different > 0, concat(different, ' different'), null),
+    if(different > 0, concat(different, if(verdict = 'invariant_broken', ' break it', ' different')), null),
     if(out_of_order > 0, concat(out_of_order, ' out of order'), null),
     if(verdict = 'equal' and coalesce(expected_rows, 0) = 0 and coalesce(actual_rows, 0) = 0, 'no row was compared', null)
   ) as finding

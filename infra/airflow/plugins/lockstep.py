@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from infra import checkout
 from reports.history import History
 from reports.pages import HERE, Pages
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
 
 DAG_ID = "streaming_regression"
@@ -114,7 +115,7 @@ async def page(user: Reader, path: str = "") -> Response:
     target = served(root, path)
     if not target.is_file():
         if RUN_ID.fullmatch(target.parent.name):
-            return _page("This run has no report yet: it is written when the run's core runs have ended.", 200)
+            return _going_on(target.parent.name)
         if path in ("", "index.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
@@ -146,6 +147,15 @@ def _unpublished(name: str) -> Response:
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
     return HTMLResponse(pages.empty() if name == "index.html" else pages.performance(benchmarked=False)[0])
+
+
+def _going_on(run_id: str) -> Response:
+    """Of a run whose report is not written yet, how far it is."""
+    try:
+        history = History(checkout.home())
+        return HTMLResponse(Pages(history).going_on(history.run(run_id)), headers=_headers(OWN))
+    except BadInput:
+        return _page("There is no such run, or it has not planned anything yet.", 200)
 
 
 def _page(text: str, status: int) -> Response:

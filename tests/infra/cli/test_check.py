@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from infra.cli import check
+from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
 from tests.infra.cli.conftest import lockstep
@@ -39,6 +40,16 @@ def test_what_is_wrong_is_named_with_its_way(spark, capsys, monkeypatch):
     assert {cell["cell"].split(".")[1] for cell in wrong} == {"pooled"}
     assert {cell["reason"] for cell in wrong} == {"operator count: event 7: out of cheese"}
     assert found["sentence"].startswith("4 of 5 cells equal the oracle; wc/ct-batch16/t2 failed")
+
+
+def test_an_invariant_that_the_right_rows_break_is_told_from_a_result_that_differs(spark, capsys, monkeypatch):
+    monkeypatch.setattr(check, "THREADS", [1])
+    monkeypatch.setitem(registry.load("wc").invariants, "never", "SELECT seq, word FROM outputs WHERE seq < 2")
+    assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 1
+    said = capsys.readouterr().out
+    assert "breaks an invariant: invariant:never: " in said
+    assert "rows break it" in said
+    assert "differs" not in said
 
 
 def test_bad_input_is_said_before_anything_starts(capfd):

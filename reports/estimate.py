@@ -1,0 +1,97 @@
+"""How long a run will take, by what its cells, and all that is around them, took in the last runs on the same host."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
+
+RUNS = 10  # that are looked at, the newest first
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Of `cells` cells `known` have run before, and took `seconds` together; `around` is what a run took beside its
+    cells, None where no run got to its end."""
+
+    cells: int
+    known: int = 0
+    seconds: float = 0.0
+    around: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """`12 cells, about 3 minutes, by the last runs' times on this host`, or what is not known of that."""
+        text = f"{self.cells} cell{'s' * (self.cells != 1)}"
+        unknown = self.cells - self.known
+        if not self.known:
+            return f"{text}; how long that takes is not known, as none of them has run on this host with so many events"
+        whole = self.seconds + (self.around or 0)
+        took = f"{whole:.0f} seconds" if whole < 90 else f"{whole / 60:.0f} minutes"
+        beside = "" if self.around is not None else ", beside what is done before and after"
+        if unknown:
+            have = "has" if unknown == 1 else "have"
+            return (
+                f"{text}, more than {took}{beside}: {unknown} of them {have} not run on this host with so many events"
+            )
+        return f"{text}, about {took}{beside}, by the last runs' times on this host"
+
+
+def estimate(home: Home, planned: dict, host: str) -> str:
+    """Estimates a plan from the runs before it, and keeps the sentence in the run's folder.
+
+    Args:
+        planned: plan.json of a run.
+        host: the machine that its cells go to, as it names itself.
+    """
+    sentence = _of(home, planned, host).sentence
+    write_json(home.run(planned["run_id"]) / "estimate.json", {"sentence": sentence})
+    return sentence
+
+
+def expected(home: Home, run_id: str) -> str:
+    """What was estimated of a run; empty where nothing was."""
+    return _json(home.run(run_id) / "estimate.json").get("sentence", "")
+
+
+def _of(home: Home, planned: dict, host: str) -> Estimate:
+    events = planned["regression"].get("events"), planned["regression"].get("repetitions")
+    wanted = {cell["cell"] for cell in planned["cells"]}
+    took: dict[str, float] = {}
+    around: list[float] = []
+    earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
+    for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
+        plan = _json(home.run(run_id) / "plan.json")
+        cells = {cell["cell"]: _seconds(home.run(run_id) / cell["cell"], host) for cell in plan.get("cells", [])}
+        known = {name: seconds for name, seconds in cells.items() if seconds is not None}
+        asked = plan.get("regression", {})
+        if (asked.get("events"), asked.get("repetitions")) == events:
+            took = {name: seconds for name, seconds in known.items() if name in wanted} | took
+        end = home.reports / run_id / "summary.json"
+        if known and len(known) == len(cells) and end.exists():
+            began = datetime.fromisoformat(plan["created_at"]).timestamp()
+            around.append(max(0.0, end.stat().st_mtime - began - sum(known.values())))
+    return Estimate(len(wanted), len(took), sum(took.values()), statistics.median(around) if around else None)
+
+
+def _seconds(cell: Path, host: str) -> float | None:
+    """What a cell's last attempt took there; None if it did not run there, or did not get to its end."""
+    for attempt in sorted(cell.glob("attempt-[0-9]*/exit.json"), key=lambda path: path.stat().st_mtime, reverse=True):
+        left = _json(attempt)
+        if left.get("exit_code") == 0 and left.get("host") == host:
+            times = [datetime.fromisoformat(left[name]) for name in ("started_at", "ended_at") if left.get(name)]
+            return (times[1] - times[0]).total_seconds() if len(times) == 2 else None
+    return None
+
+
+def _json(path: Path) -> dict:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

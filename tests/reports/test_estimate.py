@@ -1,0 +1,66 @@
+"""How long a run will take is said from what took how long before, and where that is not known, this is said."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+from reports.estimate import estimate, expected
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
+
+BEGAN = datetime(2026, 1, 1, 2, tzinfo=UTC)
+
+
+def plan(home: Home, day: int, cells: list[str], events: int = 100) -> dict:
+    began = BEGAN + timedelta(days=day)
+    made = {
+        "run_id": f"{began:%Y%m%dT%H%M%SZ}-00000000",
+        "created_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
+        "regression": {"events": events, "repetitions": 3},
+        "cells": [{"cell": cell} for cell in cells],
+    }
+    write_json(home.run(made["run_id"]) / "plan.json", made)
+    return made
+
+
+def night(home: Home, day: int, seconds: dict[str, int], whole: int, host: str = "here", **asked: int) -> None:
+    """A run that has ended, `whole` seconds after it was planned."""
+    made = plan(home, day, [*seconds], **asked)
+    began = BEGAN + timedelta(days=day)
+    for cell, took in seconds.items():
+        times = {
+            "started_at": f"{began:%Y-%m-%dT%H:%M:%SZ}",
+            "ended_at": f"{began + timedelta(seconds=took):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        write_json(home.attempt(made["run_id"], cell, 1) / "exit.json", {"exit_code": 0, "host": host, **times})
+    summary = home.reports / made["run_id"] / "summary.json"
+    write_json(summary, {})
+    ended = began.timestamp() + whole
+    os.utime(summary, (ended, ended))
+
+
+def test_it_is_what_the_cells_and_all_around_them_took_the_last_time(tmp_path):
+    home = Home(tmp_path)
+    night(home, 1, {"a": 50, "b": 100}, 250)
+    night(home, 2, {"a": 60, "b": 90, "c": 5}, 235)
+    asked = plan(home, 3, ["a", "b"])
+    said = estimate(home, asked, "here")
+    assert said == "2 cells, about 4 minutes, by the last runs' times on this host"
+    assert expected(home, asked["run_id"]) == said
+    assert (
+        estimate(home, plan(home, 4, ["c"]), "here") == "1 cell, about 2 minutes, by the last runs' times on this host"
+    )
+
+
+def test_what_is_not_known_is_said(tmp_path):
+    home = Home(tmp_path)
+    nothing = "how long that takes is not known, as none of them has run on this host with so many events"
+    assert estimate(home, plan(home, 0, ["a"]), "here") == f"1 cell; {nothing}"
+    night(home, 1, {"a": 20}, 80)
+    assert estimate(home, plan(home, 2, ["a", "b"]), "here") == (
+        "2 cells, more than 80 seconds: 1 of them has not run on this host with so many events"
+    )
+    assert estimate(home, plan(home, 3, ["a", "b"]), "there") == f"2 cells; {nothing}"
+    assert estimate(home, plan(home, 4, ["a", "b"], events=999), "here") == f"2 cells; {nothing}"
+    assert expected(home, "20260101T000000Z-ffffffff") == ""
