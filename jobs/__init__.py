@@ -6,8 +6,8 @@
     load_metrics        reports of all cells -> warehouse/raw/cells, samples
     import_events       files that a user names -> a workload (`lockstep import`, which is no task of a run)
 
-Each task runs as `python -m jobs.<name> --run RUN_ID [--home DIR]`: against a Spark Connect server where SPARK_REMOTE is
-set, inside `spark-submit`, or on a local session of its own. Functions that run on executors are imported there by
+Each task runs as `python -m jobs.<name> --run RUN_ID [--home DIR]`: against a Spark Connect server where SPARK_REMOTE
+is set, inside `spark-submit`, or on a local session of its own. Functions that run on executors are imported there by
 name, so the checkout must be importable on them: the embedded server is started with it on PYTHONPATH; on a cluster
 install the wheel and ship this package (`spark-submit --py-files`, or `spark.addArtifacts(zip, pyfile=True)`).
 LOCKSTEP_HOME must be the same path on the driver and on every executor.

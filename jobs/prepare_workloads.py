@@ -1,5 +1,6 @@
 """Generates the workloads a run asks for, in parallel, or takes imported ones; those that are there already are reused.
-Before, Spark reads the invariants of their applications: where one cannot be evaluated nothing of the application is run.
+Before, Spark reads the invariants of their applications: where one cannot be evaluated nothing of the application is
+run.
 
 In:  runs/<run id>/plan.json.
 Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in

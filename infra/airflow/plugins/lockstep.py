@@ -153,7 +153,7 @@ def _going_on(run_id: str) -> Response:
     """Of a run whose report is not written yet, how far it is."""
     try:
         history = History(checkout.home())
-        return HTMLResponse(Pages(history).going_on(history.run(run_id)), headers=_headers(OWN))
+        return HTMLResponse(Pages(history).going_on(history.run(run_id)))
     except BadInput:
         return _page("There is no such run, or it has not planned anything yet.", 200)
 
