@@ -17,6 +17,7 @@ import pytest
 
 from reports.history import History
 from streaming_core.regression.home import Home
+from tests.reports.content import from_elsewhere
 
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = {"gs.transactional.tstream.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}
@@ -153,6 +154,15 @@ def test_the_pages_show_the_evidence(world, result, run):
     assert {row["verdict"] for row in summary["red"]} == {"different", "failed", "not_run"}
     assert (reports / "data_docs" / "index.html").exists()
     assert (reports / "dbt" / "index.html").exists()
+
+
+def test_no_page_loads_anything_from_elsewhere(world, result):
+    reports = Home(world["LOCKSTEP_HOME"]).reports
+    made = [path for path in reports.rglob("*") if path.suffix in (".html", ".svg", ".css")]
+    assert {"data_docs", "dbt", "charts", "index.html"} <= {path.relative_to(reports).parts[0] for path in made}
+    assert {path: found for path in made if (found := from_elsewhere(path))} == {}
+    # dbt's page brings a tracker along, and starts it where that is asked for.
+    assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "index.html").read_text()
 
 
 def test_the_warehouse_rolls_up_to_the_same_verdicts(world, run):

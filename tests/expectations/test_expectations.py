@@ -12,7 +12,7 @@ from expectations.suites import outputs
 from jobs import load_metrics, validate_outputs
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 
-EVIL = "<script>alert(1)</script>"
+EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
 
 
 class Loads(HTMLParser):
@@ -116,6 +116,8 @@ def pages_need_nothing(site: Path) -> None:
             assert link.startswith("#") or (page.parent / link).resolve().is_file(), (page, link)
         shown += "".join(parser.text)
     assert EVIL in shown
+    assert "1337" not in shown
+    assert {path.suffix for path in site.rglob("*") if path.is_file()} == {".html"}, "nothing that no page uses"
     index = Loads()
     index.feed((site / "index.html").read_text())
     assert "".join(index.text).count(RUN_ID) == 6

@@ -23,7 +23,11 @@ EXECUTORS, SCHEMES = ["transactional", "pooled"], ["tstream", "serial", "no_lock
 RUN_IDS = [f"202601{day:02d}T020000Z-0000000{day}" for day in range(1, 6)]
 LAST = RUN_IDS[-1]
 EVENTS = 100_000
-HOSTILE = '<script>alert("x")</script>'
+# Scripts that would run, and templates that would be filled in, where a row is not shown as text.
+HOSTILE = (
+    '<script>document.title = "taken"</script><img src="x" onerror="document.title = `taken`">'
+    "{{ 7 * 191 }}{% raw %}${7 * 191}</td></pre>"
+)
 
 
 def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> None:
