@@ -62,11 +62,13 @@ def _done(command: str, environment: dict[str, str]) -> str:
 def _is_run_by_night(environment: dict[str, str]) -> None:
     """The nightly starts a regression of the new application on the import. All of the night is not waited for."""
     airflow = Airflow(environment, free_port())
+    known = [run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]]
     try:
         airflow.call(NIGHT, "PATCH", {"is_paused": False})
         airflow.call(f"{NIGHT}/dagRuns", "POST", {"logical_date": None})
-        wait_for(lambda: airflow.call(RUNS)["dag_runs"], PATIENCE)
-        (run,) = airflow.call(RUNS)["dag_runs"]
+        run, *_ = wait_for(
+            lambda: [run for run in airflow.call(RUNS)["dag_runs"] if run["dag_run_id"] not in known], PATIENCE
+        )
         assert run["conf"]["data"] == {"mine": "nightly"}
         assert "mine" in run["conf"]["applications"]
     finally:
