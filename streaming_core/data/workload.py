@@ -28,6 +28,7 @@ from streaming_core.errors import BadInput, refusal
 from streaming_core.generator.merge import merge
 from streaming_core.language.acceptance import accept
 from streaming_core.language.sources import TAG, Sources
+from streaming_core.language.tables import called
 from streaming_core.storage import digest_of
 
 CHUNK = 250_000  # events in a part
@@ -129,9 +130,12 @@ def _arrays(app: App, params: dict[str, Any], seed: int, start: int, stop: int, 
     """The columns of events start..stop-1."""
     if app.streams is not None:
         return _merged(app, app.streams, params, seed, start, stop, wanted)
-    columns = {"seq": np.arange(start, stop)} | app.generator(params, seed, start, stop)
+    made = called(f"generator of {app.name}", app.generator, params, seed, start, stop)
+    if not isinstance(made, dict):
+        raise BadInput(f"generator of {app.name}: gives a {type(made).__name__}, must give columns by name")
+    columns = {"seq": np.arange(start, stop)} | made
     if set(columns) != set(wanted.names):
-        raise BadInput(f"generator of {app.name} gives columns {sorted(columns)}, its event has {wanted.names}")
+        raise BadInput(f"generator of {app.name} gives columns {sorted(made)}, its event has {wanted.names[1:]}")
     return [_column(columns[field.name], field, stop - start, app.name) for field in wanted]
 
 
@@ -221,7 +225,7 @@ def seal(
     with generator.recorded() as tables:
         # A generator names its tables whatever events it is asked for.
         if app.streams is None:
-            app.generator(params, seed, 0, 1)
+            called(f"generator of {app.name}", app.generator, params, seed, 0, 1)
         else:
             _arrays(app, params, seed, 0, 1, schema(app, params))
     about = {

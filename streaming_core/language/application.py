@@ -130,6 +130,9 @@ class Stream:
     def _record(self) -> Record:
         return self._operators[0].emitted
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a stream has no {name!r}: it has flat_map, key_by, process, window, union and sink")
+
     def union(self, *others: Stream) -> Stream:
         """This stream and others of its record type as one: of each event, this stream's rows come first.
 
@@ -157,6 +160,8 @@ class Stream:
 
     def key_by(self, key: str) -> KeyedStream:
         """This stream, keyed by an integer or text field."""
+        if not isinstance(key, str):
+            raise BadInput("key_by takes the name of a field, such as key_by('user')")
         kind = self._record.fields.get(key)
         if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
             raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
@@ -215,6 +220,12 @@ class App:
     ):
         self.name = name
         self.declared = params or {}
+        for known, param in self.declared.items():
+            if not isinstance(param, Param):
+                raise BadInput(f"app {name}: parameter {known}: write Param({param!r}), not {param!r}")
+            if type(param.default) not in (bool, int, float, str):
+                raise BadInput(f"app {name}: parameter {known}: its default must be a number, a truth value or text")
+            param.check(known, param.default)
         self.profiles = profiles or {}
         self.reads = reads
         self.params = Params(self.declared)
@@ -456,6 +467,8 @@ class App:
         start..stop-1 of its stream, whose `ts` never decreases, and knows nothing of the others. Fewer rows than were
         asked for are the last ones: the stream is silent from there on.
         """
+        if not fns or not all(map(inspect.isfunction, fns)):
+            raise BadInput(f"app {self.name}: write @app.generates above the generator, without brackets")
         self._generators = fns
         return fns[0]
 
@@ -507,9 +520,15 @@ class App:
         return Stream(self, [operator])
 
     def _refuse(self, what: str, record: Record | None, *kinds: type) -> None:
+        if record is not None and not isinstance(record, Record):
+            word = getattr(record, "__name__", repr(record))
+            raise BadInput(f"app {self.name}: {what} {word} is no record: put @record above its class, not @dataclass")
         for name, kind in (record.fields if record else {}).items():
             if isinstance(kind, kinds):
-                raise BadInput(f"app {self.name}: {record!r}: {name} is a {type(kind).__name__}, no {what} has any")
+                said = f"{record!r}: {name} is a {type(kind).__name__}, no {what} has any"
+                if isinstance(kind, Text):
+                    said += ": key_by a text, or give it a number where events are made"
+                raise BadInput(f"app {self.name}: {said}")
 
     def _sink(self, stream: Stream, name: str) -> None:
         if self._outputs is not None:
@@ -625,7 +644,16 @@ class App:
     def check(self) -> App:
         """Raises BadInput unless the declaration is complete."""
         if self._event is None or self._outputs is None or not self._generators:
-            raise BadInput(f"app {self.name}: needs a source (or transaction), a sink and a generator")
+            lacking = [
+                what
+                for what, there in (
+                    ("a source: app.source(Event), app.sources or app.transaction", self._event),
+                    ("a sink: end the pipeline with .sink()", self._outputs),
+                    ("a generator: @app.generates above a function of (params, seed, start, stop)", self._generators),
+                )
+                if not there
+            ]
+            raise BadInput(f"app {self.name} lacks {'; '.join(lacking)}")
         streams = len(self.streams.records) if self.streams else 1
         if len(self._generators) != streams:
             raise BadInput(f"app {self.name}: {streams} sources need as many generators, not {len(self._generators)}")
@@ -646,5 +674,8 @@ class App:
         for operator in self.operators[1:-1]:
             # One with state may be there for its state; others would work for nothing.
             if operator.state is None and id(operator) not in taken:
-                raise BadInput(f"app {self.name}: nothing takes what operator {operator.name} puts out")
+                raise BadInput(
+                    f"app {self.name}: nothing takes what operator {operator.name} puts out: go on with what it gives "
+                    "back, up to .sink()"
+                )
         return self

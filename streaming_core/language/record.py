@@ -7,9 +7,11 @@ loads them; a store that would lose bits is an error of the event's operator. Th
 
 from __future__ import annotations
 
+import inspect
 import math
 import struct
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cached_property
 from typing import Any
 
@@ -98,7 +100,11 @@ class _Sized:
     """Makes `Ring[i64, 1000]`, `Ring[u8, "window"]` (a parameter's name) and `Array[u32, "d*d"]` declarations."""
 
     def __class_getitem__(cls: Any, arguments: Any) -> Any:
-        return cls(*arguments) if isinstance(arguments, tuple) else cls(arguments)
+        given = arguments if isinstance(arguments, tuple) else (arguments,)
+        wanted = [one.name for one in dataclass_fields(cls)]
+        if len(given) != len(wanted):
+            raise BadInput(f"{cls.__name__} is declared with {len(wanted)}: {cls.__name__}[{', '.join(wanted)}]")
+        return cls(*given)
 
 
 @dataclass(frozen=True)
@@ -199,18 +205,29 @@ class Record:
         return Resolved(self, params)
 
 
-def record(cls: type) -> Record:
+def record(cls: type | None = None) -> Record:
     """Class decorator: annotations become fields, in order.
 
     Raises:
         BadInput: a field has no known type or a reserved name.
     """
+    if not isinstance(cls, type):
+        raise BadInput("write @record above a class, without brackets")
     fields: dict[str, FieldType] = {}
-    for name, kind in cls.__annotations__.items():
+    declared = inspect.get_annotations(cls)
+    for name in cls.__dict__:
+        if name in declared:
+            raise BadInput(f"record {cls.__name__}.{name}: a field has no default: it begins as zero, or empty")
+        if not name.startswith("__"):
+            raise BadInput(f"record {cls.__name__}.{name}: a record has fields and nothing else: write {name}: i64")
+    for name, kind in declared.items():
         if isinstance(kind, str):
-            raise BadInput(f"record {cls.__name__}: do not use postponed annotations in application files")
+            raise BadInput(
+                f"record {cls.__name__}.{name}: write its type plainly: no quotes, and no postponed annotations (from "
+                "__future__ import annotations) in application files"
+            )
         if not isinstance(kind, (Scalar, Text, Array, *CONTAINERS)):
-            raise BadInput(f"record {cls.__name__}.{name}: {kind!r} is not a field type")
+            raise BadInput(f"record {cls.__name__}.{name}: {_foreign(kind)}")
         if reason := _unfit(kind):
             raise BadInput(f"record {cls.__name__}.{name}: {reason}")
         if name in ("seq", "sub") or name.startswith("_"):
@@ -219,6 +236,25 @@ def record(cls: type) -> Record:
     if not fields:
         raise BadInput(f"record {cls.__name__} has no fields")
     return Record(cls.__name__, fields, cls.__doc__)
+
+
+def _foreign(kind: Any) -> str:
+    """Why something is no type of a field, and what is."""
+    python = getattr(kind, "__origin__", kind)
+    word = python.__name__ if isinstance(python, type) else repr(kind)
+    meant = {
+        int: "i64, or i8, i16, i32, u8, u16, u32",
+        float: "f64",
+        bool: "boolean",
+        str: "text",
+        bytes: "text",
+        list: "Array[i64, 3] in rows, Ring[i64, 3] or Queue[Record] in states",
+        tuple: "a field for each",
+        dict: "Map[i64, f64] or Counter[i64], in states",
+        set: "Set[i64], in states",
+    }
+    said = next((f": write {words}" for known, words in meant.items() if python is known), "")
+    return f"{word} is not a field type{said}"
 
 
 def _unfit(kind: FieldType) -> str:
@@ -270,6 +306,9 @@ class Resolved:
 
     def _count(self, value: int | str, field: str) -> int:
         names = value.split("*") if isinstance(value, str) else []
+        if unknown := next((name for name in names if name not in self.params), None):
+            known = ", ".join(self.params) or "none"
+            raise BadInput(f"record {self.name}.{field}: size {value!r}: no parameter {unknown!r}; known: {known}")
         count = math.prod(self.params[name] for name in names) if names else value
         if not isinstance(count, int) or not 1 <= count <= 1_000_000:
             raise BadInput(f"record {self.name}.{field}: size {count!r} must lie in 1..1000000")

@@ -34,7 +34,8 @@ class Source:
         except (OSError, SyntaxError, TypeError, ValueError) as error:
             raise BadInput(f"{named(function)}: its source cannot be read: {error}") from None
         if not isinstance(definition, ast.FunctionDef):
-            raise BadInput(f"{named(function)}: must be a plain def, not a lambda")
+            what = "async def" if isinstance(definition, ast.AsyncFunctionDef) else "a lambda"
+            raise BadInput(f"{named(function)}: must be a plain def, not {what}")
         ast.increment_lineno(definition, first - 1)
         definition.decorator_list = []
         if ast.get_docstring(definition, clean=False) is not None:

@@ -42,7 +42,7 @@ def initial(app: App, table: Table, row: Resolved, params: dict[str, Any]) -> di
     if table.init is None:
         return {}
     what = f"app {app.name}: table {table.name}: init"
-    given = _called(what, table.init, np.arange(rows, dtype=np.int64), dict(params))
+    given = called(what, table.init, np.arange(rows, dtype=np.int64), dict(params))
     what = f"{what} ({_place(table.init)})"
     if not isinstance(given, dict | None):
         raise BadInput(f"{what}: gives a {type(given).__name__}, must give columns by name")
@@ -71,7 +71,7 @@ def constant(app: App, declared: Constant, params: dict[str, Any]) -> np.ndarray
         BadInput: `build` raises, or gives no 1-D int64 or float64 array; the line names its file and line.
     """
     what = f"app {app.name}: constant {declared.name}"
-    values = np.ascontiguousarray(_called(what, declared.build, dict(params)))
+    values = np.ascontiguousarray(called(what, declared.build, dict(params)))
     if values.ndim != 1 or values.dtype not in (np.int64, np.float64):
         raise BadInput(f"{what} ({_place(declared.build)}): must be a 1-D int64 or float64 array")
     values = values.copy()  # what the application built stays its own
@@ -99,10 +99,16 @@ def _fitting(what: str, values: Any, item: Scalar, shape: tuple[int, ...]) -> np
     return np.ascontiguousarray(column, item.dtype)
 
 
-def _called(what: str, function: Callable, *arguments: Any) -> Any:
-    """What a function of the application returns; whatever it raises is its author's to mend, and said in a line."""
+def called(what: str, function: Callable, *arguments: Any) -> Any:
+    """What a function of the application returns; whatever it raises is its author's to mend, and said in a line.
+
+    Raises:
+        BadInput: what it raised, with file and line; its own refusals as they are.
+    """
     try:
         return function(*arguments)
+    except (BadInput, MemoryError):
+        raise
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == _file(function)]
         said = " ".join(str(error).split())

@@ -74,7 +74,9 @@ def test_a_file_more_is_an_application_more(package):
         ("x = 1", "application echo: echo.py defines no `app = App"),
         (WHOLE.replace('App("echo")', 'App("other")'), "application echo: echo.py names itself 'other'"),
         (WHOLE.replace("ts: i64", "ts: int"), "application echo: .*is not a field type"),
-        (WHOLE.replace(".sink()", ""), "app echo: needs a source .*a sink and a generator"),
+        (WHOLE.replace(".sink()", ""), r"app echo lacks a sink: end the pipeline with \.sink\(\)$"),
+        (WHOLE.replace("@app.generates", ""), r"app echo lacks a generator: @app\.generates above a function"),
+        ('from streaming_core.api import App\napp = App("echo")', "app echo lacks a source: .*; a sink: .*; a gen"),
         ("raise ValueError('two\\nlines')", "application echo: echo.py:1: ValueError: two lines"),
     ],
 )

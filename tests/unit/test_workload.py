@@ -513,7 +513,9 @@ def test_another_application_or_parameters_are_refused(made):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (lambda n: {"ts": np.arange(n)}, r"gives columns \['seq', 'ts'\], its event has"),
+        (lambda n: {"ts": np.arange(n)}, r"gives columns \['ts'\], its event has \['ts', "),
+        (lambda n: None, "gives a NoneType, must give columns by name"),
+        (lambda n: 1 // 0, r"generator of \w+ \(test_workload.py:\d+\): ZeroDivisionError: "),
         (lambda n: {"ts": np.arange(n), "line": [b"x"] * (n - 1)}, "column line: 9 values for 10 events"),
         (lambda n: {"ts": np.arange(n), "line": [None] * n}, "column line: 10 values for 10 events, or nulls"),
         (lambda n: {"ts": np.arange(n) + 0.5, "line": [b"x"] * n}, "column ts: .*truncated"),

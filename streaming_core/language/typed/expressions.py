@@ -12,7 +12,22 @@ import numpy as np
 
 from streaming_core.language.application import Constant, Table
 from streaming_core.language.parameters import ParamRef
-from streaming_core.language.record import Array, Counter, Map, Queue, Ring, Scalar, Set, Slot, Text, TopK, boolean, i64
+from streaming_core.language.record import (
+    Array,
+    Counter,
+    Map,
+    Queue,
+    Record,
+    Ring,
+    Scalar,
+    Set,
+    Slot,
+    Text,
+    TopK,
+    boolean,
+    i64,
+)
+from streaming_core.language.typed import advice
 from streaming_core.language.typed.kinds import (
     BOOL,
     FLOAT,
@@ -141,7 +156,8 @@ class Expressions(Scope):
             return Node("const", INT, data=value)
         if isinstance(value, float):
             return Node("const", FLOAT, data=value)
-        raise self.fail(node, f"a value of type {type(value).__name__} cannot be used in an operator")
+        said = f"a value of type {type(value).__name__} cannot be used in an operator"
+        raise self.fail(node, said + advice.of_value(value))
 
     def parameter(self, node: ast.AST, name: str) -> Node:
         if name not in self.program.params:
@@ -155,10 +171,11 @@ class Expressions(Scope):
         if name in self.locals:
             # What kernels found in a variable without a value would be anything. Where nobody comes, any type will do.
             if name not in (self.variables if self.assigned is None else self.assigned):
-                raise self.fail(node, f"variable {name!r} may have no value yet")
+                said = f": {advice.OUTSIDE}" if name in self.names else ""
+                raise self.fail(node, f"variable {name!r} may have no value yet{said}")
             return Node("var", self.variables[name], data=name)
         if name not in self.names:
-            raise self.fail(node, f"name {name!r} is not known here")
+            raise self.fail(node, f"name {name!r} is not known here{advice.of_name(name, self.program.params)}")
         value = self.names[name]
         if isinstance(value, ParamRef):
             return self.parameter(node, value.name)
@@ -215,13 +232,14 @@ class Expressions(Scope):
 
     def field(self, node: ast.AST, row: Node, name: str) -> Slot:
         if not isinstance(row.kind, RowKind):
-            raise self.fail(node, f"{row.kind} has no field {name!r}")
+            raise self.fail(node, f"{row.kind} has no field {name!r}{advice.of_methods(row.kind, METHODS)}")
         if row.kind.role == "place":
             raise self.fail(node, "fields of table rows are seen by conditions and modifications only")
         if name == "seq" and row.kind.role == "event":
             return SEQ
         if name not in row.kind.slots:
-            raise self.fail(node, f"{row.kind.resolved.name} has no field {name!r}")
+            known = ", ".join(row.kind.slots)
+            raise self.fail(node, f"{row.kind.resolved.name} has no field {name!r}; it has {known}")
         return row.kind.slots[name]
 
     def binary(self, node: ast.AST, op: ast.operator, left: Node, right: Node) -> Node:
@@ -292,6 +310,8 @@ class Expressions(Scope):
                 for bound, left_out in ((node.slice.lower, 0), (node.slice.upper, 1 << 62))
             )
             return Node("slice", TEXT, [owner, low, high])
+        if isinstance(owner.kind, RowKind):
+            raise self.fail(node, "a field is read by its name: row.field")
         index = self.integer(node, self.expression(node.slice))
         match owner.kind:
             case ArrayKind(item=item):
@@ -304,19 +324,25 @@ class Expressions(Scope):
                 raise self.fail(node, "a row of a queue is read by its fields: queue[i].field")
             case kind if kind == TEXT:
                 return Node("textitem", INT, [owner, index])
+            case BoxKind(type=box):
+                raise self.fail(node, f"{owner.kind} has no items: it is read by {advice.read_by(type(box))}")
         raise self.fail(node, f"{owner.kind} has no items")
 
     def call(self, node: ast.Call) -> Node:
-        self.positional(node)
         if isinstance(node.func, ast.Attribute):
             return self.method(node)
         name = self.called(node)
+        if name not in self.names and advice.is_pythons(name):
+            raise self.fail(node, f"{name}() cannot be called in an operator{advice.of_call(name)}")
+        if isinstance(self.names.get(name), Record):
+            raise self.fail(node, f"{name}(...) is no value: out.emit(field=value, ...) puts a row out")
+        self.positional(node)
         args = [self.expression(a) for a in node.args]
         kinds = [a.kind for a in args]
         if name in self.names:
             function = self.names[name]
             if not inspect.isfunction(function):
-                raise self.fail(node, f"{name} cannot be called in an operator")
+                raise self.fail(node, f"{name} cannot be called in an operator{advice.of_value(function)}")
             # The order of what a plan does is read from where its transaction goes.
             if NONE in kinds or kinds.count(PLAN) > 1:
                 raise self.fail(node, f"{name} is given nothing, or the transaction twice")
@@ -346,12 +372,12 @@ class Expressions(Scope):
                 return self.cast(self.number(node, value), FLOAT)
             case "bool", [value]:
                 return self.truth(node, value)
-        raise self.fail(node, f"{name} is not known here, or its arguments are not")
+        raise self.fail(node, f"{name} is not known here, or its arguments are not{advice.of_call(name)}")
 
     def positional(self, node: ast.Call) -> None:
         """Refuses a call that names its arguments, or unpacks them."""
         if node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
-            raise self.fail(node, "calls take positional arguments")
+            raise self.fail(node, "calls take positional arguments: no names, no stars")
 
     def called(self, node: ast.Call) -> str:
         """The name of what is called, which is no variable."""
@@ -362,6 +388,9 @@ class Expressions(Scope):
     def method(self, node: ast.Call) -> Node:
         assert isinstance(node.func, ast.Attribute)
         owner, name = self.expression(node.func.value), node.func.attr
+        if owner.kind == OUT:
+            raise self.fail(node, f"out.{name}(...) is no value{advice.of_methods(owner.kind, METHODS)}")
+        self.positional(node)
         if owner.kind in (PLAN, POST) and name in ("row", "result") and len(node.args) == 2:
             return self.place(node, owner, name)
         args = [self.expression(a) for a in node.args]
@@ -382,7 +411,8 @@ class Expressions(Scope):
                     given[1] = self.truth(node, given[1])
                 kind = {"none": NONE, "bool": BOOL, "int": INT}.get(shape[1]) or loaded(value)
                 return Node("method", kind, [owner, *given], name)
-        raise self.fail(node, f"{owner.kind} has no {name} with {len(args)} arguments")
+        said = f"{owner.kind} has no {name} with {len(args)} argument{'s' * (len(args) != 1)}"
+        raise self.fail(node, said + advice.of_methods(owner.kind, METHODS))
 
     def changed(self, node: ast.AST, box: BoxKind) -> None:
         """Refuses to change a container of a row that is only read."""
@@ -421,6 +451,10 @@ class Expressions(Scope):
         return Node("cast", kind, [value], line=value.line)
 
     def number(self, node: ast.AST, value: Node) -> Node:
+        if value.kind == TEXT:
+            raise self.fail(
+                node, "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="
+            )
         if value.kind not in NUMBERS:
             raise self.fail(node, f"{value.kind} is not a number")
         return value
@@ -442,7 +476,8 @@ class Expressions(Scope):
     def accepted(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:
         """`value` with the type that the field loads as; its range is not checked here."""
         if value.kind not in NUMBERS or (value.kind == FLOAT and not scalar.is_float):
-            raise self.fail(node, f"{where}: {value.kind} cannot be stored there")
+            said = ": what is called returns none" if value.kind == NONE else ""
+            raise self.fail(node, f"{where}: {value.kind} cannot be stored there{said}")
         return value if scalar.name == "boolean" else self.cast(value, loaded(scalar))
 
     def fit(self, node: ast.AST, value: Node, scalar: Scalar, where: str) -> Node:

@@ -32,6 +32,10 @@ class Program(Bound):
         self._functions: dict[tuple, Function | None] = {}
         if len(app.tables) > MOST_TABLES:
             raise BadInput(f"app {app.name}: {len(app.tables)} tables are too many, {MOST_TABLES} the most")
+        for operator in app.operators:
+            for record in (operator.output, operator.state):
+                if record is not None:
+                    self.resolved(record).state  # noqa: B018  sizes that are parameters
         for table in app.tables:
             tables.size(app, table, params)
         for operator in app.operators:
@@ -81,7 +85,7 @@ class Program(Bound):
         """The typed function of an operator, which returns nothing."""
         found = self.function(function, arguments, output)
         if found.kind not in (None, NONE):
-            raise BadInput(f"{named(function)}: an operator returns nothing")
+            raise BadInput(f"{named(function)}: an operator returns nothing: out.emit(...) puts a row out")
         return found
 
     def _scratch(self, record: Record) -> RowKind:
@@ -99,5 +103,5 @@ class Program(Bound):
             self._functions[key] = Reader(self, function, arguments, output).read()
         found = self._functions[key]
         if found is None:
-            raise BadInput(f"{named(function)}: recursion is not supported")
+            raise BadInput(f"{named(function)}: recursion is not supported: write a loop")
         return found

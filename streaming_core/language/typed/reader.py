@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.application import Transaction
-from streaming_core.language.record import Array, Queue, Record, Resolved, Scalar, Slot, Text, u32
+from streaming_core.language.record import CONTAINERS, Array, Queue, Record, Resolved, Scalar, Slot, Text, u32
+from streaming_core.language.typed import advice
 from streaming_core.language.typed.bound import Bound
 from streaming_core.language.typed.expressions import Expressions
 from streaming_core.language.typed.kinds import (
@@ -156,19 +157,25 @@ class Reader(Expressions):
         match target:
             case ast.Name(id=name):
                 if value.kind == NONE:
-                    raise self.fail(node, "there is no value to assign")
+                    raise self.fail(node, "there is no value to assign: what is called returns none")
                 return Node("assign", NONE, [self.cast(value, self.assign(node, name, value.kind))], name)
             case ast.Attribute(value=owner, attr=name):
                 row = self.row(owner)
                 slot = self.field(node, row, name)
                 if not isinstance(slot.type, Scalar):
-                    raise self.fail(node, f"{row.kind.resolved.name}.{name}: only scalar fields can be assigned to")
+                    said = f"{row.kind.resolved.name}.{name}: only scalar fields can be assigned to"
+                    if isinstance(slot.type, CONTAINERS):
+                        said += f"; entries are written by {advice.changed_by(type(slot.type))}"
+                    raise self.fail(node, said)
                 if not row.kind.writable:
                     raise self.fail(node, f"{row.kind.resolved.name}.{name}: this row is read-only here")
                 where = f"{row.kind.resolved.name}.{name}"
                 return Node("setfield", NONE, [row, self.fit(node, value, slot.type, where)], slot)
             case ast.Subscript(value=owner, slice=index) if not isinstance(index, ast.Slice):
                 array = self.expression(owner)
+                if isinstance(array.kind, BoxKind):
+                    way = advice.changed_by(type(array.kind.type))
+                    raise self.fail(node, f"{array.kind} has no items to assign to: entries are written by {way}")
                 position = self.integer(index, self.expression(index))
                 if not isinstance(array.kind, ArrayKind) or not array.kind.writable:
                     raise self.fail(node, "only items of writable arrays can be assigned to")
@@ -215,10 +222,14 @@ class Reader(Expressions):
     def given(self, call: ast.Call, what: str, record: Resolved, slots: dict[str, Slot]) -> list[Node]:
         """What a call gives by name, as the fields of a record keep it."""
         if call.args or any(k.arg is None for k in call.keywords):
-            raise self.fail(call, f"{what} takes every field by name")
+            by_name = ", ".join(f"{name}=..." for name in slots if name != "seq")
+            raise self.fail(call, f"{what} takes every field by name: {what}({by_name})")
         given = [k.arg for k in call.keywords if k.arg is not None]
         if sorted(given) != sorted(slots):
-            raise self.fail(call, f"{what} of {record.name} needs exactly: {', '.join(slots)}")
+            lacking = [f"{name} is missing" for name in slots if name not in given]
+            strange = [f"it has no {name}" for name in given if name not in slots]
+            said = "; ".join([*lacking, *strange]) or "one is given twice"
+            raise self.fail(call, f"{what} of {record.name} needs exactly: {', '.join(slots)}; {said}")
         values = []
         # Written order decides nothing but which of two errors is the first; the fields' order is the kernels' too.
         for name, slot in slots.items():

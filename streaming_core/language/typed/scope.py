@@ -10,6 +10,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language.application import Constant, Table
 from streaming_core.language.record import Record
 from streaming_core.language.source import Source, named
+from streaming_core.language.typed import advice
 from streaming_core.language.typed.bound import Bound
 
 
@@ -26,7 +27,7 @@ class Scope(Source):
         self.program, self.output = program, output
         a = self.definition.args
         if a.vararg or a.kwarg or a.kwonlyargs or a.defaults or a.posonlyargs:
-            raise self.fail(self.definition, "an operator takes plain positional arguments")
+            raise self.fail(self.definition, "an operator takes plain positional arguments, without defaults or stars")
         names = [x.arg for x in a.args]
         if len(names) != len(arguments):
             raise self.fail(self.definition, f"takes {len(names)} arguments, is given {len(arguments)}")
@@ -43,7 +44,8 @@ class Scope(Source):
 
     def foreign(self, node: ast.AST) -> BadInput:
         """The refusal of what the language has not, in the words of the application."""
-        return self.fail(node, f"`{ast.unparse(node).partition(chr(10))[0]}` is not part of the operator language")
+        said = f"`{ast.unparse(node).partition(chr(10))[0]}` is not part of the operator language"
+        return self.fail(node, said + advice.of_node(node))
 
     def own(self, node: ast.AST, declared: Table | Constant) -> None:
         """Refuses a table or constant of another application."""
