@@ -188,9 +188,9 @@ def speed(rows: list[dict], strategies: list[str]) -> str:
     y = {
         "field": "median",
         "type": "quantitative",
-        "title": "over the loop",
+        "title": "times the loop",
         "scale": {"zero": False},
-        "axis": {"tickCount": 4},
+        "axis": {"tickCount": 4, "format": "~r"},
     }
     encoding = {"x": x, "y": y, "color": _colour(strategies), "detail": {"field": "series"}}
     points = encoding | {"shape": _shape(strategies)}

@@ -73,20 +73,20 @@ aggregate(
 )
 {% endmacro %}
 
-{# `body` in which `name` stands for `value`, which is computed once. #}
+{# `body` in which `name` stands for `value`, which is computed once; `transform` would copy all that `body` gives. #}
 {% macro let(name, value, body) -%}
-transform(array({{ value }}), {{ name }} ->
-{{ body }})[0]
+aggregate(array(0), {{ value }}, (kept, _) -> kept, {{ name }} ->
+{{ body }})
 {%- endmacro %}
 
 {# The median of an array of doubles; null of an empty one. #}
 {% macro median(values) -%}
-transform(array(array_sort({{ values }})), m -> if(size(m) = 0, null, (m[int((size(m) - 1) / 2)] + m[int(size(m) / 2)]) / 2))[0]
+transform(array(sort_array({{ values }})), m -> if(size(m) = 0, null, (m[int((size(m) - 1) / 2)] + m[int(size(m) / 2)]) / 2))[0]
 {%- endmacro %}
 
 {# The noise of an array around its level: how far four of five nights lie from it at most, as a standard deviation. #}
 {% macro noise(values, level) -%}
-transform(array(array_sort(transform({{ values }}, v -> abs(v - {{ level }})))), d -> d[int(ceil(0.8D * size(d))) - 1])[0] / 1.2816D
+transform(array(sort_array(transform({{ values }}, v -> abs(v - {{ level }})))), d -> d[int(ceil(0.8D * size(d))) - 1])[0] / 1.2816D
 {%- endmacro %}
 
 {# How many of the nights `kept` came before a change from `level` to `target`: the cut from which they lie least far,

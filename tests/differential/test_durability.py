@@ -93,7 +93,7 @@ def undisturbed(command, tmp_path_factory):
 # (application, punctuation interval, punctuations between checkpoints, options): 10, 13 and 9 checkpoints
 RUNS = [
     ("gs", 100, 9, "--threads", 2, "--scheme", "tstream"),
-    ("sl", 7, 100, "--threads", 2, "--scheme", "serial", "--repetitions", 1),
+    ("sl", 7, 100, "--threads", 2, "--scheme", "serial", "--repetitions", 1, "--seconds", 0),
     ("tp", 500, 2, "--threads", 3, "--scheme", "tstream"),
 ]
 
@@ -166,7 +166,20 @@ def test_the_same_command_again_ends_as_if_nobody_had_killed_the_first(stride, w
     """Without checkpoints, and nothing is left beside what was asked for."""
     workload_of = undisturbed("sl", 500, 10, "--threads", 1).source / "workload"
     given = {
-        "run": ["run", "sl", "--input", workload_of, "--threads", 1, "--punctuation", 500, "--repetitions", 1],
+        "run": [
+            "run",
+            "sl",
+            "--input",
+            workload_of,
+            "--threads",
+            1,
+            "--punctuation",
+            500,
+            "--repetitions",
+            1,
+            "--seconds",
+            0,
+        ],
         "generate": ["generate", "sl", "--events", 9000],
         "oracle": ["oracle", "sl", "--input", workload_of],
     }[what]

@@ -44,7 +44,7 @@ def test_a_plan_is_found_and_run(command, made, tmp_path):
 
 def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_path):
     given = ("wc", "--input", made / "wc", "--out", tmp_path / "run", "--executor", "pinned", "--threads", 2)
-    code, shown, said = command("run", *given, "--repetitions", 1)
+    code, shown, said = command("run", *given, "--repetitions", 1, "--seconds", 0)
     assert (code, said) == (0, "")
     assert shown.startswith("wc.pinned.scalegate-planned.t2.")
     assert " events/s were predicted, " in shown.splitlines()[1]
@@ -58,7 +58,7 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     measured = report.samples[1].events_per_s
     assert report.planned.error == pytest.approx(abs(measured - report.planned.events_per_s) / measured)
     # Asked again it is the same run, and one of a given plan another.
-    assert command("run", *given, "--plan", "auto", "--repetitions", 1)[1:] == (
+    assert command("run", *given, "--plan", "auto", "--repetitions", 1, "--seconds", 0)[1:] == (
         shown,
         "streaming-core: this run is complete already\n",
     )

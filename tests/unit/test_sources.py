@@ -520,7 +520,7 @@ def test_commands_run_an_application_of_several_sources(package, command, tmp_pa
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"Order": [0], "Shipment": [1], "ordered": [0, 1], "sink": [1]}))
     for out, options in (("r", ()), ("s", ("--threads", 2, "--plan", plan)), ("t", ("--threads", 3, "--rate", 10_000))):
-        given = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, *options)
+        given = ("--input", "w", "--out", out, "--sink", "parquet", "--repetitions", 1, "--seconds", 0, *options)
         assert command("run", "written", *given)[0] == 0
         code, said, _ = command("diff", out, "o")
         assert (code, said.splitlines()[0].partition(":")[0]) == (0, "equal")

@@ -582,7 +582,7 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     assert [row["ts"] for row in outputs] == sorted(row["ts"] for row in outputs)
     assert command("oracle", "written", "--input", "w", "--out", "c", "--mode", "compiled")[0] == 0
     assert pa.parquet.read_table("c/outputs").equals(pa.parquet.read_table("o/outputs"))
-    for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1))):
+    for out, options in (("r", ()), ("s", ("--threads", 3, "--batch", 7, "--repetitions", 1, "--seconds", 0))):
         assert command("run", "written", "--input", "w", "--out", out, "--sink", "parquet", *options)[0] == 0
         code, said, _ = command("diff", out, "o")
         assert (code, said.splitlines()[0]) == (0, "equal: 36 outputs and 0 rows of final state")
