@@ -41,9 +41,9 @@ def open_context(home: Home) -> EphemeralDataContext:
             "show_how_to_buttons": False,
             "store_backend": _folder(site),
             "site_index_builder": {
-                "class_name": "DefaultSiteIndexBuilder",
+                "module_name": "expectations.data_docs.index",
+                "class_name": "IndexBuilder",
                 "validation_results_limit": INDEX_LIMIT,
-                "view": {"module_name": VIEWS, "class_name": "IndexView"},
             },
             "site_section_builders": {"validations": page, "expectations": page, "profiling": "none"},
         }

@@ -10,6 +10,7 @@ from great_expectations.render import LegacyDiagnosticRendererType, RenderedTabl
 from great_expectations.render.renderer.renderer import renderer
 
 SHOWN = 20
+FIRST = ("app", "cell", "check", "kind", "seq", "sub")  # as JSON is kept by its keys' names
 
 
 class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
@@ -35,15 +36,27 @@ class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
         rows = ((result.result or {}).get("details") or {}).get("unexpected_rows") if result else None
         if not rows:
             return None
-        columns = [name for name in rows[0] if any(row.get(name) is not None for row in rows)]
+        known = dict.fromkeys([*FIRST, *(name for row in rows for name in row)])
+        columns = [name for name in known if any(row.get(name) is not None for row in rows)]
         return [
             RenderedTableContent(
                 content_block_type="table",
                 header_row=[html.escape(name) for name in columns],
                 table=[
-                    ["" if row[name] is None else html.escape(str(row[name])) for name in columns]
+                    ["" if row.get(name) is None else html.escape(str(row[name])) for name in columns]
                     for row in rows[:SHOWN]
                 ],
                 styling={"body": {"classes": ["table-sm", "rows"]}},
             )
         ]
+
+
+class ExpectInvariantToHold(ExpectNoRowToBreakTheRule):
+    """An invariant of the application. The comparison of the run has asked it, of all its cells at once; which rows it
+    found is `found` here, by description, and nothing is asked again."""
+
+    metric_dependencies: ClassVar[tuple[str, ...]] = ()
+    found: ClassVar[dict[str, list[dict]]] = {}
+
+    def _validate(self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None) -> dict:
+        return super()._validate({"unexpected_rows_query.table": self.found.get(self.description or "", [])})

@@ -169,6 +169,8 @@ class Run:
         bounds = [cell for cell in self.cells if cell.is_bound]
         equal = sum(cell.verdict == "equal" for cell in judged)
         text = f"{equal} of {len(judged)} cells equal{'s' * (equal == 1)} the oracle"
+        if self.counts["invariant_broken"]:
+            text += f" and keep{'s its' if equal == 1 else ' their'} invariants"
         if equal == len(judged):
             text = "The one cell equals the oracle" if equal == 1 else f"All {equal} cells equal the oracle"
         red = [cell for cell in self.cells if cell.red]

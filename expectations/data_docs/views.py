@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from great_expectations.render.view import DefaultJinjaIndexPageView, DefaultJinjaPageView
+from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
 
 OURS = Path(__file__).parent / "templates"
@@ -26,5 +26,6 @@ class PageView(_Ours, DefaultJinjaPageView):
     """A suite's page, or that of one validation."""
 
 
-class IndexView(_Ours, DefaultJinjaIndexPageView):
-    """The first page: runs and data sets."""
+def environment() -> Environment:
+    """That of pages which are ours alone."""
+    return Environment(loader=FileSystemLoader(OURS))

@@ -12,7 +12,7 @@ from pathlib import Path
 from great_expectations.expectations import Expectation
 from pyspark.sql import DataFrame, SparkSession
 
-from expectations.rows import ExpectNoRowToBreakTheRule
+from expectations.rows import ExpectInvariantToHold, ExpectNoRowToBreakTheRule
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
@@ -29,6 +29,13 @@ class DataSet:
 def broken_rows(rule: str, select: str) -> Expectation:
     """Expects `SELECT <select>` (with `{batch}` for the data set) to find no row; `rule` says in words what holds."""
     return ExpectNoRowToBreakTheRule(unexpected_rows_query=f"SELECT {select}", description=rule)
+
+
+def invariant(rule: str, sql: str, found: list[dict]) -> Expectation:
+    """Expects an invariant to hold, of which it is known which rows break it."""
+    ExpectInvariantToHold.found[rule] = found
+    quoted = sql.strip().replace("{", "{{").replace("}", "}}")
+    return ExpectInvariantToHold(unexpected_rows_query=f"{quoted}\n-- of every cell in {{batch}}", description=rule)
 
 
 def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataFrame:

@@ -1,6 +1,7 @@
 """Outputs: what each application declares of its output record, of every cell that completed and is not a bound.
 
-`columns` compares the columns of each cell with the declared ones; `outputs_<app>` holds the rows.
+`columns` compares the columns of each cell with the declared ones; `outputs_<app>` holds the rows: what is declared of
+every column, asked in one pass over them, the rows that are otherwise, in another, and the application's invariants.
 """
 
 from __future__ import annotations
@@ -8,11 +9,18 @@ from __future__ import annotations
 from functools import reduce
 from pathlib import Path
 
-from great_expectations.expectations import ExpectTableRowCountToBeBetween
+from great_expectations.expectations import (
+    Expectation,
+    ExpectColumnMaxToBeBetween,
+    ExpectColumnMinToBeBetween,
+    ExpectColumnProportionOfNonNullValuesToBeBetween,
+    ExpectColumnValuesToBeOfType,
+    ExpectTableRowCountToBeBetween,
+)
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from expectations.suites import DataSet, broken_rows, raw_file
+from expectations.suites import DataSet, broken_rows, invariant, raw_file
 from streaming_core.api import App
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts
@@ -20,6 +28,19 @@ from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home
 
 LEADING = ("seq", "sub")
+# What Spark calls the types of columns in SQL, and what Great Expectations wants them called.
+SPARK_TYPES = {
+    "array": "ArrayType",
+    "bigint": "LongType",
+    "boolean": "BooleanType",
+    "decimal": "DecimalType",
+    "double": "DoubleType",
+    "float": "FloatType",
+    "int": "IntegerType",
+    "smallint": "ShortType",
+    "string": "StringType",
+    "tinyint": "ByteType",
+}
 
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
@@ -33,6 +54,7 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
     cells = [cell for cell in plan["cells"] if cell["cell"] in folders]
     if not cells:
         return []
+    checks, violations = (Parts([raw_file(home, t, run_id)]).read().to_pylist() for t in ("verdicts", "violations"))
     workloads = {workload["address"]: workload for workload in plan["workloads"]}
     apps: dict[str, list[dict]] = {}
     for cell in cells:
@@ -51,7 +73,8 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             if all(kinds.get(c) == kind for c, kind in wanted.items()):
                 frames.append(_rows(spark, name, cell["cell"], parts.paths, declared.names))
         if frames:
-            sets.append(_output_rows(app, reduce(DataFrame.unionByName, frames), workload["events"]))
+            invariants = _invariants(app, workload["params"], checks, violations)
+            sets.append(_output_rows(app, reduce(DataFrame.unionByName, frames), workload["events"], invariants))
     shape = "app string, cell string, column string, declared string, found string"
     return [_columns(spark.createDataFrame(columns, shape)), *sets]
 
@@ -82,24 +105,62 @@ def _columns(rows: DataFrame) -> DataSet:
     )
 
 
-def _output_rows(app: App, rows: DataFrame, events: int) -> DataSet:
-    names = [*LEADING, *app.outputs.fields]
-    nulls = " OR ".join(f"`{name}` IS NULL" for name in names)
+def _output_rows(app: App, rows: DataFrame, events: int, invariants: list[Expectation]) -> DataSet:
+    kinds = dict(rows.dtypes)
     # Events are numbered from 0; what is flushed at the end of the stream bears the number after the last.
-    ranges = [f"seq BETWEEN 0 AND {events}", "sub >= 0"]
+    ranges: dict[str, tuple[int, int | None]] = {"seq": (0, events), "sub": (0, None)}
     for name, kind in app.outputs.fields.items():
-        if isinstance(kind, Scalar) and kind.low is not None and kind.name != "boolean":
-            ranges.append(f"`{name}` BETWEEN {kind.low} AND {kind.high}")
-    shown = ", ".join(f"`{name}`" for name in names)
+        if isinstance(kind, Scalar) and kind.low is not None and kind.high is not None and kind.name != "boolean":
+            ranges[name] = int(kind.low), int(kind.high)
+    columns: list[Expectation] = []
+    broken = []
+    for name in (*LEADING, *app.outputs.fields):
+        columns.append(
+            ExpectColumnValuesToBeOfType(
+                column=name, type_=SPARK_TYPES[kinds[name].partition("(")[0].partition("<")[0]]
+            )
+        )
+        columns.append(ExpectColumnProportionOfNonNullValuesToBeBetween(column=name, min_value=1))
+        broken.append(f"`{name}` IS NULL")
+        if name in ranges:
+            low, high = ranges[name]
+            columns.append(ExpectColumnMinToBeBetween(column=name, min_value=low))
+            broken.append(f"`{name}` < {low}")
+            if high is not None:
+                columns.append(ExpectColumnMaxToBeBetween(column=name, max_value=high))
+                broken.append(f"`{name}` > {high}")
+    shown = ", ".join(f"`{name}`" for name in (*LEADING, *app.outputs.fields))
     return DataSet(
         f"outputs_{app.name}",
         rows,
         [
             ExpectTableRowCountToBeBetween(min_value=1),
-            broken_rows("no value is null", f"app, cell, {shown} FROM {{batch}} WHERE {nulls}"),
+            # What the expectations of columns say in figures, this one shows in rows.
             broken_rows(
-                "every value lies in the range of its declared type, seq among the events",
-                f"app, cell, {shown} FROM {{batch}} WHERE NOT ({' AND '.join(ranges)})",
+                "no value is null, and every one lies in the range of its declared type, seq among the events",
+                f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
             ),
+            *invariants,
+            *columns,
         ],
     )
+
+
+def _invariants(app: App, params: dict, checks: list[dict], violations: list[dict]) -> list[Expectation]:
+    """The application's invariants, with what the comparison found of each; those that are asked of no cell that ran
+    are left out."""
+    made = []
+    for name, sql in app.holds("total", params).items():
+        check = f"invariant:{name}"
+        asked = [row for row in checks if (row["app"], row["check"]) == (app.name, check)]
+        found = []
+        for row in asked:
+            if row["verdict"] in ("equal", "not_comparable"):
+                continue
+            rows = [v for v in violations if (v["cell"], v["check"]) == (row["cell"], check)]
+            place = {"app": app.name, "cell": row["cell"]}
+            shown = ("seq", "sub", "actual", "event")
+            found += [place | {name: v[name] for name in shown} for v in rows] or [place | {"detail": row["detail"]}]
+        if asked:
+            made.append(invariant(f"{app.name}: {name}", sql, found))
+    return made

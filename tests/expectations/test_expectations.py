@@ -88,22 +88,25 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
     world.attempt(right)
     code, _, errors = judged(world, spark, capsys)
     assert code == 1
-    by_set = {line.split(": ")[1]: line for line in errors}
+    by_set: dict[str, str] = {}
+    for line in errors:
+        by_set[line.split(": ")[1]] = by_set.get(line.split(": ")[1], "") + line + "\n"
     assert by_set.keys() == {"verdicts", "violations", "cells", "columns", "outputs_bank"}
     assert f"app bank, cell {wrong}" in by_set["violations"]
     assert "seq=7, sub=0" in by_set["violations"]
     assert f"app bank, cell {crashed}: 1 row: status=failed, error={EVIL}" in by_set["cells"]
     assert f"cell {shapeless}: 1 row: column=mean, declared=double, found=none" in by_set["columns"]
-    assert (
-        f"no value is null: app bank, cell {wrong}: 1 row: seq=7, sub=0, account=0, balance=null"
-        in (by_set["outputs_bank"])
-    )
+    rule = "no value is null, and every one lies in the range of its declared type, seq among the events"
+    assert f"{rule}: app bank, cell {wrong}: 1 row: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
+    assert '{"column": "balance", "min_value": 1.0}: found 0.99' in by_set["outputs_bank"], "the column is named"
+    assert f"bank: money: app bank, cell {shapeless}" not in by_set["outputs_bank"]
     pages_need_nothing(validate.Home(tmp_path).reports / "data_docs")
 
 
 def pages_need_nothing(site: Path) -> None:
     """Every page is static, links only within the site and shows rows as text."""
-    pages = sorted(site.rglob("*.html"))
+    pages, report = sorted(site.rglob("*.html")), site.parent / RUN_ID / "index.html"
+    published = {report, site.parent / "index.html"}  # later
     assert len(pages) == 13
     shown = ""
     for page in pages:
@@ -113,14 +116,48 @@ def pages_need_nothing(site: Path) -> None:
         assert "url(" not in page.read_text(), page
         for link in parser.links:
             assert "://" not in link, (page, link)
-            assert link.startswith("#") or (page.parent / link).resolve().is_file(), (page, link)
+            target = (page.parent / link).resolve()
+            assert link.startswith("#") or target.is_file() or target in published, (page, link)
         shown += "".join(parser.text)
     assert EVIL in shown
     assert "1337" not in shown
     assert {path.suffix for path in site.rglob("*") if path.is_file()} == {".html"}, "nothing that no page uses"
     index = Loads()
     index.feed((site / "index.html").read_text())
-    assert "".join(index.text).count(RUN_ID) == 6
+    assert f"../{RUN_ID}/index.html" in index.links, "the way back"
+    results = [link for link in index.links if link.startswith("validations/")]
+    assert len(set(results)) == 6
+    for page in (site / link for link in results):
+        shown = Loads()
+        shown.feed(page.read_text())
+        assert report in {(page.parent / link).resolve() for link in shown.links}
+
+
+def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_their_own(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell)
+    app = bank()
+    app.invariant("young", "SELECT seq, name FROM outputs WHERE seq = 4")
+    for module in (validate_outputs, outputs):
+        monkeypatch.setattr(module, "load", lambda name: app)
+    site = validate.Home(tmp_path).reports / "data_docs"
+    (site / "expectations").mkdir(parents=True)
+    (site / "expectations" / "outputs_older.html").write_text("of an application that this run does not have")
+    code, _, errors = judged(world, spark, capsys)
+    assert code == 1
+    (line,) = [line for line in errors if "outputs_bank" in line]
+    assert f"not so: bank: young: app bank, cell {cell}: 1 row: seq=4, sub=null, actual=" in line
+    assert "<b>4</b>" in line
+    (page,) = site.glob("validations/outputs_bank/**/*.html")
+    parser = Loads()
+    parser.feed(page.read_text())
+    text = " ".join("".join(parser.text).split())
+    for said in ("bank: money", "bank: young", '{"name":"<b>4</b>","seq":4}', "account", "4294967295"):
+        assert said in text, said
+    assert (site / "expectations" / "outputs_older.html").exists()
 
 
 def test_a_run_with_nothing_to_judge_is_one_line(

@@ -168,7 +168,9 @@ def test_every_outcome_is_said_in_words(home):
     assert asides == {"equal", "invariant_broken"}
     ran = replace(ordered, facts={"verdict": "not_run", "status": "ok"})
     assert Outline(pages.cell(run, ran)).first_heading.endswith("was not compared")
-    assert "≠ breaks an invariant" in Outline(pages.overview(replace(run, cells=[_broken(ordered)]))).text
+    broken = replace(run, cells=[_broken(ordered)])
+    assert broken.sentence.startswith("0 of 1 cells equal the oracle and keep their invariants; ")
+    assert "≠ breaks an invariant" in Outline(pages.overview(broken)).text
 
 
 def _broken(cell):
