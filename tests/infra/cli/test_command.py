@@ -119,7 +119,9 @@ def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
     assert "operator debit, event 17: division by zero" in done.stdout
     assert "…" not in done.stdout, "nothing is cut off, however narrow the terminal"
     assert "reports" in done.stdout
-    assert done.stdout.strip().splitlines()[-1].startswith("7 of 10 cells equal the oracle; ")
+    *_, verdict, speed = done.stdout.strip().splitlines()
+    assert verdict.startswith("7 of 10 cells equal the oracle; ")
+    assert speed.startswith("Speed: gs/serial/t2 is ")
     assert call("report", past_runs.RUN_IDS[0]).returncode == 0
 
 
@@ -136,6 +138,7 @@ def test_report_for_machines(call, tmp_path):
         "executor",
         "strategy",
         "order",
+        "speed",
         "threads",
         "events_per_s",
         "p99_us",
