@@ -28,9 +28,10 @@ from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identi
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.storage import write_json, write_text
 
-# The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself.
+# The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself. It
+# believes what a server in front of it, on this machine, says of how it was asked (docs/security.md).
 COMPONENTS = {
-    "api-server": ["api-server"],
+    "api-server": ["api-server", "--proxy-headers"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
     "dag-processor": ["dag-processor"],
     "triggerer": ["triggerer", "--skip-serve-logs"],
