@@ -374,6 +374,8 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
             if facts.get("load_before") is not None and facts.get("load_after") is not None
             else "",
         ),
+        ("while it was measured", _disturbed(facts)),
+        ("yardstick", facts.get("yardstick") or host.get("yardstick")),
         ("cores of the threads", ", ".join(map(str, report["binding"])) if report.get("binding") else ""),
         ("memory", _short_json({name: value for name, value in (report.get("memory") or {}).items() if value})),
         ("topology", _short_json(report.get("topology"))),
@@ -388,6 +390,16 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     for name, value in pairs:
         if value not in (None, ""):
             yield name, value
+
+
+def _disturbed(facts: dict) -> str:
+    """What else went on meanwhile (run/disturbance.py); nothing where that was not looked at."""
+    if facts.get("others") is None:
+        return ""
+    mhz = [f"{facts[name]:,.0f}" for name in ("mhz_before", "mhz_after") if facts.get(name)]
+    cores = f"others had {facts['others']:.0%} of the cores, {facts.get('steal') or 0:.1%} was stolen"
+    lost = f"a core was lost {facts.get('preempted') or 0:,.0f} times a second"
+    return ", ".join([cores, lost, *([f"{' to '.join(mhz)} MHz"] if mhz else [])])
 
 
 def _plan(report: dict) -> str:
