@@ -37,7 +37,7 @@ class Home:
     def imported(self, app: str, name: str) -> Path:
         """Folder of an imported workload that goes by a name; nothing can make it again, so it stays until a person
         removes it."""
-        return self.root / "imported" / app / name
+        return below(self.root / "imported", app, name)
 
     def oracle(self, app: str, address: str) -> Path:
         """Folder of one oracle result: outputs/*.parquet, state/*.parquet, manifest.json."""

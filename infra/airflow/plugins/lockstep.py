@@ -159,7 +159,9 @@ def _going_on(run_id: str) -> Response:
 
 
 def _page(text: str, status: int) -> Response:
-    return HTMLResponse(f"<!doctype html><title>Lockstep</title><p>{text}</p>", status)
+    # Dark where Airflow is: who may not see the pages gets no style sheet either.
+    scheme = '<meta name="color-scheme" content="light dark">'
+    return HTMLResponse(f"<!doctype html>{scheme}<title>Lockstep</title><p>{text}</p>", status)
 
 
 class LockstepPlugin(AirflowPlugin):
