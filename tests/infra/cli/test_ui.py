@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 from infra.airflow import home as airflow_home
 from infra.cli import ui
 from infra.services.lock import signed
-from infra.services.process import alive, identity
+from infra.services.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
 from tests.waiting import wait_for
@@ -35,7 +36,7 @@ def process():
     child = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True)
     assert child.stdout.readline() == "up\n"
     yield child
-    child.kill()
+    signal_group(child.pid, signal.SIGKILL)
     child.wait()
 
 
