@@ -90,7 +90,7 @@ def found(named: list[Path], separator: str | None) -> Files:
     if other := next((path for path in paths if kinds[path] != kind), None):
         raise BadInput(f"{paths[0]} is {kind} and {other} is {kinds[other]}: import files of one kind at a time")
     if separator is None:
-        separator = "\t" if paths[0].suffixes[-1:] == [".tsv"] or ".tsv" in paths[0].suffixes else ","
+        separator = "\t" if ".tsv" in (suffix.lower() for suffix in paths[0].suffixes) else ","
     if len(separator) != 1 or separator in '"\r\n':
         raise BadInput(f"--separator {separator!r}: give the one letter that stands between columns")
     columns = {path: _columns(path, kind, separator) for path in paths}

@@ -31,7 +31,7 @@ from streaming_core import storage
 from streaming_core.data import workload
 from streaming_core.data.arrow import to_arrow
 from streaming_core.data.parts import Parts, part_path
-from streaming_core.errors import BadInput, refusal
+from streaming_core.errors import BadInput, CommandFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Resolved
 
@@ -121,20 +121,21 @@ def run(spark: SparkSession, asked: Request, out: Path) -> dict[str, Any]:
             with storage.appearing(out) as folder, files.settings(spark):
                 _write(spark, asked, folder)
     except (PySparkException, Py4JError) as error:
-        raise _unread(asked.files, error) from None
+        raise _failure(asked.files, error) from None
     except OSError as error:
         raise refusal(error, f"workload {out} cannot be written") from None
     return workload.read_manifest(out)
 
 
-def _unread(found: Files, error: Exception) -> BadInput:
-    """Which file it was, of those that Spark knows by number."""
+def _failure(found: Files, error: Exception) -> BadInput | CommandFailed:
+    """What a failure of Spark says: that a file is damaged, if it names one, by its number; else nothing of files."""
     said = str(error)
-    number = re.search(r"/(\d{6})\.", said)
-    where = found.names[int(number[1])] if number else ", ".join(found.names)
     cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", said)
-    why = cause[-1] if cause else said.strip().partition("\n")[0]
-    return BadInput(f"{where} cannot be read: it is damaged, or not what its name says ({why[:200]})")
+    why = (cause[-1] if cause else said.strip().partition("\n")[0])[:200]
+    if number := re.search(r"/links/(\d{6})\.", said):
+        name = found.names[int(number[1])]
+        return BadInput(f"{name} cannot be read: it is damaged, or not what its name says ({why})")
+    return CommandFailed(f"Spark failed: {why}")
 
 
 def _write(spark: SparkSession, asked: Request, folder: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,10 @@ def import_(
         Console(stderr=True).status(f"reading {len(asked.files.paths)} files"),
         spark_session("lockstep import", spark) as session,
     ):
+        # Spark's own handler makes the job fail, which would be said instead of that it was stopped.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if spark is None and hasattr(session, "sparkContext") and "LOCKSTEP_TRACEBACK" not in os.environ:
+            session.sparkContext.setLogLevel("OFF")  # what fails is said in a line
         manifest = import_events.run(session, asked, out)
     if as_json:
         print(json.dumps({"folder": str(out), **manifest}, indent=1, sort_keys=True))
