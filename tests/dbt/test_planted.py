@@ -1,0 +1,103 @@
+"""A slowdown planted in the real engine, from its passes to the mart: found, and named by application, way and build.
+
+What disturbed a machine is left out of the reports: here it is the tests beside this one, and how many they are is not
+what is tried. So the slowdown is a large one.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from jobs import load_metrics
+from jobs.raw import write_raw
+from streaming_core import machine_code
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.kernels import dialect
+from streaming_core.oracle import oracle
+from streaming_core.regression import matrix
+from streaming_core.regression.home import Home
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.run import engine, yardstick
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import write_json
+from tests.dbt.conftest import read_mart, warehouse
+
+ASKED = RegressionSpec(
+    applications=["fd", "sd"], executors=["pooled"], threads=[1], events=20_000, repetitions=1, seconds=1.01
+)
+BUSY = """
+spin = 88172645463325252
+for _ in range(128):
+    spin ^= spin << 13
+    spin ^= spin >> 7
+    spin ^= spin << 17
+if spin == 12345:
+    raise ZeroDivisionError
+"""
+OLD, SAME, SLOW = 12, 25, 28  # up to which night which build ran; the second one is the first in all but its name
+
+
+def plant(monkeypatch, folder) -> None:
+    """Has kernels of fd, and not its loop, do work that nobody asked for."""
+    translated = dialect._Rewriter.visit_FunctionDef
+
+    def visit(self, node):
+        made = translated(self, node)
+        if self.translator.app.name == "fd":
+            made.body[:0] = [ast.copy_location(s, made) for s in ast.parse(BUSY).body]
+        return made
+
+    monkeypatch.setattr(dialect._Rewriter, "visit_FunctionDef", visit)
+    folder.mkdir(mode=0o700)
+    monkeypatch.setattr(machine_code, "kept", lambda: machine_code.Kept(folder))
+
+
+def night(home: Home, number: int) -> None:
+    """A run of the matrix, loaded as the pipeline does it; results are compared by their digests."""
+    run_id = f"202601{number:02}T020000Z-{number:08x}"
+    planned, checks = matrix.plan(ASKED, home, run_id), []
+    for cell in planned["cells"]:
+        spec, address = RunSpec.parse(cell["spec"]), cell["workload"]
+        app, source = registry.load(spec.app), home.workload(spec.app, address)
+        workload.write(app, app.bind(), ASKED.events, ASKED.seed, source)
+        right = oracle.run(source, home.oracle(spec.app, address))
+        report = engine.run(spec, source, None)
+        host = report.host | {"steal": 0.0, "others": 0.0}
+        attempt = home.attempt(run_id, cell["cell"], 1)
+        write_json(attempt / "report.json", report.model_copy(update={"host": host}).model_dump(mode="json"))
+        write_json(attempt / "exit.json", {"exit_code": 0, "host": "node"})
+        equal = report.verified.digest == right["outputs"]["digest"]
+        counts = {"expected_rows": ASKED.events, "actual_rows": ASKED.events}
+        checks.append({"cell": cell["cell"], "app": spec.app, "check": "digest", **counts})
+        checks[-1]["verdict"] = "equal" if equal else "different"
+    write_raw(home, "verdicts", run_id, checks)
+    write_raw(home, "violations", run_id, [])
+    load_metrics.work(None, home, run_id)
+
+
+@pytest.mark.slow
+def test_a_planted_slowdown_is_found_and_named_and_an_unchanged_build_is_not_accused(tmp_path, monkeypatch):
+    monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
+    monkeypatch.setattr(yardstick, "PATIENCE", 100)
+    home = Home(tmp_path / "home")
+    for number in range(1, SLOW + 1):
+        build = "old" if number <= OLD else "same" if number <= SAME else "slow"
+        monkeypatch.setattr(engine, "build", lambda build=build: build)
+        if number == SAME + 1:
+            plant(monkeypatch, tmp_path / "compiled")
+        night(home, number)
+    made = warehouse(home, "build")
+    assert made.returncode == 0, made.stdout[-2000:] + made.stderr[-2000:]
+    rows = sorted(read_mart(home, "speed"), key=lambda row: row["run_id"])
+    assert len(rows) == 2 * SLOW, "a slowdown is no wrong result"
+    accused = [row for row in rows if row["verdict"] in ("slower", "faster")]
+    assert {(row["app"], row["strategy"], row["threads"], row["verdict"]) for row in accused} == {
+        ("fd", "ct", 1, "slower")
+    }
+    assert {(row["since_build"], row["since_run"][:8], row["found_run"][:8]) for row in accused} == {
+        ("slow", f"202601{SAME + 1}", f"202601{SLOW}")
+    }
+    assert all(row["change_high"] < -0.5 for row in accused)
