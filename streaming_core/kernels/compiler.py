@@ -26,7 +26,8 @@ from streaming_core.kernels.plans import passes
 from streaming_core.kernels.transaction import Bound
 from streaming_core.kernels.words import WORDS
 from streaming_core.language import tables
-from streaming_core.language.application import App, Operator
+from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved
 from streaming_core.language.source import named
 

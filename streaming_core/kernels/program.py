@@ -16,7 +16,8 @@ from typing import Any
 from streaming_core import errors, machine_code
 from streaming_core.language import tables
 from streaming_core.language.acceptance import accept
-from streaming_core.language.application import App, Operator
+from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.language.window import Window
 from streaming_core.storage import digest_of

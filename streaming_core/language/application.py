@@ -34,7 +34,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,9 +42,11 @@ import pyarrow as pa
 
 from streaming_core.errors import BadInput
 from streaming_core.language.invariants import quoted_value, with_values
+from streaming_core.language.operator import Operator
 from streaming_core.language.parameters import Param, Params, Profile
 from streaming_core.language.record import CONTAINERS, GROWING, Queue, Record, Scalar, Text
 from streaming_core.language.sources import Sources, united
+from streaming_core.language.stream import Stream
 from streaming_core.language.window import EVERY, KINDS, Window
 
 # What a name is that becomes a column, a file or a view of SQL.
@@ -80,113 +82,6 @@ class Table:
     size: int | str
     init: Callable[[np.ndarray, dict], dict[str, Any]] | None
     index: int
-
-
-@dataclass(eq=False)
-class Operator:
-    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink."""
-
-    kind: str
-    name: str
-    inputs: list[Operator]
-    output: Record | None
-    functions: dict[str, Callable] = field(default_factory=dict)
-    key: str | None = None
-    state: Record | None = None
-    scratch: Record | None = None
-    window: Window | None = None
-
-    @property
-    def input(self) -> Record:
-        """The record type this operator reads."""
-        return self.inputs[0].emitted
-
-    @property
-    def emitted(self) -> Record:
-        """`output` of an operator that has one: all but the sink."""
-        assert self.output is not None, self.name
-        return self.output
-
-    @property
-    def kept(self) -> Record:
-        """`state` of an operator that has one."""
-        assert self.state is not None, self.name
-        return self.state
-
-    @property
-    def keyed_by(self) -> str:
-        """`key` of an operator that has one."""
-        assert self.key is not None, self.name
-        return self.key
-
-
-class Stream:
-    """What one operator puts out, or several of the same record type, to build upon."""
-
-    def __init__(self, app: App, operators: list[Operator]):
-        self._app, self._operators = app, operators
-
-    @property
-    def _record(self) -> Record:
-        return self._operators[0].emitted
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a stream has no {name!r}: it has flat_map, key_by, process, window, union and sink")
-
-    def union(self, *others: Stream) -> Stream:
-        """This stream and others of its record type as one: of each event, this stream's rows come first.
-
-        Raises:
-            BadInput: another record type, or a stream of another application.
-        """
-        for other in others:
-            if other._app is not self._app:
-                raise BadInput(f"union: a stream of app {other._app.name} in app {self._app.name}")
-            if other._record is not self._record:
-                raise BadInput(
-                    f"union: streams of {self._record.name} and of {other._record.name}; map one to the other first"
-                )
-        return Stream(self._app, [operator for stream in (self, *others) for operator in stream._operators])
-
-    def flat_map(self, fn: Callable, output: Record, scratch: Record | None = None) -> Stream:
-        """A stateless operator: `fn(row, out)`, or `fn(row, scratch, out)` with a row to work in: scalars, arrays and
-        rings, zero and empty at each event."""
-        return self._app._add("stateless", fn, self, output, {"map": fn}, scratch=scratch)
-
-    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
-        """A stateful operator: `fn(row, state, out)`, one state for all events."""
-        functions = {"process": fn} | ({"flush": flush} if flush else {})
-        return self._app._add("stateful", fn, self, output, functions, state=state)
-
-    def key_by(self, key: str) -> KeyedStream:
-        """This stream, keyed by an integer or text field."""
-        if not isinstance(key, str):
-            raise BadInput("key_by takes the name of a field, such as key_by('user')")
-        kind = self._record.fields.get(key)
-        if not (isinstance(kind, Text) or (isinstance(kind, Scalar) and not kind.is_float)):
-            raise BadInput(f"key_by({key!r}): {self._record!r} has no integer or text field of that name")
-        return KeyedStream(self, key)
-
-    def window(self, **declared: Any) -> Stream:
-        """A windowed operator over this stream alone; the arguments are those of App.window."""
-        return self._app.window(self, **declared)
-
-    def sink(self, name: str = "outputs") -> None:
-        """Ends the pipeline: what arrives here is the application's output."""
-        self._app._sink(self, name)
-
-
-class KeyedStream:
-    """A stream with a key: state below belongs to a key, and keys may be processed in parallel."""
-
-    def __init__(self, stream: Stream, key: str):
-        self._stream, self._key = stream, key
-
-    def process(self, fn: Callable, state: Record, output: Record, flush: Callable | None = None) -> Stream:
-        """A partitioned stateful operator: `fn(row, state, out)`, one state per key, zero before its first event."""
-        functions = {"process": fn} | ({"flush": flush} if flush else {})
-        add = self._stream._app._add
-        return add("partitioned", fn, self._stream, output, functions, key=self._key, state=state)
 
 
 class Transaction:

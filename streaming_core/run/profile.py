@@ -27,7 +27,8 @@ from streaming_core.data import workload
 from streaming_core.data.rows import row_bytes, text_fields
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
-from streaming_core.language.application import App, Operator
+from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.planner import graph as planned
 from streaming_core.planner.document import Amount, Document

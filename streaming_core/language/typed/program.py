@@ -7,7 +7,8 @@ from typing import Any
 
 from streaming_core.errors import BadInput
 from streaming_core.language import tables
-from streaming_core.language.application import App, Operator
+from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Record
 from streaming_core.language.source import named
 from streaming_core.language.typed.bound import Bound

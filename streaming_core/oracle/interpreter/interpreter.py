@@ -12,7 +12,8 @@ import pyarrow as pa
 from streaming_core import interruption
 from streaming_core.errors import RunFailed
 from streaming_core.language import tables
-from streaming_core.language.application import App, Operator
+from streaming_core.language.application import App
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Scalar
 from streaming_core.language.source import place
 from streaming_core.language.typed import Program

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.language.application import Operator, Table
+from streaming_core.language.application import Table
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import NAN, Text
 from streaming_core.language.typed import Program
 from streaming_core.oracle.interpreter import twins

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_core.language.application import Operator
+from streaming_core.language.operator import Operator
 from streaming_core.language.window import MOST
 from streaming_core.oracle.interpreter.rows import row_class, zero
 from streaming_core.oracle.interpreter.steps import Shared, Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming_core.data.digest import K1, K2, SEED
-from streaming_core.language.application import Operator
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout

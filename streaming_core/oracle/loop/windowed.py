@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from streaming_core.errors import BadInput
-from streaming_core.language.application import Operator
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Text
 from streaming_core.language.window import MOST, Window
 from streaming_core.oracle.loop import layout

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from streaming_core.errors import RunFailed
 from streaming_core.language import tables
-from streaming_core.language.application import App, Operator, Table
+from streaming_core.language.application import App, Table
+from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Text
 from streaming_core.language.typed import Program
 from streaming_core.language.window import Bounds

@@ -1,0 +1,47 @@
+"""An operator, as an application declares it: one node of its pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streaming_core.language.record import Record
+from streaming_core.language.window import Window
+
+
+@dataclass(eq=False)
+class Operator:
+    """One node of the pipeline. `kind`: source, stateless, partitioned, stateful, windowed, transaction, sink."""
+
+    kind: str
+    name: str
+    inputs: list[Operator]
+    output: Record | None
+    functions: dict[str, Callable] = field(default_factory=dict)
+    key: str | None = None
+    state: Record | None = None
+    scratch: Record | None = None
+    window: Window | None = None
+
+    @property
+    def input(self) -> Record:
+        """The record type this operator reads."""
+        return self.inputs[0].emitted
+
+    @property
+    def emitted(self) -> Record:
+        """`output` of an operator that has one: all but the sink."""
+        assert self.output is not None, self.name
+        return self.output
+
+    @property
+    def kept(self) -> Record:
+        """`state` of an operator that has one."""
+        assert self.state is not None, self.name
+        return self.state
+
+    @property
+    def keyed_by(self) -> str:
+        """`key` of an operator that has one."""
+        assert self.key is not None, self.name
+        return self.key
