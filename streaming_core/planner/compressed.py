@@ -127,11 +127,16 @@ class Compressed:
         return found
 
     def places(self, plan: Array) -> dict[str, list[int]]:
-        """A whole plan as sockets of replicas: the first of a class on the first socket that has some."""
+        """A whole plan as sockets of replicas. Those of a class are alike to the model, and not to the order: what an
+        event's windows put out is delivered replica by replica. The last ones are with the sink, which has its thread
+        while they wait for their turn; the first ones would keep it from what it waits for.
+        """
         found = {operator.name: [0] * k for operator, k in zip(self.graph.operators, self.replicas, strict=True)}
+        sink = int(np.argmax(plan[self.of_operator[-1][0], : self.sockets]))
+        order = np.array([sink, *(socket for socket in range(self.sockets) if socket != sink)])
         for a, one in enumerate(self.classes):
-            sockets = np.repeat(np.arange(self.sockets), plan[a, : self.sockets].astype(int))
-            for member, socket in zip(one.members, sockets, strict=True):
+            sockets = np.repeat(order, plan[a, order].astype(int))
+            for member, socket in zip(sorted(one.members, reverse=True), sockets, strict=True):
                 found[self.graph.operators[one.operator].name][member] = int(socket)
         return found
 

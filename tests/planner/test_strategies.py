@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from streaming_core.errors import BadInput
 from streaming_core.planner import scaling
+from streaming_core.planner.graph import Graph, Input, Operator
 from streaming_core.planner.machine import Machine
 from streaming_core.planner.placed import Placed, dealt
 from streaming_core.planner.placement import Search
@@ -165,3 +166,13 @@ def test_what_a_source_that_costs_nothing_is_offered_has_to_be_said():
 def test_a_compression_of_nothing_is_refused():
     with pytest.raises(BadInput, match="compression must be at least 1, got 0"):
         plan("rlas_paper", drawn.paper("wc"), Machine.of_threads(2), compression=0)
+
+
+def test_of_replicas_that_are_alike_the_last_ones_are_with_the_sink():
+    """It delivers what the first ones have put out of an event while these wait."""
+    source = Operator(name="source", kind="source", inputs=[Input(producer=None, ns=10.0)])
+    work = Operator(name="work", kind="windowed", inputs=[Input(producer="source", ns=1000.0)], most=3)
+    sink = Operator(name="sink", kind="sink", inputs=[Input(producer="work", ns=10.0)])
+    found = plan("rlas", Graph(app="a", operators=[source, work, sink]), Machine.of_threads(3, 50.0)).sockets
+    assert sorted(found["work"]) == [0, 1, 2]
+    assert found["work"][-1] == found["sink"][0]
