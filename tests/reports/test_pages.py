@@ -139,11 +139,11 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
 def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "different")
-    workloads = [one | {"data": "it's mine"} for one in run.plan["workloads"]]
+    workloads = [one | {"data": "mine"} for one in run.plan["workloads"]]
     changed = replace(run, plan=run.plan | {"workloads": workloads})
     page = Outline(Pages(History(home)).cell(changed, replace(cell, facts=cell.facts | {"seed": None})))
     assert "streaming-core generate" not in page.text
-    assert f"oracle sl --input '{home.imported('sl', 'it')}'\"'\"'s mine' --out" in page.text
+    assert f"oracle sl --input {home.imported('sl', 'mine')} --out" in page.text
     assert "100,000, imported" in page.text
 
 
