@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.report import RunReport
-from streaming_core.storage import write_json
+from streaming_core.storage import left_json, write_json
 
 
 def read_plan(home: Home, run_id: str) -> dict:
@@ -43,12 +43,12 @@ def complain(home: Home, run_id: str, job: str, complaints: dict[str, str]) -> N
     """Notes for which workloads, and why, a job did not do what it is for: address -> one line. Of what it said when it
     ran before nothing stays."""
     path = home.run(run_id) / "complaints.json"
-    write_json(path, _read_json(path) | {job: complaints})
+    write_json(path, left_json(path) | {job: complaints})
 
 
 def read_complaints(home: Home, run_id: str, *jobs: str) -> dict[str, str]:
     """Workload address -> why it has no oracle, as far as that is known: said first by any job, or by `jobs`."""
-    said = _read_json(home.run(run_id) / "complaints.json")
+    said = left_json(home.run(run_id) / "complaints.json")
     chosen = [said.get(job, {}) for job in jobs or ("prepare_workloads", "run_oracle")]
     return {address: line for complaints in reversed(chosen) for address, line in complaints.items()}
 
@@ -94,7 +94,7 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
 
 
 def _attempt(number: int, path: Path, cell: dict) -> Attempt:
-    left = _read_json(path / "exit.json")
+    left = left_json(path / "exit.json")
     report, complaint = _read_report(path / "report.json", cell)
     code = left.get("exit_code")
     if not left and report is None and complaint is None:
@@ -106,14 +106,6 @@ def _attempt(number: int, path: Path, cell: dict) -> Attempt:
     else:
         status, error = "ok", None
     return Attempt(number, path, status, " ".join(error.split()) if error else None, report, left)
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        value = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:

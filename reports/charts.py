@@ -139,6 +139,18 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
     )
 
 
+def _over_runs(rows: list[dict]) -> dict:
+    order = sorted({row["run_id"] for row in rows})
+    return {
+        "field": "run_id",
+        "type": "ordinal",
+        "title": "runs, oldest first",
+        "sort": order,
+        "scale": {"domain": order},
+        "axis": {"labels": False, "ticks": False},
+    }
+
+
 def history(rows: list[dict], strategies: list[str]) -> str:
     """Events per second over runs, one line per strategy.
 
@@ -146,15 +158,8 @@ def history(rows: list[dict], strategies: list[str]) -> str:
         rows: rows of the mart `throughput` of one application and one thread count, all runs.
         strategies: all strategies of the page, for the colours.
     """
-    order = sorted({row["run_id"] for row in rows})
     values = [_pick(row, "strategy", "run_id", "series", median="median_events_per_s") for row in rows]
-    x = {
-        "field": "run_id",
-        "type": "ordinal",
-        "title": "runs, oldest first",
-        "sort": order,
-        "axis": {"labels": False, "ticks": False},
-    }
+    x = _over_runs(rows)
     encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies), "detail": {"field": "series"}}
     points = encoding | {"shape": _shape(strategies)}
     return _svg(
@@ -173,18 +178,10 @@ def speed(rows: list[dict], strategies: list[str]) -> str:
         rows: rows of the mart `speed` of one application and one thread count, all runs.
         strategies: all strategies of the page, for the colours.
     """
-    order = sorted({row["run_id"] for row in rows})
     values = [_pick(row, "strategy", "run_id", "series", median="to_loop") for row in rows]
     began = {(row["series"], row["since_run"], row["strategy"]) for row in rows if row["since_run"]}
     marks = [{"series": series, "run_id": run_id, "strategy": strategy} for series, run_id, strategy in sorted(began)]
-    x = {
-        "field": "run_id",
-        "type": "ordinal",
-        "title": "runs, oldest first",
-        "sort": order,
-        "scale": {"domain": order},
-        "axis": {"labels": False, "ticks": False},
-    }
+    x = _over_runs(rows)
     y = {
         "field": "median",
         "type": "quantitative",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from streaming_core.regression.home import Home
-from streaming_core.storage import write_json
+from streaming_core.storage import left_json, write_json
 
 RUNS = 10  # that are looked at, the newest first
 
@@ -56,42 +55,38 @@ def estimate(home: Home, planned: dict, host: str) -> str:
 
 def expected(home: Home, run_id: str) -> str:
     """What was estimated of a run; empty where nothing was."""
-    return _json(home.run(run_id) / "estimate.json").get("sentence", "")
+    return left_json(home.run(run_id) / "estimate.json").get("sentence", "")
 
 
 def _of(home: Home, planned: dict, host: str) -> Estimate:
-    events = planned["regression"].get("events"), planned["regression"].get("repetitions")
+    asked = _size(planned)
     wanted = {cell["cell"] for cell in planned["cells"]}
     took: dict[str, float] = {}
     around: list[float] = []
     earlier = sorted(path.parent.name for path in home.root.glob("runs/*/plan.json"))
     for run_id in [run_id for run_id in reversed(earlier) if run_id < planned["run_id"]][:RUNS]:
-        plan = _json(home.run(run_id) / "plan.json")
-        cells = {cell["cell"]: _seconds(home.run(run_id) / cell["cell"], host) for cell in plan.get("cells", [])}
+        plan = left_json(home.run(run_id) / "plan.json")
+        cells = {cell["cell"]: _seconds(home.cell(run_id, cell["cell"]), host) for cell in plan.get("cells", [])}
         known = {name: seconds for name, seconds in cells.items() if seconds is not None}
-        asked = plan.get("regression", {})
-        if (asked.get("events"), asked.get("repetitions")) == events:
+        if _size(plan) == asked:
             took = {name: seconds for name, seconds in known.items() if name in wanted} | took
-        end = home.reports / run_id / "summary.json"
+        end = home.report(run_id, "summary.json")
         if known and len(known) == len(cells) and end.exists():
             began = datetime.fromisoformat(plan["created_at"]).timestamp()
             around.append(max(0.0, end.stat().st_mtime - began - sum(known.values())))
     return Estimate(len(wanted), len(took), sum(took.values()), statistics.median(around) if around else None)
 
 
+def _size(plan: dict) -> list[object]:
+    """What a cell's time hangs on beside the cell."""
+    return [plan.get("regression", {}).get(name) for name in ("events", "repetitions", "seconds", "rate")]
+
+
 def _seconds(cell: Path, host: str) -> float | None:
     """What a cell's last attempt took there; None if it did not run there, or did not get to its end."""
     for attempt in sorted(cell.glob("attempt-[0-9]*/exit.json"), key=lambda path: path.stat().st_mtime, reverse=True):
-        left = _json(attempt)
+        left = left_json(attempt)
         if left.get("exit_code") == 0 and left.get("host") == host:
             times = [datetime.fromisoformat(left[name]) for name in ("started_at", "ended_at") if left.get(name)]
             return (times[1] - times[0]).total_seconds() if len(times) == 2 else None
     return None
-
-
-def _json(path: Path) -> dict:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}

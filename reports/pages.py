@@ -39,7 +39,7 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
 from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, PLANS, RunSpec
-from streaming_core.storage import canonical_json, write_text
+from streaming_core.storage import canonical_json, left_json, write_text
 
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
@@ -212,7 +212,7 @@ class Pages:
         attempt = folder / f"attempt-{number}" if number else found[-1] if found else None
         if attempt is None or not attempt.is_dir():
             return None, {}, {}
-        return attempt, _json(attempt / "report.json"), _json(attempt / "exit.json")
+        return attempt, left_json(attempt / "report.json"), left_json(attempt / "exit.json")
 
 
 def write(path: Path, text: str) -> None:
@@ -441,14 +441,6 @@ def _per_event(samples: list[dict]) -> Iterator[dict]:
 def _short_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False) if value else ""
     return text if len(text) <= 400 else text[:397] + "..."
-
-
-def _json(path: Path) -> dict:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _draw(

@@ -230,6 +230,15 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator:
         raise
 
 
+def left_json(path: Path) -> dict[str, Any]:
+    """What somebody has left in a JSON file; nothing where it is not there, or was not written whole."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_manifest(directory: Path, what: str, keys: set[str], command: str) -> dict[str, Any]:
     """The manifest of a folder that is whole.
 

@@ -26,7 +26,7 @@ from infra.checkout import ROOT
 from infra.services.lock import holder, signed
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, signal_group, start
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import write_json, write_text
+from streaming_core.storage import left_json, write_json, write_text
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself. It
 # believes what a server in front of it, on this machine, says of how it was asked (docs/security.md).
@@ -83,11 +83,7 @@ def _noted() -> Path:
 
 def end_left() -> list[str]:
     """Ends the components that an earlier UI has left running; their names. For who holds AIRFLOW_HOME."""
-    try:
-        known = json.loads(_noted().read_text())
-    except (OSError, ValueError):
-        return []
-    left = {name: process for name, process in known.items() if alive(process)}
+    left = {name: process for name, process in left_json(_noted()).items() if alive(process)}
     for process in left.values():
         signal_group(process["pid"], signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
@@ -130,10 +126,7 @@ def passwords() -> dict[str, str]:
     """The logins' passwords: made once, kept where only their owner reads them. Of a user that has none when it starts,
     Airflow would make one and write it to its log."""
     path = airflow_home.location() / "passwords.json"
-    try:
-        known = json.loads(path.read_text())
-    except (OSError, ValueError):
-        known = {}
+    known = left_json(path)
     users = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", f"{USER}:admin").split(",")
     names = [user.partition(":")[0].strip() for user in users]
     if new := {name: secrets.token_urlsafe(12) for name in names if name not in known}:
