@@ -130,13 +130,15 @@ def latency(rows: list[dict], strategies: list[str]) -> str:
     }
     plain = {name: value for name, value in encoding.items() if name != "strokeDash"}
     plain |= {"shape": _shape(strategies)}
-    return _svg(
-        values,
-        [
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
-            {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": plain},
-        ],
-    )
+    return _svg(values, _line(encoding, plain))
+
+
+def _line(encoding: dict, points: dict) -> list[dict]:
+    """A line, and its points, which are encoded apart."""
+    return [
+        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
+        {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
+    ]
 
 
 def _over_runs(rows: list[dict]) -> dict:
@@ -162,13 +164,7 @@ def history(rows: list[dict], strategies: list[str]) -> str:
     x = _over_runs(rows)
     encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies), "detail": {"field": "series"}}
     points = encoding | {"shape": _shape(strategies)}
-    return _svg(
-        values,
-        [
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
-            {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
-        ],
-    )
+    return _svg(values, _line(encoding, points))
 
 
 def speed(rows: list[dict], strategies: list[str]) -> str:
@@ -192,10 +188,7 @@ def speed(rows: list[dict], strategies: list[str]) -> str:
     encoding = {"x": x, "y": y, "color": _colour(strategies), "detail": {"field": "series"}}
     points = encoding | {"shape": _shape(strategies)}
     bars = {"x": x, "color": _colour(strategies)}
-    layers: list[dict] = [
-        {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": encoding},
-        {"mark": {"type": "point", "filled": True, "size": 30, "opacity": 1}, "encoding": points},
-    ]
+    layers = _line(encoding, points)
     bar = {"type": "rule", "strokeWidth": 2, "strokeDash": [4, 3], "description": "change"}
     layers += [{"data": {"values": marks}, "mark": bar, "encoding": bars}] if marks else []
     return _svg(values, layers)

@@ -212,7 +212,6 @@ class History:
 
     def __init__(self, home: Home):
         self.home = home
-        self._speeds: dict[tuple[str, str], Speed] | None = None
 
     def run_ids(self) -> list[str]:
         """Every run that was planned or loaded, oldest first."""
@@ -266,7 +265,7 @@ class History:
         for cell in cells:
             # A loaded run has a row of every cell that it planned; one without is not half known but not there.
             cell.facts = facts.get(cell.name, {"status": "not_run"} if facts else {})
-            cell.speed = self._speed(run_id, cell.name)
+            cell.speed = self.speeds.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
         return Run(run_id, plan, cells)
 
@@ -292,10 +291,10 @@ class History:
         # A cell that never was equal differs in this build; it does so "since" a build only after a better one.
         return {name: build for name, build in since.items() if name not in open_cells and build}
 
-    def _speed(self, run_id: str, cell: str) -> Speed | None:
-        if self._speeds is None:  # one mart for all runs
-            self._speeds = {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
-        return self._speeds.get((run_id, cell))
+    @cached_property
+    def speeds(self) -> dict[tuple[str, str], Speed]:
+        """The verdicts on speed, by run and cell; none before the marts are made."""
+        return {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
 
     def rows(self, table: str, run_id: str) -> list[dict]:
         """One run's rows of a raw table; [] when it has none."""

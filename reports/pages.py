@@ -32,7 +32,6 @@ from reports.history import (
     named,
     short,
 )
-from reports.speed import Speed
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
@@ -161,15 +160,13 @@ class Pages:
         rows = [row for row in all_rows if row["run_id"] == run_id]
         latencies = [row for row in all_latencies if row["run_id"] == run_id]
         strategies = sorted({row["strategy"] for row in all_rows})
-        trend = self.history.mart("speed")
-        speeds = {(row["run_id"], row["cell"]): Speed.of(row) for row in trend}
-        svgs, sections = _draw(all_rows, rows, latencies, trend, strategies)
+        svgs, sections = _draw(all_rows, rows, latencies, self.history.mart("speed"), strategies)
         p = {(r["cell"], r["kind"]): r for r in latencies}
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
             row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
-            row["speed"] = speeds.get((row["run_id"], row["cell"]))
+            row["speed"] = self.history.speeds.get((row["run_id"], row["cell"]))
         best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"

@@ -235,7 +235,7 @@ class Overfed:
         self.over_supplied = np.zeros((len(graph.operators), several))
         self.throughput = np.zeros(several)
         emitted: dict[tuple[str, str], Array] = {}
-        regaining = of.regaining(plans)
+        regaining = of.regaining(plans) if of._regains else None
         time, memory, traffic = np.zeros((several, n)), np.zeros((several, n)), np.zeros((several, n, n))
         for index, operator in enumerate(graph.operators):
             # Per input: rows by socket and in all, and what fetching a line of each costs.
@@ -261,7 +261,8 @@ class Overfed:
                     asked += (handled * (one.ns + operator.others_ns) + total * one.read_ns)[:, None]
                     for stream, selectivity in one.selectivity.items():
                         rows_out[stream] += handled * selectivity
-                        asked += (handled * selectivity)[:, None] * regaining[of.slot[operator.name, stream]]
+                        if regaining is not None:
+                            asked += (handled * selectivity)[:, None] * regaining[of.slot[operator.name, stream]]
                     if rows is not None and fetched is not None:
                         asked += fetched * (share * of.machine.units(one.bytes) + of.machine.units(one.read_bytes))
                         moved += rows * (share * one.bytes + one.read_bytes)

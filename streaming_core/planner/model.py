@@ -217,10 +217,7 @@ class _Flow:
         self.fetching = [[0.0] * n for _ in range(n)]
         self.traffic = [[0.0] * n for _ in range(n)]
         self.made: dict[str, list[Replica]] = {}
-        self.takers: dict[tuple[str | None, str], list[tuple[Operator, int]]] = {}
-        for operator in self.graph.operators:
-            for number, one in enumerate(operator.inputs):
-                self.takers.setdefault((one.producer, one.stream), []).append((operator, number))
+        self.regaining = self._regaining()
         for operator in self.graph.operators:
             places = self.sockets[operator.name]
             shares = operator.shares(len(places))
@@ -233,22 +230,23 @@ class _Flow:
             return [(socket, self.ingress)]
         return [(r.socket, r.emitted[stream]) for r in self.made[producer]]
 
-    def _regaining(self, operator: Operator, stream: str, socket: int) -> float:
-        """ns of a row put out there, to get back what its consumers have fetched: of all that read it the one that
-        handles it is charged for, because a line is got back once."""
-        found = 0.0
-        for taker, number in self.takers.get((operator.name, stream), ()):
-            places, one = self.sockets[taker.name], taker.inputs[number]
+    def _regaining(self) -> dict[tuple[str | None, str], list[float]]:
+        """By producer and stream, and by the socket where a row of it is put out: ns to get back what its consumers
+        have fetched. Of all that read it the one that handles it is charged for, because a line is got back once."""
+        found: dict[tuple[str | None, str], list[float]] = {}
+        for taker in self.graph.operators:
+            places = self.sockets[taker.name]
             for place, shares in zip(places, taker.shares(len(places)), strict=True):
-                size = one.bytes + one.read_bytes
-                found += shares[number] * size * self.machine.regaining_ns[socket][place]
+                for one, share in zip(taker.inputs, shares, strict=True):
+                    by_socket = found.setdefault((one.producer, one.stream), [0.0] * self.machine.sockets)
+                    for socket, row in enumerate(self.machine.regaining_ns):
+                        by_socket[socket] += share * (one.bytes + one.read_bytes) * row[place]
         return found
 
     def _replica(self, operator: Operator, index: int, socket: int, shares: list[float]) -> Replica:
         machine = self.machine
         asked = fetching = rate = 0.0
         emitted = dict.fromkeys(operator.streams, 0.0)
-        regaining = {stream: self._regaining(operator, stream, socket) for stream in operator.streams}
         moved = []
         for one, share in zip(operator.inputs, shares, strict=True):
             for place, rows in self._sources(one.producer, one.stream, socket):
@@ -260,7 +258,8 @@ class _Flow:
                 fetching += handled * fetch + rows * read
                 for stream, rows_out in one.selectivity.items():
                     emitted[stream] += handled * rows_out
-                    asked += handled * rows_out * regaining[stream]
+                    if (operator.name, stream) in self.regaining:  # somebody takes it
+                        asked += handled * rows_out * self.regaining[operator.name, stream][socket]
                 if place != socket:
                     self.fetching[place][socket] += fetch + read
                     moved.append((place, handled * one.bytes + rows * one.read_bytes))

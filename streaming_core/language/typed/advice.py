@@ -77,6 +77,7 @@ _VALUES = {
 }
 _OWNED = "an operator calls functions of its own file, and len, min, max, abs, int, float, bool"
 OUTSIDE = "what stands outside an operator is not changed by it; what lasts from event to event is a field of the state"
+OF_TEXT = "it has len(text), text[i], text[a:b], find(byte, start), == and !="
 # Of a container: how `x[i]` is read, and how `x[i] = v` is written.
 _ITEMS = {
     Map: ("get(key, default), key_at(i) or value_at(i)", "put(key, value)"),
@@ -141,7 +142,7 @@ def of_methods(kind: Any, methods: dict[type, dict[str, tuple[str, str]]]) -> st
     if str(kind) == "an output":
         return ": out.emit(field=value, ...) puts a row out, out.drop() none, each on a line of its own"
     if str(kind) == "a text":
-        return ": it has len(text), text[i], text[a:b], find(byte, start), == and !="
+        return f": {OF_TEXT}"
     known = methods.get(type(getattr(kind, "type", None)), {})
     called = [f"{name}({', '.join(_ARGUMENTS[one] for one in takes)})" for name, (takes, _) in known.items()]
     return f": it has {', '.join(called)}" if called else ""

@@ -452,9 +452,7 @@ class Expressions(Scope):
 
     def number(self, node: ast.AST, value: Node) -> Node:
         if value.kind == TEXT:
-            raise self.fail(
-                node, "a text is not a number: it has len(text), text[i], text[a:b], find(byte, start), == and !="
-            )
+            raise self.fail(node, f"a text is not a number: {advice.OF_TEXT}")
         if value.kind not in NUMBERS:
             raise self.fail(node, f"{value.kind} is not a number")
         return value
