@@ -22,8 +22,12 @@ from streaming_core.storage import canonical_json
 # energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller, thresholds and parallelism,
 # samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
 # them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds; a verdict may be
-# invariant_broken.
-SCHEMA_VERSION = 6
+# invariant_broken. 7: words of strategies that had been taken from a paper mean that paper's algorithm; what had them
+# before has the names below.
+SCHEMA_VERSION = 7
+# By column of raw cells: a word as rows of versions before 7 have it, and what that is called since. dbt has the same
+# (vars in dbt_project.yml). The column `strategy` is made of such words.
+RENAMED: dict[str, dict[str, str]] = {}
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -154,6 +158,15 @@ RAW = {"cells": CELLS, "samples": SAMPLES, "verdicts": VERDICT_ROWS, "violations
 JUDGED = pa.schema([(name, pa.string()) for name in ("run_id", "cell", "verdict", "reason")])
 
 
+def _as_called_now(row: dict) -> dict:
+    """A row of raw cells in today's words."""
+    if row["schema_version"] >= 7:
+        return row
+    words = {old: new for renamed in RENAMED.values() for old, new in renamed.items()}
+    strategy = "-".join(words.get(word, word) for word in row["strategy"].split("-"))
+    return row | {name: new.get(row[name], row[name]) for name, new in RENAMED.items()} | {"strategy": strategy}
+
+
 def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
     """One run's rows of a raw table, with None in columns that its version lacked; None when it has no part.
 
@@ -163,7 +176,8 @@ def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
     path = home.part(table, run_id)
     if not path.exists():
         return None
-    return [{name: row.get(name) for name in RAW[table].names} for row in Parts([path]).read().to_pylist()]
+    found = [{name: row.get(name) for name in RAW[table].names} for row in Parts([path]).read().to_pylist()]
+    return [_as_called_now(row) for row in found] if table == "cells" else found
 
 
 def way_columns(spec: RunSpec) -> dict:

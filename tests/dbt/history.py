@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION, way_columns
+from streaming_core.regression.warehouse import RAW, RENAMED, SCHEMA_VERSION, way_columns
 from streaming_core.run.way import RunSpec
 
 GREEN = "20250301T020000Z-00000001"
@@ -86,6 +86,8 @@ def write_history(home: Home, runs: tuple[str, ...] = RUNS, version: int | None 
         loaded_at = version or LOADED_AT[run_id]
         for name, rows in tables.items():
             rows = [row | {"schema_version": loaded_at} for row in rows]
+            if name == "cells" and loaded_at < 7:
+                rows = [_as_called_then(row) for row in rows]
             newer = [
                 columns
                 for came, by_table in CAME_WITH.items()
@@ -95,12 +97,21 @@ def write_history(home: Home, runs: tuple[str, ...] = RUNS, version: int | None 
             write_raw(home, name, run_id, rows, tuple(newer))
 
 
+def _as_called_then(row: dict) -> dict:
+    """A row of raw cells in the words of versions before 7."""
+    then = {name: {new: old for old, new in words.items()} for name, words in RENAMED.items()}
+    words = {new: old for renamed in then.values() for new, old in renamed.items()}
+    strategy = "-".join(words.get(word, word) for word in row["strategy"].split("-"))
+    return row | {name: words.get(row[name], row[name]) for name, words in then.items()} | {"strategy": strategy}
+
+
 def write_raw(home: Home, table: str, run_id: str, rows: list[dict], without: tuple[str, ...] = ()) -> None:
     """Replaces one run's folder of one raw table, which lacks some columns; one that a row leaves out is null."""
     folder = home.raw(table) / f"run_id={run_id}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     schema = pa.schema([field for field in RAW[table] if field.name not in without])
+    rows = [{"schema_version": SCHEMA_VERSION} | row for row in rows]
     pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
-from streaming_core.regression.warehouse import JUDGED, RAW, WAY
+from streaming_core.regression.warehouse import JUDGED, RAW, RENAMED, WAY
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 SQL_TYPES = {
@@ -44,6 +44,10 @@ def test_sources_have_the_columns_that_are_written():
 def test_what_one_thread_did_is_compared_with_what_differs_in_nothing_but_threads():
     listed = re.findall(r"'`?(\w+)`?'", (PROJECT / "macros" / "way.sql").read_text())
     assert sorted(listed) == sorted(set(WAY) - {"threads"})
+
+
+def test_words_of_older_rows_are_called_the_same_everywhere():
+    assert yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["vars"]["renamed"] == RENAMED
 
 
 def test_every_model_states_its_grain_as_a_sentence():

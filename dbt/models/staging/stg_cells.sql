@@ -1,5 +1,8 @@
 select
-  cells.* except (schema_version, verdict, reason),
+  cells.* except (schema_version, verdict, reason{% for name in called_now() %}, {{ name }}{% endfor %}),
+  {% for name, expression in called_now().items() -%}
+  {{ expression }} as {{ name }},
+  {% endfor -%}
   -- A cell that was loaded before raw results held verdicts has been judged since.
   coalesce(cells.verdict, judged.verdict) as verdict,
   coalesce(cells.reason, judged.reason) as reason,
