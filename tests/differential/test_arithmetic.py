@@ -92,7 +92,7 @@ reals = st.sampled_from(REALS) | st.floats(allow_nan=False)
 event = st.tuples(st.integers(0, len(EXPRESSIONS) - 1), integers, integers, reals, reals, st.booleans(), st.booleans())
 
 
-@pytest.mark.parametrize("examples", [50, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [25, pytest.param(500, marks=pytest.mark.slow)])
 def test_any_expression_means_the_same_everywhere(examples, machines):
     @settings(max_examples=examples, deadline=None, derandomize=True)
     @given(st.lists(event, min_size=1, max_size=60))

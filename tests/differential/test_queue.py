@@ -17,6 +17,7 @@ from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, strategies
 from tests.differential.kernel import Kernel
 from tests.differential.streams import examine
+from tests.draws import seeds
 
 WAYS = [fields for executor in ("pooled", "pinned") for fields in strategies(executor)]
 CUTS = [(1, 256, 1000), (2, 1, 64), (3, 7, 333)]  # threads, rows of a batch, of a block
@@ -271,7 +272,7 @@ def from_right(row, window, lefts, rights, out):
     meet(row, window, rights.rows, lefts.rows, out)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, of=3))
 def test_a_window_joins_two_streams_through_queues(seed):
     """ScaleJoin: the head of the other queue goes while it is too old, the rest is compared, the row is kept."""
     rng, size = np.random.default_rng(seed), 20

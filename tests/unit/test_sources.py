@@ -20,6 +20,7 @@ from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.windows import check_executed
+from tests.draws import seeds
 
 
 def stream(ts, **columns):
@@ -92,7 +93,7 @@ def test_events_are_a_tagged_union():
     assert workload.generate_chunk(app, {}, 5, 1, 2, 3).equals(table[2:3])  # of one stream alone
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, of=8))
 def test_streams_are_merged_by_time_then_stream_then_place(seed, monkeypatch):
     """Held against sorting them; however they are cut."""
     monkeypatch.setattr(workload, "_SLICE", 64)
@@ -237,7 +238,7 @@ def drawn_right(rng, rows, steps):
     return drawn(rng, rows, steps) | {"line": [b"x" * int(n) for n in rng.integers(0, 4, rows)]}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, of=4))
 def test_windows_over_sources_are_what_their_definition_says(seed):
     rng = np.random.default_rng(seed)
     advance = int(rng.integers(1, 6))

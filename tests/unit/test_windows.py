@@ -8,6 +8,7 @@ import pytest
 from streaming_core.api import App, Param, Ring, Set, boolean, i64, record, text, u8
 from streaming_core.apps.hashtag import Hashtag, Longest, LongestTweet, Tweet, hashtags, longer, longest
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
+from tests.draws import seeds
 from tests.unit.windowed import Event, Found, Pair, Sum, interpreted, pairs, summed, told
 
 MINUTE = 60_000
@@ -73,7 +74,7 @@ def expected_sums(rows, advance, size, delay, is_set):
     return [(seq, *row) for seq in sorted(expiries) for row in expiries[seq]], late
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(5, of=12))
 @pytest.mark.parametrize("multiplicity", ["set", "bag"])
 def test_windows_are_what_their_definition_says(seed, multiplicity):
     rng = np.random.default_rng([seed, len(multiplicity)])
@@ -122,7 +123,7 @@ def recalled(window, state, out):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(3, of=8))
 def test_a_single_window_that_slides_finds_what_many_find(seed):
     """The same aggregate with one set of states per key, purged as it slides, and with one per window."""
     rng = np.random.default_rng(seed)
@@ -231,7 +232,7 @@ def behind(name, **second):
     return app
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, of=6))
 def test_windows_behind_windows_and_texts_of_any_length(seed):
     """What is put out by the update of the first ones goes back in time: the second ones drop what is late."""
     rng = np.random.default_rng(seed)
@@ -300,7 +301,7 @@ def from_right(row, window, lefts, rights, out):
     rights.values.append(row.y)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(2, of=4))
 def test_a_join_of_two_streams_meets_every_pair_once(seed):
     """`every`: each row has all keys, and one of them makes a pair. Nobody is told of an expiry."""
     rng = np.random.default_rng(seed)
