@@ -7,12 +7,14 @@ is one file of its name in the folder state/.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +23,8 @@ from streaming_core import interruption
 from streaming_core.errors import BadInput
 
 PART_ROWS = 1 << 20  # rows after which a writer begins another part
+WAITING = 4  # tables at most that a writer was given and has not written
+T = TypeVar("T")
 _COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 
@@ -105,6 +109,17 @@ class Parts:
         return pa.concat_tables(tables)
 
 
+def ahead(tables: Iterable[T]) -> Iterator[T]:
+    """The same, each read in a thread of its own while the one before it is in use. What fails there is raised where
+    the table would have come."""
+    left = iter(tables)
+    with ThreadPoolExecutor(1, "reading") as reading:
+        coming = reading.submit(next, left, None)
+        while (table := coming.result()) is not None:
+            coming = reading.submit(next, left, None)
+            yield table
+
+
 @contextmanager
 def _open(path: Path) -> Iterator[pq.ParquetFile]:
     try:
@@ -139,14 +154,35 @@ def write_states(folder: Path, tables: dict[str, pa.Table]) -> None:
 
 
 class Writer:
-    """Rows in delivered order into the parts of a folder; the first `parts` of them are there already."""
+    """Rows in delivered order into the parts of a folder; the first `parts` of them are there already.
+
+    Files are written in a thread of their own; what fails there is raised by one of the next calls. A writer is a
+    context: when it is left, no thread writes any more, and without an error all is written. `parts` is right after
+    `cut`, and in the end.
+    """
 
     def __init__(self, folder: Path, schema: pa.Schema, parts: int = 0):
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._schema = folder, schema
+        self._writing = ThreadPoolExecutor(1, "writing")
+        self._waiting: deque[Future] = deque()
+        # Its thread's while a table waits, else the caller's.
         self._file: pq.ParquetWriter | None = None
         self._rows = 0
         self.parts = parts
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        try:
+            if error is None:
+                self.cut()
+                if self.parts == 0:
+                    self._open()
+                    self._end_part()
+        finally:
+            self._writing.shutdown(cancel_futures=True)
 
     def _open(self) -> pq.ParquetWriter:
         self._file = pq.ParquetWriter(part_path(self._folder, self.parts), self._schema, **_COMPRESSION)
@@ -154,21 +190,28 @@ class Writer:
         self._rows = 0
         return self._file
 
-    def write(self, table: pa.Table) -> None:
-        """Appends rows."""
-        if self._rows >= PART_ROWS:
-            self.cut()
-        (self._file or self._open()).write_table(table)
-        self._rows += table.num_rows
-
-    def cut(self) -> None:
-        """Ends the current part; more rows start a new one."""
+    def _end_part(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def close(self) -> None:
-        """Ends the last part."""
-        if self.parts == 0:
-            self._open()
-        self.cut()
+    def _write(self, table: pa.Table) -> None:
+        if self._rows >= PART_ROWS:
+            self._end_part()
+        (self._file or self._open()).write_table(table)
+        self._rows += table.num_rows
+
+    def settle(self, waiting: int = 0) -> None:
+        """Waits until no more tables wait than these."""
+        while len(self._waiting) > waiting:
+            self._waiting.popleft().result()
+
+    def write(self, table: pa.Table) -> None:
+        """Appends rows, which stay as they are."""
+        self.settle(WAITING - 1)
+        self._waiting.append(self._writing.submit(self._write, table))
+
+    def cut(self) -> None:
+        """Ends the current part, when all rows are in it; more rows start a new one."""
+        self.settle(0)
+        self._end_part()

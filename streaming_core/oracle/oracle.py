@@ -25,7 +25,7 @@ from streaming_core.apps import registry
 from streaming_core.data import comparison, workload
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import add, digest_table, format_digest
-from streaming_core.data.parts import Writer, write_states
+from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.oracle.interpreter import Interpreter
@@ -145,14 +145,14 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
     app, params = source.app, source.manifest["params"]
     machine: Any = Interpreter(app, params)
     checked = 0
-    blocks: Iterator[pa.Table] = source.blocks(_BLOCK)
+    blocks = ahead(source.blocks(_BLOCK))
     outputs = _Outputs(folder / "outputs", machine.output_schema, app)
     if mode == "compiled" or (mode == "auto" and source.rows > INTERPRETED):
         machine, checked, blocks = _compiled(source, machine, blocks)
-    for events in blocks:
-        outputs.write(machine.process(events))
-    outputs.write(machine.finish(source.end))
-    outputs.writer.close()
+    with outputs.writer:
+        for events in blocks:
+            outputs.write(machine.process(events))
+        outputs.write(machine.finish(source.end))
     state = machine.state()
     write_states(folder, state)
     if machine.events != source.rows:

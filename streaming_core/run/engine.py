@@ -1,8 +1,10 @@
 """Runs a cell: the application's kernels on the native runtime, over a workload, into a run folder.
 
 A run is one or more passes over the same workload, each from fresh state: the first delivers to the spec's sink, then
-`repetitions` at peak rate into the digest sink, then, if a rate is set, one open-loop pass. Decoding Parquet and
-writing outputs happens between blocks while the engine's clock stands still, in this thread, with bounded memory.
+`repetitions` at peak rate into the digest sink, then, if a rate is set, one open-loop pass. Parquet is decoded between
+blocks while the engine's clock stands still, with bounded memory; but the pass that writes Parquet, which is to be
+finished soon and not to be measured (unless it is the open-loop one), reads and writes in threads of their own while
+the engine is at work.
 
 A repetition is as many passes as take `seconds`, in turns with the compiled loop (yardstick.py); its sample is the pass
 of median time. Before the first, both have had a pass that is not measured.
@@ -41,7 +43,7 @@ from streaming_core.data import workload
 from streaming_core.data.agreement import states_digest
 from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
-from streaming_core.data.parts import Writer, write_states
+from streaming_core.data.parts import Writer, ahead, write_states
 from streaming_core.errors import BadInput, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
@@ -85,11 +87,15 @@ class Blocks:
         self.events, self.end = source.rows, source.end
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return self.read()
+
+    def read(self, reading: Callable[[Iterator], Iterator] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The blocks; `reading`: `ahead`, to read one while the one before it is in use."""
         if self._kept is not None:
             yield from self._kept
             return
         kept: list[tuple[np.ndarray, np.ndarray]] | None = []
-        for table in self._source.blocks(self._size):
+        for table in reading(self._source.blocks(self._size)):
             block = self._decode(table)
             if kept is not None:
                 kept.append(block)
@@ -98,9 +104,11 @@ class Blocks:
             yield block
         self._kept = kept
 
-    def read_on(self, read: tuple[int, int], cut: int) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
+    def read_on(
+        self, read: tuple[int, int], cut: int, reading: Callable[[Iterator], Iterator] = iter
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, tuple[int, int]]]:
         """The blocks behind `read`, each with `read` at its end; none spans a multiple of `cut`."""
-        for table, total in self._source.read_on(read, self._size, cut):
+        for table, total in reading(self._source.read_on(read, self._size, cut)):
             yield *self._decode(table), total
 
 
@@ -393,7 +401,7 @@ def one_pass(
     }
     nameable = row_format.nameable_text() if program.makes_texts else None
     engine = _runtime.Engine(program.json(), json.dumps(options), nameable)
-    writer = None
+    writes = folder is not None and sink == "parquet"
     try:
         last = durable.last if durable is not None else None
         if last is not None:
@@ -401,38 +409,40 @@ def one_pass(
         else:
             for index, rows in enumerate(program.initial):
                 engine.load_table(index, rows.view(np.uint8))
-        if folder is not None and sink == "parquet":
-            writer = Writer(folder / "outputs", program.output.arrow(("seq", "sub")), last.parts if last else 0)
         done, read = (last.events, last.read) if last else (0, (0, 0))
         # The energy up to a checkpoint that is gone on from is not known.
         spent = Spent(None, last.cpu_seconds) if last else Spent(meter)
         # What outputs name: their block's text, or all that can be named.
         named = np.zeros(row_format.TEXT_PADDING, np.uint8) if nameable is None else nameable
-        stream: Iterable = ((*block, None) for block in blocks)
+        reading = ahead if writes and not rate else iter
+        stream: Iterable = ((*block, None) for block in blocks.read(reading))
         if durable is not None:
-            stream = blocks.read_on(read, durable.interval)
-        with beside(engine) if beside else nullcontext():
-            for rows, text, read in stream:
-                interruption.check()
-                if nameable is None:
-                    named = text
-                else:
-                    nameable[: len(text)] = text
-                    text = nameable[: len(text)]
-                with spent.counting():
-                    engine.process(rows.view(np.uint8), len(rows), text)
-                done += len(rows)
-                if writer is not None:
-                    _take(engine, program, named, writer)
-                if durable is not None and done % durable.interval == 0 and done < blocks.events:
-                    _save(engine, durable, writer, read, spent.cpu)
-                if progress is not None:
-                    progress(kind, done, blocks.events)
-        with spent.counting():
-            engine.finish(blocks.end)
-        if writer is not None:
-            _take(engine, program, named, writer)
-            writer.close()
+            stream = blocks.read_on(read, durable.interval, reading)
+        schema, made = program.output.arrow(("seq", "sub")), last.parts if last else 0
+        with Writer(folder / "outputs", schema, made) if folder is not None and writes else nullcontext() as writer:
+            with beside(engine) if beside else nullcontext():
+                for rows, text, read in stream:
+                    interruption.check()
+                    if nameable is None:
+                        named = text
+                    else:
+                        nameable[: len(text)] = text
+                        text = nameable[: len(text)]
+                    with spent.counting():
+                        engine.process(rows.view(np.uint8), len(rows), text)
+                    done += len(rows)
+                    if writer is not None:
+                        _take(engine, program, named, writer)
+                        if rate:
+                            writer.settle()
+                    if durable is not None and done % durable.interval == 0 and done < blocks.events:
+                        _save(engine, durable, writer, read, spent.cpu)
+                    if progress is not None:
+                        progress(kind, done, blocks.events)
+            with spent.counting():
+                engine.finish(blocks.end)
+            if writer is not None:
+                _take(engine, program, named, writer)
         if durable is not None and (last is None or last.events < done):
             _save(engine, durable, writer, read, spent.cpu)
         state = final_state(engine, program) if export else {}

@@ -25,7 +25,7 @@ from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.arrow import to_arrow
 from streaming_core.data.digest import add, digest_table, format_digest
-from streaming_core.data.parts import Parts, Writer
+from streaming_core.data.parts import Parts, Writer, ahead
 from streaming_core.errors import BadInput, refusal
 from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
@@ -150,13 +150,13 @@ def _events(source: workload.Workload, times: int) -> Callable[[Path], str]:
 
     def write(folder: Path) -> str:
         schema = source.app.event.resolve(source.manifest["params"]).arrow(("seq", "sub"))
-        files, digest = Writer(folder / "outputs", schema), (0, 0)
-        for events in source.blocks(engine.BLOCK):
-            rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
-            rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
-            files.write(rows)
-            digest = add(digest, digest_table(rows, ("seq", "sub")))
-        files.close()
+        digest = (0, 0)
+        with Writer(folder / "outputs", schema) as files:
+            for events in ahead(source.blocks(engine.BLOCK)):
+                rows = events.take(to_arrow(np.repeat(np.arange(events.num_rows), times)))
+                rows = rows.add_column(1, schema.field("sub"), to_arrow(np.tile(np.arange(times), events.num_rows)))
+                files.write(rows)
+                digest = add(digest, digest_table(rows, ("seq", "sub")))
         return format_digest(*digest)
 
     return write

@@ -103,7 +103,10 @@ class Sample(BaseModel):
     processing: Latency = Field(description="From the start of a batch's processing to its delivery.")
     end_to_end: Latency | None = Field(None, description="From the intended arrival to delivery; open-loop only.")
     breakdown: dict[str, float] = Field(description="Seconds summed over threads: useful, sync, lock, remote, other.")
-    cpu_seconds: float = Field(description="Processor time of all threads while the engine was active.")
+    cpu_seconds: float = Field(
+        description="Processor time of all threads while the engine was active; of a pass that writes Parquet, "
+        "those that read and write, too."
+    )
     passes: int = Field(1, description="Of the repetition: this is the pass of median time of so many.")
     loop_seconds: float | None = Field(
         None, description="Median pass of the compiled loop, which took turns with these passes; None: it did not."

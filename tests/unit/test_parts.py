@@ -1,5 +1,7 @@
 """A table in part files is read in delivered order, in slices whatever the files, and refused when one is damaged."""
 
+import itertools
+import threading
 from itertools import pairwise
 
 import pyarrow as pa
@@ -8,7 +10,7 @@ import pytest
 
 from streaming_core import interruption
 from streaming_core.data import parts
-from streaming_core.data.parts import Parts, Writer, part_path, states, write_states
+from streaming_core.data.parts import Parts, Writer, ahead, part_path, states, write_states
 from streaming_core.errors import BadInput
 
 
@@ -64,17 +66,57 @@ def test_a_signal_is_seen_between_slices(folder, monkeypatch):
 
 def test_a_writer_rolls_and_goes_on_and_always_leaves_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "PART_ROWS", 10)
-    writer = Writer(tmp_path / "a", rows(0, 0).schema)
-    for at in range(0, 30, 6):
-        writer.write(rows(at, at + 6))
-    writer.cut()
-    assert (writer.parts, Parts.of(tmp_path / "a").sizes) == (3, [12, 12, 6])
-    writer = Writer(tmp_path / "a", rows(0, 0).schema, 2)
-    writer.write(rows(24, 27))
-    writer.close()
+    with Writer(tmp_path / "a", rows(0, 0).schema) as writer:
+        for at in range(0, 30, 6):
+            writer.write(rows(at, at + 6))
+        writer.cut()
+        assert (writer.parts, Parts.of(tmp_path / "a").sizes) == (3, [12, 12, 6])
+    with Writer(tmp_path / "a", rows(0, 0).schema, 2) as writer:
+        writer.write(rows(24, 27))
     assert numbers(Parts.of(tmp_path / "a").slices(100)) == [list(range(27))]
-    Writer(tmp_path / "b", rows(0, 0).schema).close()
+    with Writer(tmp_path / "b", rows(0, 0).schema):
+        pass
     assert Parts.of(tmp_path / "b").sizes == [0]
+
+
+def test_what_a_writer_fails_at_is_raised_and_no_thread_writes_when_it_is_left(tmp_path, monkeypatch):
+    """A full disk, at the second of many tables: the caller hears of it, soon and once, and nothing comes after."""
+    tried = []
+
+    def full(self, table):
+        tried.append(table.num_rows)
+        if len(tried) == 2:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Writer, "_write", full)
+
+    def write():
+        with Writer(tmp_path / "a", rows(0, 0).schema) as writer:
+            for _ in range(20):
+                writer.write(rows(0, 3))
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    assert 2 <= len(tried) <= 2 + parts.WAITING
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("writing")]
+    with pytest.raises(KeyError), Writer(tmp_path / "b", rows(0, 0).schema):
+        raise KeyError
+    assert not list((tmp_path / "b").iterdir())
+
+
+def test_reading_ahead_gives_the_same_and_raises_in_its_place():
+    def items():
+        yield from range(3)
+        raise BadInput("damaged")
+
+    found = []
+    with pytest.raises(BadInput, match="damaged"):
+        found.extend(ahead(items()))  # extend keeps what came before
+    assert found == [0, 1, 2]
+    endless = ahead(itertools.count())
+    assert [next(endless), next(endless)] == [0, 1]
+    endless.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("reading")]
 
 
 def test_final_tables_have_a_file_each(tmp_path):
