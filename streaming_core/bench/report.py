@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
+from streaming_core.bench import files
 from streaming_core.regression.home import Home
 from streaming_core.storage import save_json
 
@@ -46,7 +47,8 @@ def save(found: dict[str, Any], out: Path | None) -> Path:
 
 def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Results that are not the loop's."""
-    rows = found["results"] if "results" in found else [r for e in found["experiments"] for r in e["rows"]]
+    experiments = [row for experiment in found.get("experiments", []) for row in experiment["rows"]]
+    rows = [*found.get("results", []), *found.get("files", []), *experiments]
     return [row for row in rows if row["result"] == "different"]
 
 
@@ -64,6 +66,8 @@ def render(found: dict[str, Any], console: Console) -> None:
     if "results" in found:
         console.print(table(found["results"], ["app", "way", "threads"]))
         _cost(found["results"], console)
+    for line in files.lines(found.get("files", [])):
+        console.print(Text(line), soft_wrap=True)
     for experiment in found.get("experiments", []):
         console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
         varied = [x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")]

@@ -379,6 +379,10 @@ def bench(
             help="Run the comparisons of a paper instead: tstream, ordered, viper, briskstream, rlas, stretch."
         ),
     ] = None,
+    files: Annotated[
+        bool,
+        typer.Option("--files", help="From Parquet to Parquet, beside what pyarrow takes; default: gs, wc."),
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="Of the suite, this experiment; may be repeated.")
     ] = None,
@@ -392,6 +396,7 @@ def bench(
 ) -> None:
     """Measure every way of executing beside the compiled sequential loop; results are checked."""
     from streaming_core.bench import applications, report
+    from streaming_core.bench import files as from_files
     from streaming_core.bench import suite as suites
 
     try:
@@ -404,10 +409,14 @@ def bench(
         raise BadInput("a suite compares figures, and no events have none: --events must be at least 1, got 0")
     if suite is not None and names:
         raise BadInput("a suite has its own applications: give none beside --suite")
+    if files and (suite is not None or events == 0):
+        raise BadInput("--files takes applications and at least one event, and no --suite")
     if only and suite is None:
         raise BadInput("--only chooses from a suite: give --suite too")
     with Bar(as_json) as bar:
-        if suite is None:
+        if files:
+            found = from_files.run(names, events, counts, repetitions, bar)
+        elif suite is None:
             found = applications.run(names, events, counts, repetitions, bar)
         else:
             found = suites.run(

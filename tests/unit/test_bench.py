@@ -291,3 +291,30 @@ def test_no_events_have_no_figures(command, home, tmp_path):
     assert {row["result"] for row in rows} == {"yardstick", "equal", "bound"}
     for name in ("events_per_s", "outputs_per_s", "to_loop", "cpu_ns"):
         assert {row[name] for row in rows} == {None}
+
+
+def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, home, tmp_path, monkeypatch):
+    out = tmp_path / "bench.json"
+    given = ("gs", "--files", "--events", 2000, "--threads", "1,2", "--repetitions", 2, "--out", out)
+    code, shown, _ = command(*given)
+    rows = json.loads(out.read_text())["files"]
+    usual = RunSpec(app="gs", executor="transactional").strategy
+    assert code == 0
+    assert [(row["way"], row["threads"]) for row in rows] == [("oracle", 1), (usual, 1), (usual, 2)]
+    assert {row["result"] for row in rows} == {"equal"}
+    for row in rows:
+        ratios = [mine / theirs for mine, theirs in zip(row["seconds"], row["pyarrow_seconds"], strict=True)]
+        assert (len(ratios), row["to_pyarrow_range"]) == (2, [min(ratios), max(ratios)])
+        assert f"gs, {row['way']}, {row['threads']} thread" in shown
+    assert not list(home.glob("bench-*"))
+
+    truth = engine.run
+    wrong = {"digest": "2000:0000000000000000"}
+    monkeypatch.setattr(engine, "run", lambda *a: (r := truth(*a)).model_copy(
+        update={"samples": [r.samples[0].model_copy(update=wrong)]}))  # fmt: skip
+    code, _, said = command(*given)
+    assert (code, said) == (1, f"streaming-core: 2 results differ from the loop's, first gs {usual}\n")
+    for bad in (("--files", "--suite", "tstream"), ("--files", "--events", 0)):
+        assert command(*bad) == (
+            2, "", "streaming-core: --files takes applications and at least one event, and no --suite\n",
+        )  # fmt: skip

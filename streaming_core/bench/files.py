@@ -1,0 +1,123 @@
+"""From file to file: runs that read a workload and write their outputs, beside what pyarrow needs for these files.
+
+Rounds are interleaved: pyarrow reads the events, a block at a time, and writes the same outputs, with the same
+compression; then the oracle's loop; then each way, as `streaming-core run --sink parquet` does it in a process that has
+its kernels, to the report and with everything brought to the disk. Files that are read are in memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from streaming_core.bench import host
+from streaming_core.bench.race import SEED, Row, interval
+from streaming_core.data import workload
+from streaming_core.data.parts import Parts, write_file
+from streaming_core.oracle import oracle
+from streaming_core.regression.home import Home
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec, executors_of
+
+APPS, EVENTS = ("gs", "wc"), {"gs": 5_000_000, "wc": 500_000}
+
+
+def run(
+    names: list[str] | None,
+    events: int | None,
+    threads: list[int] | None,
+    repetitions: int,
+    progress: engine.Progress | None = None,
+) -> dict[str, Any]:
+    """Measures applications, with default parameters, from file to file; returns the host, the settings and a row per
+    application and way, whose `to_pyarrow` are its seconds over pyarrow's of the same round.
+
+    Raises:
+        BadInput: unknown application, thread counts or repetitions out of range.
+    """
+    counts = host.thread_counts(threads, repetitions)
+    rows: list[Row] = []
+    for name in names or APPS:
+        home = Home().root
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home, prefix="bench-") as folder:
+
+            def tick(done: int, name: str = name) -> None:
+                if progress:
+                    progress(f"bench {name}", done, repetitions + 1)
+
+            size = events if events is not None else EVENTS.get(name, 1_000_000)
+            rows += _race(name, size, counts, repetitions, Path(folder), tick)
+    return host.facts(repetitions) | {"files": rows}
+
+
+def _race(name: str, events: int, counts: list[int], repetitions: int, folder: Path, tick) -> list[Row]:
+    source, made = folder / "workload", folder / "made"
+    workload.write(name, {}, events, SEED, source)
+    app = workload.read(source).app
+    executor = executors_of(app.kind)[0]
+    specs = [RunSpec(app=name, executor=executor, threads=count, sink="parquet") for count in counts]
+    reads, expected = workload.read(source).parts, oracle.run(source, folder / "expected", "compiled")["output_digest"]
+    writes = Parts.of(folder / "expected" / "outputs")
+
+    def by_oracle() -> str:
+        return oracle.run(source, made, "compiled")["output_digest"]
+
+    def by(spec: RunSpec) -> Callable[[], str]:
+        return lambda: engine.run(spec, source, made).verified.digest
+
+    ways = [("oracle", 1, by_oracle), *((spec.strategy, spec.threads, by(spec)) for spec in specs)]
+    seconds: list[list[float]] = [[] for _ in ways]
+    yard, results = [], ["equal"] * len(ways)
+    for turn in range(repetitions + 1):  # the first, which compiles, is not measured
+        tick(turn)
+        yard.append(_by_pyarrow(reads, writes, folder))
+        for i, (_, _, work) in enumerate(ways):
+            started = time.perf_counter()
+            digest = work()
+            seconds[i].append(time.perf_counter() - started)
+            if digest != expected:
+                results[i] = "different"
+            shutil.rmtree(made)
+    rows: list[Row] = []
+    for (way, count, _), took, result in zip(ways, seconds, results, strict=True):
+        ratios = [mine / theirs for mine, theirs in zip(took[1:], yard[1:], strict=True)]
+        rows.append({
+            "app": name, "way": way, "threads": count, "events": events, "result": result,
+            "seconds": took[1:], "pyarrow_seconds": yard[1:],
+            "to_pyarrow": statistics.median(ratios), "to_pyarrow_range": [min(ratios), max(ratios)],
+        })  # fmt: skip
+    return rows
+
+
+def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
+    """Seconds that pyarrow needs to read these files, in blocks, and to write those."""
+    started = time.perf_counter()
+    for path in reads.paths:
+        with pq.ParquetFile(path) as file:
+            for _ in file.iter_batches(engine.BLOCK):
+                pass
+    took = time.perf_counter() - started
+    for path in writes.paths:
+        table = pq.read_table(path)
+        started = time.perf_counter()
+        write_file(folder / "copy.parquet", table)
+        took += time.perf_counter() - started
+    return took
+
+
+def lines(rows: list[Row]) -> list[str]:
+    """A sentence per row."""
+    return [
+        f"{row['app']}, {row['way']}, {row['threads']} thread{'s' * (row['threads'] != 1)}: "
+        f"{statistics.median(row['seconds']):.2f} s for {row['events']:,} events, {row['to_pyarrow']:.2f} "
+        f"({interval(row['to_pyarrow_range'])}) times what pyarrow takes; {row['result']}"
+        for row in rows
+    ]
