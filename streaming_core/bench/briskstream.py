@@ -25,7 +25,7 @@ SCALES = Claim(
 
 def _channels(app: str) -> tuple[str, ...]:
     """`spsc` only where the application says what agrees without order; `merge_sort` is Viper's comparison."""
-    return ("scalegate", "spsc") if registry.load(app).unordered else ("scalegate",)
+    return ("gate", "spsc") if registry.load(app).unordered else ("gate",)
 
 
 def _pipeline(app: str, threads: int) -> dict[str, list[int]]:

@@ -28,7 +28,7 @@ from streaming_core.run import planning, profile
 
 SERVERS = ("server_a", "server_b")
 # As the paper runs them, without order, where the application can do so.
-APPS = {"wc": "spsc", "fd": "spsc", "sd": "spsc", "lr": "scalegate"}
+APPS = {"wc": "spsc", "fd": "spsc", "sd": "spsc", "lr": "gate"}
 # Operators as they are here.
 MEASURED = "rlas, as measured"
 STRATEGIES = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin")

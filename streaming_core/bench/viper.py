@@ -17,7 +17,7 @@ from streaming_core.run.way import RunSpec
 
 APPS = ("pos_rep", "new_seg")  # named as their only operator is
 COUNTS = (1, 2, 4, 6)
-CHANNELS = ("scalegate", "merge_sort")
+CHANNELS = ("gate", "merge_sort")
 
 CHEAPER = Claim(
     "Determinism enforced in the communication layer, and not by dedicated sorting operators, serves throughput and "
@@ -49,7 +49,7 @@ def _configurations(counts: list[int]) -> tuple[list[Heat], list[str]]:
 
 
 def _gains(rows: list[Row]) -> Iterator[str]:
-    """Injectors and instances of each row, and its chart; what scalegate gains over merge_sort, where both merge."""
+    """Injectors and instances of each row, and its chart; what gate gains over merge_sort, where both merge."""
     cells = {}
     for row in rows:
         if "plan" in row:
@@ -67,7 +67,7 @@ def _gains(rows: list[Row]) -> Iterator[str]:
         for at in [(2, 2), max(gains, key=lambda cell: gains[cell][0], default=(2, 2))]:
             if at in gains:
                 yield (
-                    f"{app}, {at[0]} injectors and {at[1]} instances: scalegate has {gains[at][0]:.2f} times the "
+                    f"{app}, {at[0]} injectors and {at[1]} instances: gate has {gains[at][0]:.2f} times the "
                     f"throughput of merge_sort, which takes {gains[at][1]:.2f} times its CPU time per event"
                 )
 

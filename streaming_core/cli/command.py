@@ -449,7 +449,7 @@ def plan(
     ] = None,
     strategy: Annotated[str, typer.Option(help="How the plan is found; docs/plans.md names them.")] = "rlas",
     threads: Annotated[int | None, typer.Option(help="Threads of this host. Default: one for each core.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Of the runs that are planned. Default: scalegate.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Of the runs that are planned. Default: gate.")] = None,
     seed: Annotated[int, typer.Option(help="Of strategy random.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Plan file to write, for `run --plan`.")] = None,
     settings: Settings = None,

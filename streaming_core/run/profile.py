@@ -37,7 +37,7 @@ from streaming_core.run.report import TaskCost
 from streaming_core.run.way import BATCH, RunSpec
 from streaming_core.storage import absolute, digest_of
 
-CHANNEL = "scalegate"
+CHANNEL = "gate"
 EVENTS = 100_000  # of the workload that are measured: passes of tens of milliseconds
 READ = 200  # of which texts are measured
 SEVERAL = 2  # replicas where there are several

@@ -352,8 +352,8 @@ class Pinned(RunSpec):
     tried_whole = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
-    channel: Literal["scalegate", "merge_sort", "spsc"] = Field(
-        "scalegate",
+    channel: Literal["gate", "merge_sort", "spsc"] = Field(
+        "gate",
         description="What brings the rows of several replicas into one order; spsc keeps none, and is for applications "
         "that say what agrees without.",
     )
@@ -415,8 +415,8 @@ class Pinned(RunSpec):
 
     def check(self, app: App) -> None:
         super().check(app)
-        if app.kind == "windowed" and self.channel != "scalegate":
-            raise BadInput(f"application {app.name} has windows: pinned runs it with channel scalegate")
+        if app.kind == "windowed" and self.channel != "gate":
+            raise BadInput(f"application {app.name} has windows: pinned runs it with channel gate")
         if app.kind != "windowed" and self.parallelism != "vsn":
             raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}

@@ -71,7 +71,7 @@ def test_rows_say_what_a_cell_was_measured_against_and_what_disturbed_it(tmp_pat
 def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_path: Path) -> None:
     world = World(tmp_path)
     schedule = [{"event": event, "replicas": {"count": [0]}} for event in (0, 20, 50, 90)]
-    (cell,) = world.plan(("scalegate", 2), schedule=schedule)
+    (cell,) = world.plan(("gate", 2), schedule=schedule)
     about = {"operator": "count", "replicas": [0], "moved": 128, "cells": 256}
     gone = [{"replica": number, "at": at, "waited": 0} for number, at in enumerate((9_000, 4_500))]
     gone_through = [
@@ -89,7 +89,7 @@ def test_rows_say_how_often_a_cell_was_reconfigured_and_how_long_that_took(tmp_p
     world.attempt(cell, report=changed)
     assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
     (row,) = loaded(world, "cells")
-    assert (json.loads(row["schedule"]), row["strategy"]) == (schedule, "scalegate-reconfigured4")
+    assert (json.loads(row["schedule"]), row["strategy"]) == (schedule, "gate-reconfigured4")
     first, second = loaded(world, "samples")
     named = ("dropped_late", "reconfigurations", "slowest_reconfiguration_us")
     assert [first[name] for name in named] == [3, 2, 8.5]

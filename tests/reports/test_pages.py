@@ -182,8 +182,8 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     schedule = [{"event": 9, "replicas": {"count": [0]}}, {"event": 70, "replicas": {"count": [0, 1]}}]
     spec = RunSpec(app="wordcount", executor="pinned", threads=2, schedule=schedule)
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
-    assert "executor pinned, channel scalegate, 2 reconfigurations, 2 threads" in page.text
-    assert "--channel scalegate" in page.text
+    assert "executor pinned, channel gate, 2 reconfigurations, 2 threads" in page.text
+    assert "--channel gate" in page.text
     assert '--schedule "$again"/schedule.json' in page.text
     (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
     subprocess.run(f"mkdir again && again=again && {line}", shell=True, check=True, cwd=tmp_path)
@@ -220,7 +220,7 @@ def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
     text = Pages(History(home)).cell(run, cell)
     page = Outline(text)
     for needed in (
-        "channel scalegate, its plan found, 2 threads",
+        "channel gate, its plan found, 2 threads",
         "on threads: source 0; count 1, 0; sink 1 (rlas: 2 M events/s predicted, 12% off, to be limited by core 1)",
         "in a pass of 1 s",
         'count has 1.8 times its part of the work; better now: {"count": [1]}, 3 M events/s instead of 1 M',
@@ -329,16 +329,14 @@ def test_the_performance_page_counts_equal_cells_only(home):
 
 def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_path):
     home, run_id = Home(tmp_path), past_runs.RUN_IDS[0]
-    past_runs.make(home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["scalegate", "spsc"])
+    past_runs.make(home, nights=1, red=False, applications=["wc"], executors=["pinned"], channels=["gate", "spsc"])
     publish(home, run_id)
     overview = (home.reports / "index.html").read_text()
-    assert ">scalegate<" in overview
+    assert ">gate<" in overview
     assert ">spsc, no order<" in overview
     text = (home.reports / "performance.html").read_text()
-    assert Outline(text).first_heading.endswith("events/s at best: wc/scalegate/t2"), (
-        "spsc is faster, but keeps no order"
-    )
-    assert "<td>scalegate</td>" in text
+    assert Outline(text).first_heading.endswith("events/s at best: wc/gate/t2"), "spsc is faster, but keeps no order"
+    assert "<td>gate</td>" in text
     assert "<td>spsc, no order</td>" in text
     assert "<td>spsc</td>" not in text
     (loose,) = [

@@ -202,7 +202,7 @@ def test_a_schedule_says_from_when_on_who_has_the_keys(command, workloads, tmp_p
     assert command("oracle", "wordcount", *given, oracle)[0] == 0
     assert command("diff", run, oracle)[0] == 0
     report = RunReport.model_validate_json((run / "report.json").read_bytes())
-    named = "scalegate" if parallelism == "vsn" else "scalegate-sn"
+    named = "gate" if parallelism == "vsn" else "gate-sn"
     assert f".{named}-reconfigured5-batch7.t2." in report.cell
     found = report.verified.reconfigurations
     assert [(r.operator, r.event, r.replicas) for r in found] == [
@@ -260,13 +260,13 @@ def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):
         (("wc", "--executor", "transactional"), ["does not run on transactional", "pooled"]),
         (("wc", "--scheme", "tstream"), ["executor pooled has no scheme"]),
         (("sl", "--heuristic", "ct"), ["executor transactional has no heuristic"]),
-        (("wc", "--channel", "scalegate"), ["executor pooled has no channel"]),
+        (("wc", "--channel", "gate"), ["executor pooled has no channel"]),
         (("wc", "--executor", "pinned", "--channel", "pipe"), ["unknown channel 'pipe'", "merge_sort, spsc"]),
         (("wc", "--order", "none"), ["order is total with pooled"]),
         (("wc", "--executor", "pinned", "--channel", "spsc", "--order", "total"), ["order is none with channel spsc"]),
         (("wc", "--plan", "nowhere.json"), ["nowhere.json cannot be read"]),
         (("wordcount", "--executor", "pooled"), ["does not run on pooled; it supports: pinned"]),
-        (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel scalegate"]),
+        (("wordcount", "--channel", "merge_sort"), ["wordcount has windows: pinned runs it with channel gate"]),
         (("wordcount", "--parallelism", "all"), ["unknown parallelism 'all' of executor pinned; known: vsn, sn"]),
         (
             ("wc", "--executor", "pinned", "--parallelism", "sn"),

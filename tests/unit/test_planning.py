@@ -46,7 +46,7 @@ def test_a_run_finds_its_plan_and_says_how_far_off_it_was(command, made, tmp_pat
     given = ("wc", "--input", made / "wc", "--out", tmp_path / "run", "--executor", "pinned", "--threads", 2)
     code, shown, said = command("run", *given, "--repetitions", 1, "--seconds", 0)
     assert (code, said) == (0, "")
-    assert shown.startswith("wc.pinned.scalegate-planned.t2.")
+    assert shown.startswith("wc.pinned.gate-planned.t2.")
     assert " events/s were predicted, " in shown.splitlines()[1]
     report = RunReport.model_validate_json((tmp_path / "run" / "report.json").read_bytes())
     assert (report.spec["plan"], report.spec["pin"]) == ("auto", False)
@@ -269,7 +269,7 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
     refused(command("plan", "sl", "--input", made / "sl"), "sl does not run on pinned")
     refused(command("plan", "fd", "--measured", made / "profile.json"), "has app wc, not fd: measure again")
     refused(command(*given, "--input", made / "scalejoin"), "is of application scalejoin, not wc")
-    refused(command(*given, "--channel", "spsc"), "has channel scalegate, not spsc: measure again")
+    refused(command(*given, "--channel", "spsc"), "has channel gate, not spsc: measure again")
     (tmp_path / "none.json").write_text("{}")
     refused(command("plan", "wc", "--measured", tmp_path / "none.json"), "none.json: app: Field required")
     refused(command("plan", "wc", "--measured", tmp_path / "missing.json"), "No such file")

@@ -387,7 +387,7 @@ def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
         recording.record(source, operator, tmp_path / f"{operator}.ours", spec)
         recording.record_oracle(source, operator, tmp_path / f"{operator}.theirs")
         assert diff(tmp_path / f"{operator}.ours", tmp_path / f"{operator}.theirs").exit_code == 0
-    with pytest.raises(BadInput, match="passing has windows: pinned runs it with channel scalegate"):
+    with pytest.raises(BadInput, match="passing has windows: pinned runs it with channel gate"):
         recording.record(source, "met", tmp_path / "x", RunSpec(app="passing", executor="pinned", channel="merge_sort"))
 
 

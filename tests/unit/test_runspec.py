@@ -57,7 +57,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
-        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: scalegate, merge_sort, spsc"),
+        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, merge_sort, spsc"),
         ({"channels": []}, "channels: "),
         ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
         ({"batches": [0]}, "batches must lie in 1..65536, got 0"),
@@ -87,7 +87,7 @@ def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
     schemes = EXECUTORS["transactional"].axes["scheme"]
     ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "ct")]
     # One thread has one plan.
-    pinned = [("pinned", "scalegate"), ("pinned", "scalegate"), ("pinned", "scalegate-planned")]
+    pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
     assert found == [way for way in ways for _ in (1, 2)] + pinned
 
 
@@ -177,11 +177,11 @@ def test_what_replicas_share_is_asked_of_windows():
     }
     cells, left_out = matrix.cells(RegressionSpec(**asked))
     assert [(cell.app, cell.strategy) for cell in cells] == [
-        ("wc", "scalegate"), ("wordcount", "scalegate"), ("wordcount", "scalegate-sn"),
+        ("wc", "gate"), ("wordcount", "gate"), ("wordcount", "gate-sn"),
     ]  # fmt: skip
     assert [one["reason"] for one in left_out] == ["application wc has no windows: parallelism sn is for such as have"]
     cells, left_out = matrix.cells(RegressionSpec(**asked | {"applications": ["wordcount"], "plans": ["auto"]}))
-    assert [cell.strategy for cell in cells] == ["scalegate-planned"]
+    assert [cell.strategy for cell in cells] == ["gate-planned"]
     assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
 
 
@@ -200,7 +200,7 @@ def test_windows_are_run_with_reconfigurations_and_without(events):
         (a, t) for a in asked["applications"][1:] for t in (2, 3)
     ]  # on one thread nothing can move
     for cell in changed:
-        assert cell.strategy == "scalegate-reconfigured7"
+        assert cell.strategy == "gate-reconfigured7"
         plain = next(c for c in without if (c.app, c.threads, c.plan) == (cell.app, cell.threads, {}))
         assert cell.model_copy(update={"schedule": []}) == plain
         at = [one.event for one in cell.schedule]

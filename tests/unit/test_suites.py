@@ -248,12 +248,12 @@ def test_what_is_concluded_of_buffers_and_costs(monkeypatch):
 
 def test_what_is_concluded_of_jumbo_tuples():
     rows = [
-        row([4], "sd", channel="scalegate", batch=1, end_to_end_p99_us=500.0),
-        row([1], "sd", channel="scalegate", batch=256, end_to_end_p99_us=2000.0),
-        row([1], "fd", channel="scalegate", batch=256, end_to_end_p99_us=2000.0),
+        row([4], "sd", channel="gate", batch=1, end_to_end_p99_us=500.0),
+        row([1], "sd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
+        row([1], "fd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
     ]
     assert list(briskstream._gain(rows)) == [
-        "sd, scalegate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "
+        "sd, gate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "
         "is 2 and 0.5 ms"
     ]
 
@@ -332,7 +332,7 @@ def test_what_controllers_saw_is_drawn_and_passes_are_listed(quick):
     listed = report.passes(found["rows"])
     assert [(row["way"], row.get("pass")) for row in listed] == [
         ("loop", None),
-        *((way, number) for way in ("scalegate", "scalegate-threshold", "scalegate-model") for number in (0, 1)),
+        *((way, number) for way in ("gate", "gate-threshold", "gate-model") for number in (0, 1)),
     ]
     assert all(row["result"] in ("equal", "yardstick") for row in found["rows"])
     for row in found["rows"]:
@@ -347,14 +347,14 @@ def test_what_is_concluded_of_plans(quick, monkeypatch):
     monkeypatch.setattr(rlas, "FACTOR", 1.0)  # nobody predicts that well
     found = run("rlas", "sd")
     rows = [row for row in found["rows"] if row["way"] != "loop"]
-    by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("scalegate", "spsc")}
+    by_channel = {channel: [r["chosen"] for r in rows if r["channel"] == channel] for channel in ("gate", "spsc")}
     assert set(map(tuple, by_channel.values())) == {("found", "default", "found", "default", "random", "random")}
     for row in rows:
         off = abs(row["events_per_s"] - row["predicted_per_s"]) / row["events_per_s"]
         assert (row["predicted_per_s"] > 0, row["error"]) == (True, off)
     far = report.mispredicted({"experiments": [found]})
     assert {(row["channel"], row["threads"], row["chosen"]) for row in far} == {
-        (channel, threads, "found") for channel in ("scalegate", "spsc") for threads in (1, 2)
+        (channel, threads, "found") for channel in ("gate", "spsc") for threads in (1, 2)
     }
     assert len(found["conclusions"]) == 4
     assert [("Kendall" in line) for line in found["conclusions"]] == [False, True, False, True]

@@ -178,7 +178,7 @@ def test_question_four_runs_by_command(monkeypatch, capsys):
 
 
 def row(seconds, **more):
-    plain = {"app": "wordcount", "way": "scalegate", "threads": 2, "params": {}, "batch": 16, "result": "equal"}
+    plain = {"app": "wordcount", "way": "gate", "threads": 2, "params": {}, "batch": 16, "result": "equal"}
     return plain | {"seconds": seconds, "parallelism": "vsn", "states": 1000, "state_bytes": 2e6} | more
 
 

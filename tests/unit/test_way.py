@@ -69,7 +69,7 @@ WRITTEN = {
         "batch": 7,
         "punctuation": 7,
     },
-    "fd.pinned.scalegate.t2.2abdbabf": {
+    "fd.pinned.gate.t2.ee11e691": {
         "app": "fd",
         "executor": "pinned",
         "threads": 2,

@@ -175,7 +175,7 @@ def test_commands_run_windows(package, command, tmp_path, monkeypatch):
     for options, why in (
         (("--executor", "pooled"), "application written does not run on pooled; it supports: pinned"),
         (("--executor", "pinned", "--channel", "merge_sort"),
-         "application written has windows: pinned runs it with channel scalegate"),
+         "application written has windows: pinned runs it with channel gate"),
     ):  # fmt: skip
         assert command("run", "written", "--input", "w", "--out", "x", *options) == (2, "", f"streaming-core: {why}\n")
     assert not (tmp_path / "x").exists()

@@ -17,7 +17,7 @@ def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkey
     said = capsys.readouterr().out
     assert "generator  300 events, the same when they are made again" in said
     assert "interpreted and compiled alike" in said
-    ways = [["pooled", "ct"], *(["pinned", way] for way in ("scalegate", "scalegate-planned", "spsc", "spsc-planned"))]
+    ways = [["pooled", "ct"], *(["pinned", way] for way in ("gate", "gate-planned", "spsc", "spsc-planned"))]
     shown = [line.split()[:2] for line in said.splitlines() if line.startswith(("pooled", "pinned"))]
     assert [[executor, way.replace("-batch16", "").rstrip(",")] for executor, way in shown] == ways
     assert said.splitlines()[-1] == "All 8 cells equal the oracle"

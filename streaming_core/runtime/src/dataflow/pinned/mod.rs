@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A task writes batches into its *outlet*; whoever takes them reads them there through his *gate*. With channel
-//! `scalegate` gates merge what they read; with `merge_sort` a task of its own does that in front of each replica that
+//! `gate` the gates merge what they read; with `merge_sort` a task of its own does that in front of each replica that
 //! has several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
 //! so that any number of replicas shares any number of threads.
 //!
@@ -56,7 +56,7 @@ const SLOTS: usize = 8;
 /// Who puts the rows of several sources into one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
-    ScaleGate,
+    Gate,
     MergeSort,
     /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
     Spsc,
@@ -64,7 +64,7 @@ enum Channel {
 
 /// The registry of channels.
 const CHANNELS: &[(&str, Channel)] =
-    &[("scalegate", Channel::ScaleGate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
+    &[("gate", Channel::Gate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
 
 /// The executor; see the module.
 type Pinned = Dataflow<Tasks>;
@@ -87,8 +87,8 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
 
 fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let channel = find("channel", " of executor pinned", options.channel.as_deref(), CHANNELS)?;
-    if program.is_windowed() && channel != Channel::ScaleGate {
-        return Err(RunError::Invalid("windowed operators need channel scalegate".into()));
+    if program.is_windowed() && channel != Channel::Gate {
+        return Err(RunError::Invalid("windowed operators need channel gate".into()));
     }
     let plan = Plan::new(program, &options.plan, options.threads)?;
     check_schedule(program, options, &plan)?;

@@ -10,7 +10,7 @@ fn spoilt(pipeline: &Pipeline, blocks: &[Events], spoil: impl Fn(&mut Task)) -> 
     let mut plan: BTreeMap<_, _> =
         pipeline.ops.iter().enumerate().map(|(i, op)| (pipeline.name(i), vec![0; replicas(op)])).collect();
     plan.insert("source".into(), vec![0; 2]);
-    let mut executor = pinned(&pipeline.program(), &Options { plan, ..options(1, 7, "scalegate") }).unwrap();
+    let mut executor = pinned(&pipeline.program(), &Options { plan, ..options(1, 7, "gate") }).unwrap();
     executor.work.tasks.each_mut(|tasks| tasks.iter_mut().for_each(&spoil));
     outputs(blocks, &mut executor)
 }

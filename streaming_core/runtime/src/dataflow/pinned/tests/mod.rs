@@ -31,7 +31,7 @@ fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
 }
 
 fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
-    for channel in ["scalegate", "merge_sort"] {
+    for channel in ["gate", "merge_sort"] {
         for threads in [1, 2, 3, 8] {
             for batch in [1, 7, 256] {
                 check(pipeline, blocks, options(threads, batch, channel));
@@ -141,7 +141,7 @@ fn without_order_every_row_comes_once() {
 #[test]
 fn events_that_become_nothing_take_time_too() {
     let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
-    for channel in ["scalegate", "merge_sort", "spsc"] {
+    for channel in ["gate", "merge_sort", "spsc"] {
         for threads in [1, 2] {
             let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
             let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
@@ -160,7 +160,7 @@ fn text_outside_of_the_block_ends_the_run() {
     for op in [partitioned(4, false).of(&[-1]), stateless(0).of(&[-1])] {
         let pipeline = Pipeline::new(vec![op], &[0], true);
         for threads in [1, 2, 3] {
-            let mut executor = pinned(&pipeline.program(), &options(threads, 16, "scalegate")).unwrap();
+            let mut executor = pinned(&pipeline.program(), &options(threads, 16, "gate")).unwrap();
             let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
             assert!(error.to_string().contains("outside of its block"), "{error}");
         }
@@ -178,7 +178,7 @@ fn every_idle_strategy_and_the_open_loop() {
                 check(
                     &pipeline,
                     &integers(3000, 100),
-                    Options { idle: waiting, rate: Rate::Constant(rate), ..options(threads, 32, "scalegate") },
+                    Options { idle: waiting, rate: Rate::Constant(rate), ..options(threads, 32, "gate") },
                 );
             }
         }
@@ -193,7 +193,7 @@ fn what_does_not_fit_is_refused() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was not refused"),
     };
-    let known = "unknown channel \"pipe\" of executor pinned; known: scalegate, merge_sort, spsc";
+    let known = "unknown channel \"pipe\" of executor pinned; known: gate, merge_sort, spsc";
     assert_eq!(refused(options(1, 1, "pipe")), known);
     assert_eq!(refused(options(1, 1, "spsc")), "the application does not say what agrees without order");
     for (name, places, why) in [
@@ -204,7 +204,7 @@ fn what_does_not_fit_is_refused() {
         ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2; threads are 0 to 1"),
     ] {
         let plan = [(name.to_string(), places)].into();
-        assert_eq!(refused(Options { plan, ..options(2, 1, "scalegate") }), why);
+        assert_eq!(refused(Options { plan, ..options(2, 1, "gate") }), why);
     }
 }
 
@@ -233,7 +233,7 @@ proptest! {
         if !replicas[7].is_empty() {
             plan.insert("source".into(), replicas[7].iter().map(|at| at.index(threads)).collect());
         }
-        let channel = if merge_sort { "merge_sort" } else { "scalegate" };
+        let channel = if merge_sort { "merge_sort" } else { "gate" };
         check(&pipeline, &blocks, Options { plan, ..options(threads, batch, channel) });
     }
 }

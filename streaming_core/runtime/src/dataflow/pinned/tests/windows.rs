@@ -46,7 +46,7 @@ fn check_asked(windows: Windows, rows: &[[i64; 3]], block: usize, options: &Opti
 }
 
 fn on(threads: usize, batch: usize, schedule: Vec<Scheduled>) -> Options {
-    Options { schedule, ..options(threads, batch, "scalegate") }
+    Options { schedule, ..options(threads, batch, "gate") }
 }
 
 #[cfg(not(shuttle))]
