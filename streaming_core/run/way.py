@@ -352,10 +352,11 @@ class Pinned(RunSpec):
     tried_whole = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
-    channel: Literal["gate", "merge_sort", "spsc"] = Field(
+    channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
         "gate",
-        description="What brings the rows of several replicas into one order; spsc keeps none, and is for applications "
-        "that say what agrees without.",
+        description="What brings the rows of several replicas into one order: gate, who takes them merges; scalegate, "
+        "who puts them out sorts them in (Viper); merge_sort, operators in between do. spsc keeps none, and is for "
+        "applications that say what agrees without.",
     )
     plan: dict[str, list[int]] | Literal["auto"] = Field(
         default_factory=dict,

@@ -19,7 +19,7 @@ WAYS = [
     *(
         (name, n, {"channel": channel})
         for name in ("wc", "fd", "lr")
-        for channel in ("gate", "merge_sort")
+        for channel in ("gate", "scalegate", "merge_sort")
         for n in (1, 2)
     ),
     *((name, n, {"parallelism": by}) for name in ("paircount", "scalejoin") for by in ("vsn", "sn") for n in (1, 2)),

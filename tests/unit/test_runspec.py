@@ -57,7 +57,7 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"queues": ["line"]}, "queues: unknown queue 'line'; known: hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
-        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, merge_sort, spsc"),
+        ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
         ({"channels": []}, "channels: "),
         ({"orders": ["alphabetical"]}, "orders: unknown order 'alphabetical'; known: total, none"),
         ({"batches": [0]}, "batches must lie in 1..65536, got 0"),

@@ -1,5 +1,11 @@
 //! What batches travel through between pinned tasks; README.md states the protocols.
 
 pub mod gate;
+pub mod inlet;
 pub mod outlet;
 pub mod rank;
+pub mod scale_gate;
+pub mod taken;
+
+#[cfg(all(test, loom))]
+mod models;

@@ -2,7 +2,7 @@
 //!
 //! A jumbo tuple (BriskStream, section 5.2) is a batch of rows under one header. It is written once and read in place by
 //! everybody whom it concerns; what is said for each reader is which of its rows are his. `upto` in the header makes it a
-//! heartbeat as well (Viper, section 5; STRETCH, section 2.3): it reaches also those for whom there is no row in it.
+//! heartbeat as well (Viper, section 3.3; STRETCH, section 2.3): it reaches also those for whom there is no row in it.
 //!
 //! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published or
 //! after every reader has released it, and to the readers in between, who only read. So nothing overflows; a writer that
@@ -14,6 +14,7 @@
 //! run at a time for each reader; before it has gone through that, everything concerns it.
 
 use crate::dataflow::channel::rank::Rank;
+use crate::output::digest::Digest;
 use crate::output::sink::Prepared;
 use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
@@ -84,6 +85,11 @@ impl Jumbo {
             last: false,
             prepared: None,
         }
+    }
+
+    /// Of all of its rows, if it is prepared for the sink.
+    pub fn digest(&self) -> Digest {
+        self.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
     }
 
     /// Forgets the rows and whose they were, keeps the memory.
@@ -185,6 +191,16 @@ impl Outlet {
         self.published.store(next, Ordering::Release);
     }
 
+    /// What was published last.
+    ///
+    /// # Safety
+    /// The caller is the writer, has published something, and uses the result until it fills the next slot.
+    #[inline]
+    pub unsafe fn latest<'a>(&self) -> &'a Jumbo {
+        // SAFETY: published, so that all may read it, and written by nobody but the caller.
+        self.slot(self.serial() - 1).with(|jumbo| unsafe { &*jumbo })
+    }
+
     /// What is published next concerns a reader, which may be absent, or it does not. For the writer, before it publishes.
     #[inline]
     pub fn pass_over(&self, reader: usize, concerned: bool) {
@@ -275,7 +291,7 @@ mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
 
-    /// Where threads may get ahead of each other; `channel/gate/models.rs` says why loom has to be told.
+    /// Where threads may get ahead of each other; `channel/models.rs` says why loom has to be told.
     fn cross(crossings: &AtomicU64) {
         // ORDERING: Relaxed; nothing is published.
         crossings.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,8 @@
 //! Cost: 16 bytes a row where rows meet again. A number n takes 2 log2(n + 1) + 1 bits, so that 121 bits are enough for an
 //! event of 2^40 rows behind forty operators; a path that does not fit ends the run.
 
+use crate::error::RunError;
+
 /// Bits that count the others; they decide nothing, because no code is a prefix of another one.
 const COUNT: u32 = 7;
 const BITS: u32 = u128::BITS - COUNT;
@@ -47,6 +49,12 @@ impl Rank {
         let path = (self.0 >> COUNT << COUNT) >> bits;
         Some(Self(path | code << (u128::BITS - bits) | u128::from(len)))
     }
+}
+
+/// The failure of an event whose rows cannot be ranked any more.
+#[cold]
+pub fn path_too_long(seq: i64) -> RunError {
+    RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
 }
 
 /// Steps behind a rank that are taken together, for who knows several numbers at once.

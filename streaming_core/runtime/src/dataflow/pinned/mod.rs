@@ -1,5 +1,5 @@
 //! The `pinned` executor: a task per operator replica, each on the thread that the plan says (BriskStream, sections 2
-//! and 5), order kept by the channels between them (Viper, section 4).
+//! and 5), order kept by the channels between them (Viper, section 3).
 //!
 //! ```text
 //! source ==> [gate] split 0 ==> [gate] count 0 ==> [gate] sink
@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A task writes batches into its *outlet*; whoever takes them reads them there through his *gate*. With channel
-//! `gate` the gates merge what they read; with `merge_sort` a task of its own does that in front of each replica that
-//! has several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
+//! `gate` the gates merge what they read; with `scalegate` a task whose readers have several sources inserts what it has put
+//! out into a ScaleGate for each of them; with `merge_sort` a task of its own merges in front of each replica that has
+//! several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
 //! so that any number of replicas shares any number of threads.
 //!
 //! In front of a windowed operator a task for each replica finds the keys of rows, batch by batch in turn; its outlet is read
@@ -24,8 +25,11 @@ mod plan;
 mod route;
 mod task;
 
-use crate::dataflow::channel::gate::{Gate, Source, Taken};
+use crate::dataflow::channel::gate::{Gate, Source};
+use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::scale_gate::scale_gate;
+use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::windowed::Replicated;
@@ -56,15 +60,23 @@ const SLOTS: usize = 8;
 /// Who puts the rows of several sources into one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
+    /// Who takes them, in his gate.
     Gate,
+    /// All who put something out for him.
+    ScaleGate,
+    /// A task of its own.
     MergeSort,
     /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
     Spsc,
 }
 
 /// The registry of channels.
-const CHANNELS: &[(&str, Channel)] =
-    &[("gate", Channel::Gate), ("merge_sort", Channel::MergeSort), ("spsc", Channel::Spsc)];
+const CHANNELS: &[(&str, Channel)] = &[
+    ("gate", Channel::Gate),
+    ("scalegate", Channel::ScaleGate),
+    ("merge_sort", Channel::MergeSort),
+    ("spsc", Channel::Spsc),
+];
 
 /// The executor; see the module.
 type Pinned = Dataflow<Tasks>;
@@ -211,9 +223,10 @@ fn wire(
     let mut tasks: Vec<Vec<Task>> = (0..threads).map(|_| Vec::new()).collect();
     let task = |role, gate, outlet, edges, ranked, stride| Task {
         role,
-        gate,
+        inlet: Inlet::Gate(gate),
         outlet,
         edges,
+        feeds: Vec::new(),
         ranked,
         preparer: None,
         put_out: None,
@@ -234,6 +247,7 @@ fn wire(
         let gate = Gate::new(Vec::new(), true, false, false);
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
+    let mut feeds = Vec::new();
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
@@ -293,7 +307,8 @@ fn wire(
                 }
             }
             let asks = !is_sink && ranked[taker + 1];
-            let whole = !is_sink && whole[taker];
+            // Who inserts into a ScaleGate says by watermarks alone which events it has put out.
+            let whole = channel == Channel::ScaleGate || (!is_sink && whole[taker]);
             if channel == Channel::MergeSort && sources.len() > 1 {
                 let outlet = outlets.len();
                 outlets.push(Outlet::new(SLOTS, 1, || Jumbo::new(stride, 1, usize::from(key.is_some()))));
@@ -310,6 +325,12 @@ fn wire(
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
             let prepared = is_sink && ordered && examined.is_some();
+            let mut inlet = None;
+            if channel == Channel::ScaleGate && sources.len() > 1 {
+                let (of_sources, reader) = scale_gate(std::mem::take(&mut sources), SLOTS, asks, prepared);
+                inlet = Some(Inlet::ScaleGate(reader));
+                feeds.extend(of_sources);
+            }
             let gate = Gate::new(sources, ordered, asks, prepared).that_takes(whole);
             let new = if is_sink {
                 task(Role::Sink, gate, None, Vec::new(), false, stride)
@@ -322,8 +343,12 @@ fn wire(
                 let preparer = examined.clone().filter(|_| direct);
                 Task { preparer, whole, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
             };
-            tasks[place].push(new);
+            let inlet = inlet.unwrap_or(new.inlet);
+            tasks[place].push(Task { inlet, ..new });
         }
+    }
+    for task in tasks.iter_mut().flatten() {
+        task.feeds = feeds.extract_if(.., |feed| Some(feed.outlet()) == task.outlet).collect();
     }
     (outlets, tasks)
 }

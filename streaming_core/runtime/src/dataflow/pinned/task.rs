@@ -1,8 +1,10 @@
 //! Tasks: replicas of operators, the sources, the sink, and the mergers of `merge_sort`. A task belongs to one thread.
 
-use crate::dataflow::channel::gate::{Gate, Taken, path_too_long};
+use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
-use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::rank::{Rank, path_too_long};
+use crate::dataflow::channel::scale_gate::Feed;
+use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::Scratch;
 use crate::dataflow::pinned::cost::Cost;
@@ -66,10 +68,12 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Task {
     pub role: Role,
-    pub gate: Gate,
+    pub inlet: Inlet,
     /// Number of its outlet, the first if it has several; the sink has none.
     pub outlet: Option<usize>,
     pub edges: Vec<Edge>,
+    /// The ScaleGates of those who take its rows, if they have such.
+    pub feeds: Vec<Feed>,
     /// Whether its rows are ranked.
     pub ranked: bool,
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
@@ -103,7 +107,7 @@ unsafe impl Send for Task {}
 impl Task {
     /// A block begins.
     pub fn begin(&mut self) {
-        self.gate.begin();
+        self.inlet.begin();
         (self.next, self.blocked, self.ended, self.done) = (0, false, false, false);
         self.taken.last = false;
     }
@@ -119,7 +123,7 @@ impl Task {
         if self.left.is_some() {
             return self.may_go_on(job);
         }
-        self.gate.has_news(&network.outlets)
+        self.inlet.has_news(&network.outlets)
     }
 
     /// Whether there is room for what it puts out.
@@ -193,7 +197,7 @@ impl Task {
         }
         let known = self.taken.upto;
         // SAFETY: this task alone reads as these readers; what was taken before has been used.
-        let new = unsafe { self.gate.take(&network.outlets, job.block.text, &mut self.taken) }?;
+        let new = unsafe { self.inlet.take(&network.outlets, job.block.text, &mut self.taken) }?;
         clock.lap(&mut self.counters.time.other);
         if !new {
             return Ok(false);
@@ -215,7 +219,7 @@ impl Task {
     fn used(&mut self, network: &Network, job: &Job) {
         if self.left.is_none() {
             self.done = self.taken.last;
-            self.gate.release(&network.outlets);
+            self.inlet.release(&network.outlets);
         }
         job.frame.signals.idle.notify();
     }
@@ -259,6 +263,8 @@ impl Task {
         // SAFETY: this task alone writes its outlet, and has seen room.
         unsafe { outlet.fill(&mut fill) }?;
         outlet.publish();
+        // SAFETY: as above; that is what was published last.
+        unsafe { feed(&mut self.feeds, outlet) };
         self.next = end;
         self.done = start + n == block.n;
         clock.lap(&mut self.counters.time.other);
@@ -275,6 +281,7 @@ impl Task {
         let Self {
             role,
             edges,
+            feeds,
             ranked,
             preparer,
             put_out,
@@ -378,6 +385,8 @@ impl Task {
         if !*unfinished {
             cost.rows_out += rows;
             outlet.publish();
+            // SAFETY: as above; that is what was published last.
+            unsafe { feed(feeds, outlet) };
         }
         *ended |= taken.last && left.is_none();
         clock.lap(&mut counters.time.other);
@@ -421,6 +430,17 @@ impl Task {
         *ended |= last;
         clock.lap(&mut counters.time.other);
         Ok(())
+    }
+}
+
+/// Sorts what was published last into the ScaleGates of those who take it.
+///
+/// # Safety
+/// The caller is the outlet's writer, and has published something that it did not sort in.
+unsafe fn feed(feeds: &mut [Feed], outlet: &Outlet) {
+    for feed in feeds {
+        // SAFETY: as the caller says.
+        unsafe { feed.add(outlet.latest()) };
     }
 }
 

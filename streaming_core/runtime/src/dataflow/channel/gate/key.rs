@@ -1,7 +1,8 @@
 //! What the rows of several sources are ordered by: event, stream, rank.
 
 use crate::dataflow::channel::outlet::Jumbo;
-use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::rank::{Rank, path_too_long};
+use crate::error::RunError;
 
 /// What rows are ordered by.
 pub trait SortKey: Copy + Ord {
@@ -15,7 +16,7 @@ pub trait SortKey: Copy + Ord {
     const RANKED: bool;
 
     /// Event, stream and rank.
-    fn parts(&self) -> (i64, u64, Rank);
+    fn order(&self) -> Order;
 
     /// `self < other`, without a branch.
     fn is_before(&self, other: &Self) -> bool;
@@ -35,8 +36,8 @@ impl SortKey for i64 {
 
     const RANKED: bool = false;
 
-    fn parts(&self) -> (i64, u64, Rank) {
-        (*self, 0, Rank::ONLY)
+    fn order(&self) -> Order {
+        Order { seq: *self, ..Order::FIRST }
     }
 
     #[inline(always)]
@@ -53,6 +54,18 @@ pub struct Order {
     pub rank: Rank,
 }
 
+impl Order {
+    /// Not behind any other.
+    pub const FIRST: Self = Self { seq: i64::MIN, stream: 0, rank: Rank::ONLY };
+
+    /// The rank of the row behind where it was taken; `united`: of rows of several streams.
+    #[inline(always)]
+    pub fn rank_behind(self, united: bool) -> Result<Rank, RunError> {
+        let Self { seq, stream, rank } = self;
+        if united { rank.through(stream).ok_or_else(|| path_too_long(seq)) } else { Ok(rank) }
+    }
+}
+
 impl SortKey for Order {
     #[inline(always)]
     fn of(jumbo: &Jumbo, position: usize, stream: u64) -> Self {
@@ -65,8 +78,8 @@ impl SortKey for Order {
 
     const RANKED: bool = true;
 
-    fn parts(&self) -> (i64, u64, Rank) {
-        (self.seq, self.stream, self.rank)
+    fn order(&self) -> Order {
+        *self
     }
 
     #[inline(always)]

@@ -1,10 +1,11 @@
 //! Where a replica takes its input: the outlets of all who put out something for it, as one stream.
 //!
-//! In total order a gate delivers what a ScaleGate does (Viper, section 4; STRETCH, section 2.3): rows of all sources in
+//! In total order a gate delivers what a ScaleGate does (Viper, section 3.3; STRETCH, section 2.4): rows of all sources in
 //! one order, (seq, stream, rank), each once it is *ready*, that is once no source can come up with an earlier one. A
-//! source says so by its next row, or, when it has none, by the `upto` of what it published last. The papers' ScaleGate
-//! keeps a skip list that the sources insert into, tuple by tuple; here the rows stay where they were put out, in batches,
-//! and the reader merges the few heads, which are in order already. Nobody writes anything but his own cursor.
+//! source says so by its next row, or, when it has none, by the `upto` of what it published last. A ScaleGate
+//! keeps a skip list that the sources insert into, tuple by tuple (`channel/scale_gate`); here the rows stay where they were
+//! put out, in batches, and the reader merges the few heads, which are in order already. Nobody writes anything but his own
+//! cursor.
 //!
 //! Some gates take *whole events*, all rows of an event at once, from sources that put them out so: all that one has for a
 //! reader in one jumbo tuple, whose `upto` is not before it. Then one of these lets every reader know all there is to know
@@ -21,96 +22,22 @@ use std::ops::Range;
 
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
 use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::taken::{MOST, Taken};
 use crate::error::RunError;
-use crate::output::digest::Digest;
-use crate::output::sink::{Prepared, Sink};
+use crate::output::sink::Prepared;
 use crate::rows::block::Text;
-use crate::rows::view::Rows;
 
-mod key;
+pub mod key;
 mod lists;
 mod source;
 
 pub use source::Source;
-
-use source::MOST;
 
 use key::{Order, SortKey};
 use lists::{Entry, Lists};
 
 /// Rows that are worth a turn of their own.
 const IN_PLACE: usize = 64;
-
-/// What was taken from a gate at once.
-#[derive(Debug)]
-pub struct Taken {
-    /// Where rows lie that were not put out one behind the other.
-    places: Vec<*const u8>,
-    /// In total order, if the gate keeps one; in the place where they were put out.
-    pub rows: Rows,
-    /// Per row, if ranks are asked for, its rank among the rows of its event, through all streams; none: each is alone.
-    pub ranks: Vec<Rank>,
-    /// Per row, if wanted.
-    pub hashes: Vec<u64>,
-    /// What the sink needs to know of the rows, if they came with it.
-    prepared: Option<Prepared>,
-    /// What has been summed of them.
-    summed: Digest,
-    /// Where rows lie that had been summed, and now are to be examined when they are taken.
-    left_over: Vec<*const u8>,
-    /// All rows of events up to this one have been taken.
-    pub upto: i64,
-    /// Engine time when the processing of the earliest event started that these are of, or that has become nothing.
-    pub started: u64,
-    /// Nothing comes any more in this block.
-    pub last: bool,
-}
-
-impl Taken {
-    /// For rows of `stride` bytes.
-    pub fn new(stride: usize) -> Self {
-        Self {
-            places: Vec::new(),
-            rows: Rows::nothing(stride),
-            ranks: Vec::new(),
-            hashes: Vec::new(),
-            prepared: None,
-            summed: Digest::default(),
-            left_over: Vec::new(),
-            upto: i64::MIN,
-            started: u64::MAX,
-            last: false,
-        }
-    }
-
-    /// Delivers the rows to a sink, by what they came prepared with or else examining them.
-    ///
-    /// # Safety
-    /// They have not been given back.
-    pub unsafe fn deliver(&self, sink: &mut Sink) -> Result<(), RunError> {
-        let places = self.left_over.as_ptr();
-        let left_over = Rows { start: std::ptr::null(), places, n: self.left_over.len(), ..self.rows };
-        // SAFETY: as the caller says.
-        unsafe {
-            sink.take_back(left_over)?;
-            let prepared = match self.prepared {
-                Some(prepared) => prepared,
-                None => sink.preparer().prepare_rows(self.rows, sink.end())?,
-            };
-            sink.deliver_rows(self.rows, &prepared)
-        }
-    }
-
-    fn clear(&mut self) {
-        self.places.clear();
-        self.ranks.clear();
-        self.hashes.clear();
-        (self.prepared, self.summed) = (None, Digest::default());
-        self.left_over.clear();
-        self.rows = Rows::nothing(self.rows.stride);
-        self.started = u64::MAX;
-    }
-}
 
 /// How rows are taken.
 #[derive(Debug, Clone, Copy, Default)]
@@ -129,12 +56,7 @@ struct Manner {
 impl Manner {
     /// What may be taken before the row that has this key is: all rows before it, or those of earlier events.
     fn before<K: SortKey>(self, key: K) -> K {
-        if self.whole { K::behind(key.parts().0 - 1) } else { key }
-    }
-
-    /// The rank of a row behind the gate.
-    fn rank(self, seq: i64, stream: u64, rank: Rank) -> Result<Rank, RunError> {
-        if self.united { rank.through(stream).ok_or_else(|| path_too_long(seq)) } else { Ok(rank) }
+        if self.whole { K::behind(key.order().seq - 1) } else { key }
     }
 }
 
@@ -326,7 +248,7 @@ unsafe fn interleave<K: SortKey>(
     for source in &*sources {
         // SAFETY: as the caller says.
         let more = lists.add(|list| unsafe { source.list(outlets, ready, list, &mut taken.started) });
-        bound = more.map_or(bound, |key| bound.min(if manner.whole { K::behind(key.parts().0) } else { key }));
+        bound = more.map_or(bound, |key| bound.min(if manner.whole { K::behind(key.order().seq) } else { key }));
     }
     let mut n = 0;
     for (source, ready) in sources.iter_mut().zip(lists.cut(bound)) {
@@ -355,8 +277,7 @@ unsafe fn interleave<K: SortKey>(
     if ranked {
         lists.merge(|entry| {
             put(entry);
-            let (seq, stream, rank) = entry.key.parts();
-            match manner.rank(seq, stream, rank) {
+            match entry.key.order().rank_behind(manner.united) {
                 Ok(rank) => taken.ranks.push(rank),
                 Err(error) => failure = Some(error),
             }
@@ -389,8 +310,8 @@ fn rank_on(
     if manner.ranked && (manner.united || !jumbo.ranks.is_empty() || !taken.ranks.is_empty()) {
         taken.ranks.resize(taken.places.len(), Rank::ONLY);
         for i in range {
-            let Order { seq, stream, rank } = source.key(jumbo, i);
-            taken.ranks.push(manner.rank(seq, stream, rank)?);
+            let order: Order = source.key(jumbo, i);
+            taken.ranks.push(order.rank_behind(manner.united)?);
         }
     }
     Ok(())
@@ -414,20 +335,11 @@ fn hand_on(jumbo: &Jumbo, source: &Source, range: Range<usize>, taken: &mut Take
         taken.rows = rows.slice(range);
     } else {
         if summed && range.start == 0 {
-            taken.summed += source::digest(jumbo);
+            taken.summed += jumbo.digest();
         }
         taken.places.extend(range.map(|index| source.place(jumbo, index)));
     }
 }
-
-/// The failure of an event whose rows cannot be ranked any more.
-#[cold]
-pub fn path_too_long(seq: i64) -> RunError {
-    RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
-}
-
-#[cfg(all(test, loom))]
-mod models;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

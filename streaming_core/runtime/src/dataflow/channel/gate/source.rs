@@ -5,12 +5,10 @@ use std::ops::Range;
 use crate::dataflow::channel::gate::key::SortKey;
 use crate::dataflow::channel::gate::lists::Entry;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::taken::MOST;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::output::digest::Digest;
 use crate::threads::sync::Arc;
-
-/// Rows taken at once, about: small batches are taken together.
-pub(super) const MOST: usize = 1024;
 
 /// One of those who put out something for a gate.
 #[derive(Debug)]
@@ -124,6 +122,12 @@ impl Source {
         place(jumbo, jumbo.shares[self.reader].position(index))
     }
 
+    /// The hash of its key, if that is wanted.
+    #[inline(always)]
+    pub fn hash(&self, jumbo: &Jumbo, index: usize) -> u64 {
+        self.hashes.map_or(0, |hashes| jumbo.hashes[hashes][jumbo.shares[self.reader].position(index)])
+    }
+
     /// What the `index`-th of these is ordered by.
     #[inline(always)]
     pub fn key<K: SortKey>(&self, jumbo: &Jumbo, index: usize) -> K {
@@ -213,7 +217,7 @@ impl Source {
             let jumbo = unsafe { outlet.ahead(self.reader, index) };
             let here = left.min(self.rows_of(jumbo) - at);
             if here > 0 && at == 0 {
-                sum += digest(jumbo);
+                sum += jumbo.digest();
             }
             (at, left) = (0, left - here);
         }
@@ -255,9 +259,4 @@ impl Source {
 #[inline(always)]
 fn place(jumbo: &Jumbo, position: usize) -> *const u8 {
     jumbo.rows.start.wrapping_add(position * jumbo.rows.stride)
-}
-
-/// Of all rows of a jumbo tuple that is prepared for the sink.
-pub fn digest(jumbo: &Jumbo) -> Digest {
-    jumbo.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
 }

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::output::digest::Hasher;
-use crate::output::sink::SinkKind;
+use crate::output::digest::{Digest, Hasher};
+use crate::output::sink::{Sink, SinkKind};
+use crate::rows::view::Rows;
 
 fn fill(jumbo: &mut Jumbo, seqs: &[i64], upto: i64, last: bool) {
     jumbo.clear();

@@ -20,6 +20,9 @@ use crate::output::sink::SinkKind;
 use crate::program::options::Rate;
 use crate::threads::idle;
 
+/// Channels that keep order.
+const ORDERED: [&str; 3] = ["gate", "scalegate", "merge_sort"];
+
 fn options(threads: usize, batch: usize, channel: &str) -> Options {
     let executor = "pinned".into();
     Options { executor, channel: Some(channel.into()), threads, batch, sink: SinkKind::Parquet, ..Options::default() }
@@ -31,7 +34,7 @@ fn check(pipeline: &Pipeline, blocks: &[Events], options: Options) {
 }
 
 fn everywhere(pipeline: &Pipeline, blocks: &[Events]) {
-    for channel in ["gate", "merge_sort"] {
+    for channel in ORDERED {
         for threads in [1, 2, 3, 8] {
             for batch in [1, 7, 256] {
                 check(pipeline, blocks, options(threads, batch, channel));
@@ -141,7 +144,7 @@ fn without_order_every_row_comes_once() {
 #[test]
 fn events_that_become_nothing_take_time_too() {
     let pipeline = Pipeline::new(vec![stateless(7).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
-    for channel in ["gate", "merge_sort", "spsc"] {
+    for channel in ["gate", "scalegate", "merge_sort", "spsc"] {
         for threads in [1, 2] {
             let program = Program { unordered: Some(vec![0, 1]), ..pipeline.program() };
             let mut executor = pinned(&program, &options(threads, 100, channel)).unwrap();
@@ -193,7 +196,7 @@ fn what_does_not_fit_is_refused() {
         Err(other) => panic!("{other}"),
         Ok(_) => panic!("it was not refused"),
     };
-    let known = "unknown channel \"pipe\" of executor pinned; known: gate, merge_sort, spsc";
+    let known = "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, spsc";
     assert_eq!(refused(options(1, 1, "pipe")), known);
     assert_eq!(refused(options(1, 1, "spsc")), "the application does not say what agrees without order");
     for (name, places, why) in [
@@ -218,7 +221,7 @@ proptest! {
                 let blocks = any_blocks(pipeline.text_keys, fails);
                 (Just(pipeline), blocks)
             }),
-        threads in 1_usize..5, batch in 1_usize..40, merge_sort: bool,
+        threads in 1_usize..5, batch in 1_usize..40, channel in prop::sample::select(&ORDERED),
         replicas in proptest::collection::vec(proptest::collection::vec(any::<prop::sample::Index>(), 0..4), 8),
     ) {
         // Replicas anywhere, also several of one operator on one thread.
@@ -233,7 +236,6 @@ proptest! {
         if !replicas[7].is_empty() {
             plan.insert("source".into(), replicas[7].iter().map(|at| at.index(threads)).collect());
         }
-        let channel = if merge_sort { "merge_sort" } else { "gate" };
         check(&pipeline, &blocks, Options { plan, ..options(threads, batch, channel) });
     }
 }

@@ -42,7 +42,7 @@ fn plan(pipeline: &Pipeline, threads: usize, mut round: u64) -> BTreeMap<String,
 
 #[test]
 fn shuttle_every_schedule_equals_the_loop() {
-    for channel in ["gate", "merge_sort"] {
+    for channel in ORDERED {
         for threads in [1, 2, 3] {
             for idle in [Strategy::Yield, Strategy::Park] {
                 explore(if threads == 1 { 50 } else { 200 }, move |round| {
@@ -73,7 +73,7 @@ fn shuttle_without_order_every_row_comes_once() {
 
 #[test]
 fn shuttle_a_failure_ends_every_schedule() {
-    for channel in ["gate", "merge_sort"] {
+    for channel in ORDERED {
         for threads in [1, 2, 3] {
             explore(if threads == 1 { 50 } else { 200 }, move |round| {
                 let mut values = some(40, 3);

@@ -12,8 +12,7 @@ mod expiry;
 mod lookup;
 mod met;
 
-use crate::dataflow::channel::gate::path_too_long;
-use crate::dataflow::channel::rank::{Path, Rank};
+use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;

@@ -1,4 +1,12 @@
-use super::*;
+//! Sources and readers under loom, by gate and by ScaleGate: every order in which they may see what the others do.
+
+use crate::dataflow::channel::gate::{Gate, Source};
+use crate::dataflow::channel::inlet::Inlet;
+use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::scale_gate::{Feed, scale_gate};
+use crate::dataflow::channel::taken::Taken;
+use crate::rows::block::Text;
+use crate::rows::view::Rows;
 use crate::threads::idle::{Idle, Strategy};
 use crate::threads::sync::{Arc, AtomicU64, Ordering, thread};
 
@@ -8,14 +16,23 @@ type Said = &'static [(&'static [i64], i64)];
 /// Event and source.
 type Row = [i64; 2];
 
-/// Sources, each of a stream of its own, and gates that read them all.
+/// What readers take their input by.
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    Gate,
+    /// Without order.
+    Turn,
+    ScaleGate,
+}
+
+/// Sources, each of a stream of its own, and inlets that read them all.
 struct Script {
     said: &'static [Said],
     readers: usize,
     /// Every reader gets all rows; otherwise each has its share of the events.
     to_all: bool,
     slots: usize,
-    ordered: bool,
+    by: By,
 }
 
 impl Script {
@@ -54,7 +71,8 @@ impl Scene {
     }
 
     /// Puts out jumbo tuple `number` of a source; false: there is no room.
-    fn put_out(&self, source: usize, number: usize) -> bool {
+    fn put_out(&self, ends: &mut Ends, number: usize) -> bool {
+        let source = ends.source;
         let (plan, outlet, said) = (self.plan, &self.outlets[source], self.plan.said[source]);
         self.cross();
         if !outlet.has_room() {
@@ -77,23 +95,33 @@ impl Scene {
         }
         self.cross();
         outlet.publish();
+        for feed in &mut ends.feeds {
+            // SAFETY: that is what was published last.
+            unsafe { feed.add(outlet.latest()) };
+        }
         self.idle.notify();
         true
     }
 
     /// Puts out what there is room for, from jumbo tuple `next` on; the next one then.
-    fn put_out_some(&self, source: usize, mut next: usize) -> usize {
-        while next < self.plan.said[source].len() && self.put_out(source, next) {
+    fn put_out_some(&self, ends: &mut Ends, mut next: usize) -> usize {
+        while next < self.plan.said[ends.source].len() && self.put_out(ends, next) {
             next += 1;
         }
         next
     }
 }
 
-/// A gate, and what came through it.
+/// What a source has of the ScaleGates of its readers.
+struct Ends {
+    source: usize,
+    feeds: Vec<Feed>,
+}
+
+/// An inlet, and what came through it.
 struct Reader {
     number: usize,
-    gate: Gate,
+    inlet: Inlet,
     taken: Taken,
     seen: Vec<Row>,
 }
@@ -102,18 +130,24 @@ struct Reader {
 unsafe impl Send for Reader {}
 
 impl Reader {
-    fn new(plan: &Script, number: usize) -> Self {
+    fn new(plan: &Script, number: usize, ends: &mut [Ends]) -> Self {
         let source = |outlet| Source::new(outlet, number, outlet as u64, None);
         let sources = (0..plan.said.len()).map(source).collect();
-        let gate = Gate::new(sources, plan.ordered, false, false);
-        Self { number, gate, taken: Taken::new(16), seen: Vec::new() }
+        let inlet = if plan.by == By::ScaleGate {
+            let (feeds, reader) = scale_gate(sources, plan.slots, false, false);
+            ends.iter_mut().zip(feeds).for_each(|(ends, feed)| ends.feeds.push(feed));
+            Inlet::ScaleGate(reader)
+        } else {
+            Inlet::Gate(Gate::new(sources, plan.by == By::Gate, false, false))
+        };
+        Self { number, inlet, taken: Taken::new(16), seen: Vec::new() }
     }
 
     /// Takes what is ready; false: there was nothing new.
     fn take(&mut self, shared: &Scene) -> bool {
         shared.cross();
         // SAFETY: one thread after the other is this reader.
-        let new = unsafe { self.gate.take(&shared.outlets, Text::empty(), &mut self.taken) }.unwrap();
+        let new = unsafe { self.inlet.take(&shared.outlets, Text::empty(), &mut self.taken) }.unwrap();
         // Whoever finds room now must not write where these rows lie.
         shared.cross();
         let rows = self.taken.rows;
@@ -121,7 +155,7 @@ impl Reader {
         let row = |i: usize| unsafe { rows.row(i).cast::<Row>().read_unaligned() };
         self.seen.extend((0..rows.n).map(row));
         shared.cross();
-        self.gate.release(&shared.outlets);
+        self.inlet.release(&shared.outlets);
         shared.idle.notify();
         // Nothing early, nothing twice, and nothing left out that `upto` promises.
         let expected = shared.plan.expected(self.number);
@@ -132,11 +166,13 @@ impl Reader {
     }
 }
 
-fn start(plan: &'static Script, idle: Strategy) -> (Arc<Scene>, Vec<Reader>) {
+fn start(plan: &'static Script, idle: Strategy) -> (Arc<Scene>, Vec<Ends>, Vec<Reader>) {
     let outlet = |_| Outlet::new(plan.slots, plan.readers, || Jumbo::new(16, plan.readers, 0));
     let outlets = (0..plan.said.len()).map(outlet).collect();
     let shared = Scene { plan, outlets, idle: Idle::new(idle, 2, 2), crossings: AtomicU64::new(0) };
-    (Arc::new(shared), (0..plan.readers).map(|number| Reader::new(plan, number)).collect())
+    let mut ends: Vec<Ends> = (0..plan.said.len()).map(|source| Ends { source, feeds: Vec::new() }).collect();
+    let readers = (0..plan.readers).map(|number| Reader::new(plan, number, &mut ends)).collect();
+    (Arc::new(shared), ends, readers)
 }
 
 fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
@@ -148,14 +184,15 @@ fn check(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
 /// A thread per source and reader, the last reader here; each looks a few times. Whatever is left is there to be taken.
 fn everybody(preemptions: usize, plan: &'static Script) {
     check(preemptions, move || {
-        let (shared, mut readers) = start(plan, Strategy::Yield);
+        let (shared, ends, mut readers) = start(plan, Strategy::Yield);
         let mut here = readers.pop().unwrap();
-        let sources: Vec<_> = (0..plan.said.len())
-            .map(|source| {
+        let sources: Vec<_> = ends
+            .into_iter()
+            .map(|mut ends| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let next = shared.put_out_some(source, 0);
-                    shared.put_out_some(source, next)
+                    let next = shared.put_out_some(&mut ends, 0);
+                    (shared.put_out_some(&mut ends, next), ends)
                 })
             })
             .collect();
@@ -170,12 +207,12 @@ fn everybody(preemptions: usize, plan: &'static Script) {
             })
             .collect();
         (0..2).for_each(|_| _ = here.take(&shared));
-        let mut nexts: Vec<usize> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
+        let mut nexts: Vec<(usize, Ends)> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
         let mut readers: Vec<Reader> = others.into_iter().map(|thread| thread.join().unwrap()).collect();
         readers.push(here);
         let most = plan.said.iter().map(|said| said.len()).max().unwrap();
         for _ in 0..=most {
-            nexts.iter_mut().enumerate().for_each(|(source, next)| *next = shared.put_out_some(source, *next));
+            nexts.iter_mut().for_each(|(next, ends)| *next = shared.put_out_some(ends, *next));
             readers.iter_mut().for_each(|reader| while reader.take(&shared) {});
         }
         for reader in &readers {
@@ -195,7 +232,7 @@ fn loom_two_sources_one_reader() {
             readers: 1,
             to_all: true,
             slots: 1,
-            ordered: true,
+            by: By::Gate,
         },
     );
 }
@@ -210,7 +247,7 @@ fn loom_a_silent_source() {
             readers: 1,
             to_all: true,
             slots: 1,
-            ordered: true,
+            by: By::Gate,
         },
     );
 }
@@ -218,7 +255,7 @@ fn loom_a_silent_source() {
 /// Each reader has its share of the rows, and none of some jumbo tuples.
 #[test]
 fn loom_one_source_two_readers_share() {
-    everybody(2, &Script { said: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, ordered: true });
+    everybody(2, &Script { said: &[&[(&[0, 1], 1), (&[3], 3)]], readers: 2, to_all: false, slots: 2, by: By::Gate });
 }
 
 /// Everybody reads the same rows in place.
@@ -226,49 +263,88 @@ fn loom_one_source_two_readers_share() {
 fn loom_one_source_two_readers_of_everything() {
     everybody(
         3,
-        &Script { said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, ordered: true },
+        &Script { said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)]], readers: 2, to_all: true, slots: 1, by: By::Gate },
     );
 }
 
 #[test]
 fn loom_two_sources_two_readers() {
-    everybody(
-        2,
-        &Script { said: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, ordered: true },
-    );
+    everybody(2, &Script { said: &[&[(&[0, 1], 1)], &[(&[1], 1)]], readers: 2, to_all: false, slots: 1, by: By::Gate });
 }
 
 /// The sources wait for room and the reader for rows, asleep: everybody is woken, until all has been taken.
-#[test]
-fn loom_flow_control_forgets_nobody() {
-    static PLAN: Script =
-        Script { said: &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]], readers: 1, to_all: true, slots: 1, ordered: true };
-    check(2, || {
-        let (shared, mut readers) = start(&PLAN, Strategy::Park);
+fn flow_control(preemptions: usize, plan: &'static Script) {
+    check(preemptions, move || {
+        let (shared, ends, mut readers) = start(plan, Strategy::Park);
         let mut reader = readers.pop().unwrap();
-        let sources: Vec<_> = (0..PLAN.said.len())
-            .map(|source| {
+        let sources: Vec<_> = ends
+            .into_iter()
+            .map(|mut ends| {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    for number in 0..PLAN.said[source].len() {
-                        shared.idle.wait(|| shared.outlets[source].has_room());
-                        assert!(shared.put_out(source, number));
+                    for number in 0..plan.said[ends.source].len() {
+                        shared.idle.wait(|| shared.outlets[ends.source].has_room());
+                        assert!(shared.put_out(&mut ends, number));
                     }
+                    ends
                 })
             })
             .collect();
         while !reader.taken.last {
             if !reader.take(&shared) {
-                shared.idle.wait(|| reader.gate.has_news(&shared.outlets));
+                shared.idle.wait(|| reader.inlet.has_news(&shared.outlets));
             }
         }
-        sources.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(reader.seen, PLAN.expected(0));
+        let ends: Vec<Ends> = sources.into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert_eq!(reader.seen, plan.expected(0));
+        drop(ends);
     });
+}
+
+#[test]
+fn loom_flow_control_forgets_nobody() {
+    const SAID: &[Said] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
+    flow_control(2, &Script { said: SAID, readers: 1, to_all: true, slots: 1, by: By::Gate });
 }
 
 #[test]
 #[should_panic = "reader 0"]
 fn loom_a_gate_that_does_not_wait_is_caught() {
-    everybody(2, &Script { said: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, ordered: false });
+    everybody(2, &Script { said: &[&[(&[1], 1)], &[(&[0], 1)]], readers: 1, to_all: true, slots: 1, by: By::Turn });
+}
+
+/// Ties, rows on either side of what the other source adds meanwhile, and nodes that are used again.
+#[test]
+fn loom_two_sources_share_the_sorting() {
+    everybody(
+        2,
+        &Script {
+            said: &[&[(&[0, 2], 2), (&[4], 4)], &[(&[1], 1), (&[2, 3], 4)]],
+            readers: 1,
+            to_all: true,
+            slots: 1,
+            by: By::ScaleGate,
+        },
+    );
+}
+
+/// Nothing but watermarks from the second source, and all nodes used again and again.
+#[test]
+fn loom_watermarks_of_a_silent_source() {
+    everybody(
+        2,
+        &Script {
+            said: &[&[(&[0], 0), (&[1], 1), (&[2], 2)], &[(&[], 0), (&[], 1), (&[], 2)]],
+            readers: 1,
+            to_all: true,
+            slots: 1,
+            by: By::ScaleGate,
+        },
+    );
+}
+
+#[test]
+fn loom_whoever_waits_for_a_watermark_is_woken() {
+    const SAID: &[Said] = &[&[(&[0], 0), (&[1], 1)], &[(&[1], 1)]];
+    flow_control(1, &Script { said: SAID, readers: 1, to_all: true, slots: 1, by: By::ScaleGate });
 }

@@ -1,0 +1,54 @@
+//! Where a task takes its input: the outlets of all who put out something for it, as one stream.
+
+use crate::dataflow::channel::gate::Gate;
+use crate::dataflow::channel::outlet::Outlet;
+use crate::dataflow::channel::scale_gate::Reader;
+use crate::dataflow::channel::taken::Taken;
+use crate::error::RunError;
+use crate::rows::block::Text;
+
+#[derive(Debug)]
+pub enum Inlet {
+    Gate(Gate),
+    ScaleGate(Reader),
+}
+
+impl Inlet {
+    /// A block begins.
+    pub fn begin(&mut self) {
+        match self {
+            Self::Gate(gate) => gate.begin(),
+            Self::ScaleGate(reader) => reader.begin(),
+        }
+    }
+
+    /// Whether there is something new for an inlet that had nothing to take.
+    pub fn has_news(&self, outlets: &[Outlet]) -> bool {
+        match self {
+            Self::Gate(gate) => gate.has_news(outlets),
+            Self::ScaleGate(reader) => reader.has_news(),
+        }
+    }
+
+    /// Takes what is ready; false: nothing, and nothing new is known either. What was taken is used until `release`.
+    ///
+    /// # Safety
+    /// The caller is the reader of every source, and has released what it took before.
+    pub unsafe fn take(&mut self, outlets: &[Outlet], text: Text, taken: &mut Taken) -> Result<bool, RunError> {
+        // SAFETY: as the caller says.
+        unsafe {
+            match self {
+                Self::Gate(gate) => gate.take(outlets, text, taken),
+                Self::ScaleGate(reader) => reader.take(outlets, text, taken),
+            }
+        }
+    }
+
+    /// Gives back what was taken, when it has been used.
+    pub fn release(&mut self, outlets: &[Outlet]) {
+        match self {
+            Self::Gate(gate) => gate.release(outlets),
+            Self::ScaleGate(reader) => reader.release(outlets),
+        }
+    }
+}
