@@ -9,7 +9,7 @@
 //! A task writes batches into its *outlet*; whoever takes them reads them there through his *gate*. With channel
 //! `gate` the gates merge what they read; with `scalegate` a task whose readers have several sources inserts what it has put
 //! out into a ScaleGate for each of them; with `merge_sort` a task of its own merges in front of each replica that has
-//! several sources. Threads go round their tasks; a task that has no input, or no room for output, is passed over,
+//! several sources, on a thread of its own beside those of the plan (Viper, section 3.1). Threads go round their tasks; a task that has no input, or no room for output, is passed over,
 //! so that any number of replicas shares any number of threads.
 //!
 //! In front of a windowed operator a task for each replica finds the keys of rows, batch by batch in turn; its outlet is read
@@ -64,7 +64,7 @@ enum Channel {
     Gate,
     /// All who put something out for him.
     ScaleGate,
-    /// A task of its own.
+    /// A task of its own, on a thread of its own.
     MergeSort,
     /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
     Spsc,
@@ -105,8 +105,11 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let plan = Plan::new(program, &options.plan, options.threads)?;
     check_schedule(program, options, &plan)?;
     let replicas = |operator: usize| plan.operators[operator].len();
+    let mergers = if channel == Channel::MergeSort { plan.with_several_sources(program) } else { 0 };
+    let options = &Options { threads: options.threads + mergers, ..options.clone() };
     Dataflow::new(program, options, channel != Channel::Spsc, replicas, |frame| {
         let (outlets, tasks) = wire(program, &plan, channel, options.threads, &frame.preparer, &frame.windows);
+        debug_assert!(mergers == 0 || tasks[options.threads - mergers..].iter().all(|tasks| tasks.len() == 1));
         let failed_at = AtomicI64::new(i64::MAX);
         Tasks { tasks: tasks.into_iter().collect(), network: Network { outlets, failed_at } }
     })
@@ -134,7 +137,7 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
     Ok(())
 }
 
-/// All tasks by thread, wired by outlets.
+/// All tasks by thread, wired by outlets; mergers have the last of the threads, each its own.
 fn wire(
     program: &Program,
     plan: &Plan,
@@ -248,6 +251,7 @@ fn wire(
         tasks[place].push(task(role, gate, Some(index), edges[0].clone(), false, program.event.stride));
     }
     let mut feeds = Vec::new();
+    let mut mergers = 0;
     for (taker, &(inputs, replicas, key)) in takers.iter().enumerate() {
         let stride = program.stride(inputs[0]);
         let is_sink = taker == operators.len();
@@ -321,7 +325,8 @@ fn wire(
                     asks,
                     stride,
                 );
-                tasks[place].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
+                mergers += 1;
+                tasks[threads - mergers].push(Task { preparer: examined.clone().filter(|_| is_sink), ..merge });
                 sources.push(Source::new(outlet, 0, 0, key.map(|_| 0)));
             }
             let prepared = is_sink && ordered && examined.is_some();

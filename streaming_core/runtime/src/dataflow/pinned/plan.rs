@@ -61,6 +61,15 @@ impl Plan {
         })
     }
 
+    /// How many replicas, the sink among them, take rows of several tasks.
+    pub fn with_several_sources(&self, program: &Program) -> usize {
+        let sources = |inputs: &[Origin]| inputs.iter().map(|&origin| self.of(origin).len()).sum::<usize>();
+        let operators = program.operators.iter().zip(&self.operators);
+        let takers = operators.map(|(operator, places)| (&operator.inputs[..], places.len()));
+        let several = takers.chain([(&program.outputs[..], 1)]).filter(|&(inputs, _)| sources(inputs) > 1);
+        several.map(|(_, replicas)| replicas).sum()
+    }
+
     /// The threads of who puts out the rows of `origin`.
     pub fn of(&self, origin: Origin) -> &[usize] {
         match origin {

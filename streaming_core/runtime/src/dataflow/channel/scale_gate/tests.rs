@@ -129,6 +129,35 @@ fn watermarks_hold_up_a_source_that_is_ahead() {
     assert!(!world.outlets[0].has_room());
 }
 
+/// The reader stands at the last watermark of a batch that was acknowledged, while its source goes on as far as it may.
+#[test]
+fn the_node_where_the_reader_stands_is_not_filled_again() {
+    let mut world = World::new(2, |_| 0);
+    world.say(1, &[], 0);
+    world.say(0, &[], 0);
+    assert_eq!(world.take(), Some((vec![], 0)));
+    (1..=SLOTS as i64).for_each(|seq| world.say(0, &[seq], seq));
+    world.say(1, &[], SLOTS as i64);
+    assert_eq!(world.take(), Some(((1..=SLOTS as i64).map(|seq| [seq, 0]).collect(), SLOTS as i64)));
+}
+
+/// A source whose last watermark was linked behind another one's node is at its own then, when that node is filled again.
+#[test]
+fn a_watermark_takes_its_source_away_from_what_is_before() {
+    let mut world = World::new(2, |_| 0);
+    world.say(1, &[], 0);
+    world.say(0, &[], 0);
+    assert_eq!(world.take(), Some((vec![], 0)));
+    world.say(1, &[], 100);
+    (1..=SLOTS as i64).for_each(|upto| world.say(0, &[], upto));
+    assert_eq!(world.take(), Some((vec![], SLOTS as i64)));
+    world.say(0, &[150], 200);
+    world.say(1, &[101], 101);
+    assert_eq!(world.take(), Some((vec![[101, 1]], 101)));
+    world.say(1, &[], 200);
+    assert_eq!(world.take(), Some((vec![[150, 0]], 200)));
+}
+
 /// However long it goes on, there are nodes for as much as is not acknowledged, and one batch more.
 #[test]
 fn nodes_are_used_again() {

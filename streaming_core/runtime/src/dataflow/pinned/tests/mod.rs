@@ -188,6 +188,23 @@ fn every_idle_strategy_and_the_open_loop() {
     }
 }
 
+/// Who asks for two threads has these, and one more for each reader with several sources.
+#[test]
+fn merge_operators_have_threads_of_their_own() {
+    let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), partitioned(4, false).of(&[0])], &[1], false);
+    let merging = |channel| {
+        let executor = pinned(&pipeline.program(), &options(2, 16, channel)).unwrap();
+        let tasks = executor.work.tasks(&executor.frame);
+        let (merge, other): (Vec<_>, Vec<_>) =
+            tasks.as_array().unwrap().iter().cloned().partition(|task| task["role"] == "merge");
+        assert!(other.iter().all(|task| task["thread"].as_u64() < Some(2)));
+        merge.iter().map(|task| (task["operator"].to_string(), task["thread"].as_u64().unwrap())).collect::<Vec<_>>()
+    };
+    let named = [("sink", 2), ("count_1", 3), ("count_1", 4)].map(|(name, thread)| (format!("{name:?}"), thread));
+    assert_eq!(merging("merge_sort"), named);
+    assert_eq!(merging("scalegate"), []);
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     let pipeline = Pipeline::new(vec![stateless(0).of(&[-1]), stateful(4, false).of(&[0])], &[1], false);
