@@ -97,7 +97,9 @@ class Race:
         wrong = [False] * len(ways)
 
         def one(i: int, rate: float | engine.Rates = 0.0) -> Pass:
-            made, is_right = self._one(ways[i], rate, asked[i], yard[-1][0], deliveries=bool(requests))
+            # The round that warms up digests what is only counted later on.
+            spec = ways[i].model_copy(update={"sink": "digest"}) if not passes[i] else ways[i]
+            made, is_right = self._one(spec, rate, asked[i], yard[-1][0], deliveries=bool(requests))
             wrong[i] |= not is_right
             return made
 
@@ -166,8 +168,12 @@ class Race:
         )
         order = spec.order
         assert order is not None  # a RunSpec knows what is delivered
-        made = sample.digest, states_digest(self.app, order, state)
-        is_right = made == self._expected[order] and (sample.in_order or order == "none")
+        outputs, final = self._expected[order]
+        made = sample.digest
+        if spec.sink == "count":
+            outputs, made = (digest.partition(":")[0] for digest in (outputs, made))
+        is_right = (made, states_digest(self.app, order, state)) == (outputs, final)
+        is_right &= sample.in_order or order == "none"
         before, after = usage
         switches = after.ru_nvcsw - before.ru_nvcsw, after.ru_nivcsw - before.ru_nivcsw
         return Pass(sample, columns(more["deliveries"] or ()), *switches), is_right

@@ -166,7 +166,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     assert {h.params["sel"] for h, _ in ways("ordered", "selectivity")} == {1.0, 5.0, 10.0, 50.0}
     assert chosen("ordered", "load").loads == (0.25, 0.5, 0.75, 0.9)
     cells = {(s.app, len(s.plan["source"]), len(s.plan[s.app]), s.channel) for _, s in ways("viper", "configurations")}
-    assert len(cells) == 2 * 4 * 4 * 2
+    assert len(cells) == 2 * 4 * 4 * 3
     assert {s.threads for _, s in ways("viper", "configurations")} == {most}
     jumbo = {(s.app, s.batch) for _, s in ways("briskstream", "jumbo_tuples")}
     assert jumbo == {(app, batch) for app in ("wc", "fd", "sd", "lr") for batch in (1, 16, 256)}
