@@ -1,6 +1,7 @@
-"""The nightly regression: the same graph, every night, over every application; all else is the form's defaults.
+"""The nightly regression: the same graph, every night, over the matrix `nightly`: every application, as it comes.
 
-An application that has an import of the name `nightly` runs on that instead of generated events.
+An application that has an import of the name `nightly` runs on that instead of generated events. The matrix is changed
+by the DAG `edit_matrix`, or `lockstep matrices save nightly`.
 """
 
 from datetime import timedelta
@@ -8,13 +9,9 @@ from datetime import timedelta
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, CronTriggerTimetable
 
-from infra.checkout import home
-from streaming_core.apps import registry
-
-NIGHTLY = "nightly"
 with DAG(
     dag_id="streaming_regression_nightly",
-    description="Starts streaming_regression over every application and takes over its outcome.",
+    description="Starts streaming_regression over the matrix `nightly` and takes over its outcome.",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
     catchup=False,
@@ -25,10 +22,7 @@ with DAG(
     TriggerDagRunOperator(
         task_id="regression",
         trigger_dag_id="streaming_regression",
-        conf={
-            "applications": registry.names(),
-            "data": {name: NIGHTLY for name in registry.names() if home().imported(name, NIGHTLY).is_dir()},
-        },
+        conf={"matrix": "nightly"},
         wait_for_completion=True,
         deferrable=True,
         poke_interval=30,

@@ -156,6 +156,15 @@ class Run:
         return sorted({cell.facts["host"] for cell in self.cells if cell.facts.get("host")})
 
     @property
+    def matrix(self) -> str:
+        """`nightly@2, with other threads`: the named matrix that it went by; empty without one."""
+        found = self.plan.get("matrix") or {}
+        if not found:
+            return ""
+        changed = f", with other {', '.join(found['changed'])}" if found["changed"] else ""
+        return f"{found['name']}@{found['version']}{changed}"
+
+    @property
     def refused(self) -> str:
         """Why nothing of it was run; empty if it was accepted."""
         return self.plan.get("refused", "")

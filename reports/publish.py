@@ -45,6 +45,7 @@ def summary(run) -> dict:
     return {
         "run_id": run.run_id,
         "origin": run.origin,
+        "matrix": run.matrix,
         "green": run.green,
         "sentence": run.sentence,
         "counts": run.counts,

@@ -1,4 +1,4 @@
-"""The trigger form: one field per field of RegressionSpec, and the two Airflow connections of a run.
+"""The trigger form: one field per field of RegressionSpec, the named matrix, and the two Airflow connections of a run.
 
 Titles, descriptions, bounds and defaults come from the model, so the form cannot offer what the model refuses. The
 form is a convenience all the same: the API can send anything, and `plan_matrix` validates again.
@@ -6,10 +6,14 @@ form is a convenience all the same: the API can send anything, and `plan_matrix`
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Param
 
 from dags.lib.hosts import CONNECTION
+from infra.checkout import home
 from streaming_core.apps import registry
+from streaming_core.regression import matrices
 from streaming_core.regression.request import ASKED, WORDS, RegressionSpec
 from streaming_core.run.way import EXECUTORS, OPTIONS
 
@@ -30,20 +34,18 @@ ALL = {
 }
 CHOICES = {
     **ALL,
-    "applications": registry.names(),
+    "applications": [registry.ALL, *registry.names()],
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
     "batches": [1, 16, 64, 256, 1024, 4096],
 }
+# What a form has beside the fields of RegressionSpec.
+NO_FIELDS = {"matrix", "afresh", "host", "spark"}
 KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
 
 
 def regression_params() -> dict[str, Param]:
     """DAG params of a regression run; every default is valid, because scheduled runs use the defaults."""
-    properties = RegressionSpec.model_json_schema()["properties"]
-    fields = {
-        name: _param(name, properties[name], field.get_default(call_default_factory=True))
-        for name, field in RegressionSpec.model_fields.items()
-    }
+    fields = matrix_params("Run a named matrix: what the fields below leave as it is, the matrix says.")
     fields["host"] = Param(
         "local",
         type="string",
@@ -63,10 +65,31 @@ def regression_params() -> dict[str, Param]:
     return fields
 
 
-def regression_of(params: dict) -> dict:
-    """The RegressionSpec fields among a run's params, as they were sent, for `RegressionSpec.parse`."""
-    others = {"host", "spark"}
-    return {name: value for name, value in params.items() if name not in others and value is not None}
+def matrix_params(about: str) -> dict[str, Param]:
+    """The field of a named matrix, described by `about`, and those of RegressionSpec."""
+    properties = RegressionSpec.model_json_schema()["properties"]
+    chosen = Param(
+        None, type=["string", "null"], title="Matrix", description=about, examples=matrices.names(home()), maxLength=60
+    )
+    return {"matrix": chosen} | {name: _param(name, properties[name], default) for name, default in _defaults().items()}
+
+
+def regression_of(params: dict, conf: dict | None) -> dict:
+    """The RegressionSpec fields among a run's params, as they were sent. Beside a matrix, only those that somebody has
+    chosen: whoever calls the API sends no others, the form sends all of them."""
+    fields = {name: value for name, value in params.items() if name not in NO_FIELDS and value is not None}
+    if not params.get("matrix"):
+        return fields
+    sent = {name: value for name, value in fields.items() if name in (conf or {})}
+    defaults = _defaults()
+    if defaults.keys() <= (conf or {}).keys():
+        return {name: value for name, value in sent.items() if name not in defaults or value != defaults[name]}
+    return sent
+
+
+def _defaults() -> dict[str, Any]:
+    """Of every field of RegressionSpec."""
+    return {name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()}
 
 
 def _param(name: str, schema: dict, default: object) -> Param:

@@ -8,6 +8,7 @@ from dags.lib.form import regression_of
 from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import new_run_id
+from streaming_core.regression.matrices import request
 from streaming_core.regression.request import RegressionSpec
 
 # Tasks that may fail without a verdict of theirs being wrong; the run is red all the same.
@@ -34,14 +35,16 @@ def plan_run(context) -> list[dict]:
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
-    run_id, origin, asked = _run_id(context), context["dag_run"].run_id, regression_of(params)
+    run_id, origin, named = _run_id(context), context["dag_run"].run_id, params.get("matrix")
+    asked = regression_of(params, context["dag_run"].conf)
     try:
-        regression = RegressionSpec.parse(asked)
+        wanted = request(home(), asked, named)
         hosts.check(params["host"], params["spark"], home())
         # A task that is cleared and run again finds its own plan.
-        planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin)
+        regression = wanted.regression
+        planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, wanted.matrix)
     except BadInput as error:
-        refuse(home(), run_id, origin, asked, str(error))
+        refuse(home(), run_id, origin, asked | ({"matrix": named} if named else {}), str(error))
         publish(home(), run_id)
         raise AirflowFailException(str(error)) from None
     print(estimate(home(), planned, hosts.name(params["host"], home())))

@@ -45,6 +45,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
         console.print(
             Text("\nseconds  " + ", ".join(said) + f"; in all {stages['seconds']:.0f}", "dim"), soft_wrap=True
         )
+    if run.matrix:
+        console.print(Text(f"matrix   {run.matrix}", "dim"), soft_wrap=True)
     places = [("run", home.run(run_id)), ("reports", home.reports / "index.html")]
     if any((home.reports / "bench").glob("*-*.json")):
         places.append(("figures", home.reports / "performance.html"))
@@ -100,6 +102,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
     """The same for machines."""
     return {
         "run_id": run.run_id,
+        "matrix": run.matrix,
         "green": run.green,
         "sentence": run.sentence,
         "speed": run.speed_sentence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.request import RegressionSpec
+from streaming_core.storage import canonical_json
 
 DEFAULTS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()
@@ -35,18 +37,40 @@ def _option(name: str) -> Any:
 OPTIONS = {name: _option(name) for name in DEFAULTS}
 
 
-def conf(given: dict[str, str]) -> dict[str, Any]:
-    """The conf of what was given and nothing else, so that the form's defaults stay the defaults.
+def conf(given: dict[str, str], named: str | None) -> dict[str, Any]:
+    """The conf of what was given and nothing else, so that the form's defaults stay the defaults, or the named matrix
+    says the rest.
 
     Raises:
         BadInput: what plan_matrix would refuse.
     """
-    from streaming_core.regression import matrix
+    from streaming_core.regression import matrices, matrix
 
-    values = {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
-    regression = RegressionSpec.parse(values)
+    values = fields(given)
+    regression = matrices.request(home(), values, named).regression
     matrix.cells(regression, matrix.imported(regression, home()))
-    return values
+    return ({"matrix": named} if named else {}) | values
+
+
+def fields(given: dict[str, str]) -> dict[str, Any]:
+    """Fields of a RegressionSpec, as options give them."""
+    return {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
+
+
+def options(fields: dict[str, Any]) -> str:
+    """Fields as somebody would type them."""
+    return " ".join(f"--{name} {shlex.quote(_text(value))}" for name, value in fields.items())
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ",".join(map(str, value))
+        case dict():
+            return canonical_json(value)
+    return str(value)
 
 
 def _value(name: str, text: str, default: object) -> object:

@@ -18,6 +18,8 @@ LANGUAGE = 2
 
 # What an application is called: in paths, SQL, pages and on command lines.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+# The word for every application, where several may be named: none is called so.
+ALL = "all"
 
 _HERE = Path(__file__).parent
 
@@ -36,7 +38,7 @@ def load(name: str) -> App:
     """
     if name not in names():
         raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
-    if not NAME.fullmatch(name):
+    if not NAME.fullmatch(name) or name == ALL:
         raise BadInput(f"application {name}: {name}.py is no name for one: small letters, digits and _, a letter first")
     module_name = f"{__package__}.{name}"
     try:

@@ -20,7 +20,7 @@ def new(name: str, apps: Path = APPS, tests: Path = TESTS) -> list[Path]:
         BadInput: no name for an application, or one that is taken.
         CommandFailed: the disk is full, or fails.
     """
-    if not registry.NAME.fullmatch(name) or keyword.iskeyword(name) or name == "registry":
+    if not registry.NAME.fullmatch(name) or keyword.iskeyword(name) or name in ("registry", registry.ALL):
         raise BadInput(f"{name!r} is no name for an application: small letters, digits and _, a letter first")
     wanted = {apps / f"{name}.py": "application.template"}
     if tests.is_dir():

@@ -107,13 +107,16 @@ def omissions(planned: dict) -> list[str]:
     ]
 
 
-def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli") -> dict:
+def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli", matrix: dict | None = None) -> dict:
     """Checks the request and writes runs/<run id>/plan.json.
 
+    Args:
+        matrix: the named matrix that it goes by (matrices.py).
+
     Returns:
-        The plan: run_id, origin, created_at, regression, workloads (app, params, events, seed, address; of imported
-        events no seed, and `data`, their name), cells (cell, spec, workload, is_bound) and left_out (as `cells` has
-        it).
+        The plan: run_id, origin, created_at, regression, matrix, workloads (app, params, events, seed, address; of
+        imported events no seed, and `data`, their name), cells (cell, spec, workload, is_bound) and left_out (as
+        `cells` has it).
 
     Raises:
         BadInput: as `imported` and `cells`, or a plan of that run id exists with other content.
@@ -140,7 +143,7 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
     if path.exists():
         raise BadInput(f"run {run_id} is planned already")
     found = {"workloads": list(workloads.values()), "cells": planned, "left_out": left_out}
-    made = _about(run_id, origin, regression.model_dump(mode="json")) | found
+    made = _about(run_id, origin, regression.model_dump(mode="json")) | {"matrix": matrix} | found
     write_json(path, made)
     return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -10,10 +11,21 @@ from pathlib import Path
 import pytest
 
 from infra.airflow import home
+from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parents[2]
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-")
 home.write_configuration(home.location())
+
+
+@pytest.fixture
+def lockstep_home(tmp_path, monkeypatch):
+    """An empty LOCKSTEP_HOME, and the connections of the form, with a secret in each."""
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
+    for name, kind in (("LOCAL", "generic"), ("SPARK_DEFAULT", "spark")):
+        connection = {"conn_type": kind, "password": "a secret of this connection"}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
+    return Home(tmp_path / "lockstep")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from dags.lib.form import regression_params
 from dags.lib.operators import CoreRun, start_server
 from reports.history import History
 from streaming_core.errors import BadInput
-from streaming_core.regression.home import Home
 from tests.reports.test_pages import Outline
 
 SHELL = "$(touch {0}/marker); `touch {0}/marker` && touch {0}/marker"
@@ -24,6 +23,8 @@ PATH = "../../../{0}/marker"
 HALF = "\ud800"
 HOSTILE = [SHELL, TEMPLATE, PAGE, PATH, HALF, "local\n", "a" * 300, "", "-rf"]
 FIELDS = {
+    "matrix": lambda text: {"matrix": text or "-"},
+    "field beside a matrix": lambda text: {"matrix": "smoke", text: 1},
     "host": lambda text: {"host": text},
     "spark": lambda text: {"spark": text},
     "applications": lambda text: {"applications": ["wc", text]},
@@ -37,19 +38,11 @@ FIELDS = {
 }
 
 
-@pytest.fixture
-def lockstep_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "lockstep"))
-    for name, kind in (("LOCAL", "generic"), ("SPARK_DEFAULT", "spark")):
-        connection = {"conn_type": kind, "password": "a secret of this connection"}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
-    return Home(tmp_path / "lockstep")
-
-
 def planned(sent: dict) -> list[dict]:
     """What plan_matrix makes of what is sent past the form."""
     params = {name: param.value for name, param in regression_params().items()} | sent
-    run = SimpleNamespace(run_id="manual__" + "x", run_after=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+    when = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    run = SimpleNamespace(run_id="manual__" + "x", run_after=when, conf=sent)
     task = SimpleNamespace(xcom_push=lambda *_: None)
     return plan.plan_run({"params": params, "dag_run": run, "ti": task})
 

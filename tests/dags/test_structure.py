@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import runpy
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from dags.lib.form import regression_of, regression_params
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
-from streaming_core.regression import matrix
+from streaming_core.regression import matrices, matrix
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run.way import AXES
@@ -95,12 +94,12 @@ def test_one_run_at_a_time(dags):
     assert {dag.max_active_runs for dag in dags.values()} == {1}
 
 
-def test_the_night_starts_the_same_graph_over_every_application(dags):
+def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
     night = dags["streaming_regression_nightly"]
     (task,) = night.tasks
     assert task.trigger_dag_id == "streaming_regression"
-    assert task.conf == {"applications": registry.names(), "data": {}}
-    cells, left_out = matrix.cells(RegressionSpec.parse(task.conf))
+    assert task.conf == {"matrix": "nightly"}
+    cells, left_out = matrix.cells(matrices.request(Home(tmp_path), {}, "nightly").regression)
     assert {cell.app for cell in cells} == set(registry.names())
     assert [reason["reason"] for reason in left_out] == ["scheme no_lock is refused for tp: its tables hold containers"]
     assert task.wait_for_completion
@@ -109,19 +108,11 @@ def test_the_night_starts_the_same_graph_over_every_application(dags):
     assert not night.catchup
 
 
-def test_the_night_takes_the_imports_that_are_named_for_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
-    Home(tmp_path).imported("wc", "nightly").mkdir(parents=True)
-    Home(tmp_path).imported("sl", "other").mkdir(parents=True)
-    (task,) = runpy.run_path(str(ROOT / "dags" / "nightly.py"))["dag"].tasks
-    assert task.conf["data"] == {"wc": "nightly"}
-
-
 def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):
     params = dag.params
-    assert set(params) == {*RegressionSpec.model_fields, "host", "spark"}
+    assert set(params) == {"matrix", *RegressionSpec.model_fields, "host", "spark"}
     sent = params.validate()  # every default against its own JSON schema
-    assert RegressionSpec.parse(regression_of(sent)) == RegressionSpec()
+    assert RegressionSpec.parse(regression_of(sent, sent)) == RegressionSpec()
     for name in params:
         schema = params.get_param(name).schema
         assert schema["title"], name

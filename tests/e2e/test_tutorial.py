@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from reports.history import History
+from streaming_core.regression.home import Home
 from tests import tutorial
 from tests.e2e.test_scheduler import RUNS, Airflow, free_port
 from tests.waiting import wait_for
@@ -69,8 +71,12 @@ def _is_run_by_night(environment: dict[str, str]) -> None:
         run, *_ = wait_for(
             lambda: [run for run in airflow.call(RUNS)["dag_runs"] if run["dag_run_id"] not in known], PATIENCE
         )
-        assert run["conf"]["data"] == {"mine": "nightly"}
-        assert "mine" in run["conf"]["applications"]
+        assert run["conf"] == {"matrix": "nightly"}
+        history = History(Home(environment["LOCKSTEP_HOME"]))
+        plans = lambda: [history.run(one).plan for one in history.run_ids()]  # noqa: E731
+        (plan,) = wait_for(lambda: [plan for plan in plans() if plan["origin"] == run["dag_run_id"]], PATIENCE)
+        assert plan["regression"]["data"] == {"mine": "nightly"}
+        assert "mine" in plan["regression"]["applications"]
     finally:
         airflow.process.terminate()
         airflow.process.wait(120)
