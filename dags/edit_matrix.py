@@ -18,15 +18,15 @@ with DAG(
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    params={
-        **matrix_params("The matrix to change, or the name of a new one: small letters, digits, - and _."),
-        "afresh": Param(
+    params=matrix_params(
+        "The matrix to change, or the name of a new one: small letters, digits, - and _.",
+        afresh=Param(
             False,
             type="boolean",
             title="Afresh",
             description="Forget what it said: a field that is left as it is, is as by default.",
         ),
-    },
+    ),
     default_args={"retries": 0},
     is_paused_upon_creation=False,
     tags=["lockstep"],

@@ -25,6 +25,7 @@ from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green
 from streaming_core.run.way import RunSpec
 
 NOTHING = "\N{EN DASH}"
+LOOKED_BACK = 200  # runs, for since when a cell is red
 
 
 class Outcome(NamedTuple):
@@ -116,12 +117,17 @@ class Cell:
 
 @dataclass
 class Run:
-    """One run of the matrix."""
+    """One run of the matrix.
+
+    By name of a cell: `green_builds`, the build since which it is wrong, where one before it was better; `red_since`,
+    the first run of the unbroken series in which it is red.
+    """
 
     run_id: str
     plan: dict
     cells: list[Cell]
     green_builds: dict[str, str] = field(default_factory=dict)
+    red_since: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -137,8 +143,7 @@ class Run:
     @property
     def started(self) -> str:
         """`2026-01-31 02:00 UTC`, as the run id says it."""
-        r = self.run_id
-        return f"{r[:4]}-{r[4:6]}-{r[6:8]} {r[9:11]}:{r[11:13]} UTC"
+        return started(self.run_id)
 
     @property
     def origin(self) -> str:
@@ -247,8 +252,8 @@ class History:
             BadInput: there is no such run.
         """
         run = self._read(run_id)
-        if any(cell.verdict in WRONG for cell in run.cells):
-            run.green_builds = self._first_red_builds(run)
+        if any(cell.red for cell in run.cells):
+            run.red_since, run.green_builds = self._first_red(run)
         return run
 
     def _read(self, run_id: str) -> Run:
@@ -278,32 +283,40 @@ class History:
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
         return Run(run_id, plan, cells)
 
-    def _first_red_builds(self, run: Run) -> dict[str, str]:
-        """Per wrong cell that a better build had before, the build of the first run of its unbroken series of wrong
-        ones. One that was equal with the same build owes nothing to it."""
-        since = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict in WRONG}
+    def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
+        """What `Run` calls `red_since` and `green_builds`. A wrong result is interrupted by a better one only, not by a
+        night without any; one that was equal with the same build owes nothing to it."""
+        wrong = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict in WRONG}
+        since = {cell.name: run.run_id for cell in run.cells if cell.red}
         open_cells = set(since)
-        for run_id in reversed([r for r in self.run_ids() if r < run.run_id]):
+        for run_id in list(reversed([r for r in self.run_ids() if r < run.run_id]))[:LOOKED_BACK]:
             if not open_cells:
                 break
             before = self._read(run_id)
             for name in list(open_cells):
                 cell = before.cell(name)
-                if cell is None or cell.verdict in ("not_run", "failed"):
+                if cell is None or (name in wrong and cell.verdict in ("not_run", "failed")):
                     continue
-                if cell.verdict in WRONG:
-                    since[name] = cell.facts.get("build") or since[name]
+                if cell.verdict in WRONG or (cell.red and name not in wrong):
+                    since[name] = run_id
+                    if name in wrong:
+                        wrong[name] = cell.facts.get("build") or wrong[name]
                 else:
                     open_cells.discard(name)
-                    if cell.facts.get("build") == since[name]:
-                        since[name] = ""
+                    if name in wrong and cell.facts.get("build") == wrong[name]:
+                        wrong[name] = ""
         # A cell that never was equal differs in this build; it does so "since" a build only after a better one.
-        return {name: build for name, build in since.items() if name not in open_cells and build}
+        return since, {name: build for name, build in wrong.items() if name not in open_cells and build}
 
     @cached_property
     def speeds(self) -> dict[tuple[str, str], Speed]:
         """The verdicts on speed, by run and cell; none before the marts are made."""
         return {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
+
+    def ways(self, run_id: str) -> set[tuple[str, str, str]]:
+        """Application, executor and strategy of the cells of a run that got to their end and are no bounds."""
+        ran = [row for row in self.rows("cells", run_id) if row["status"] == "ok" and not row["is_bound"]]
+        return {(row["app"], row["executor"], named(row["strategy"], row["order"])) for row in ran}
 
     def rows(self, table: str, run_id: str) -> list[dict]:
         """One run's rows of a raw table; [] when it has none."""
@@ -321,6 +334,12 @@ def _spec(planned: dict, facts: dict[str, dict]) -> RunSpec:
     row = facts.get(planned["cell"], {})
     old = row.get("schema_version", warehouse.SCHEMA_VERSION) < warehouse.SCHEMA_VERSION
     return warehouse.spec_of(row) if old else RunSpec.parse(planned["spec"])
+
+
+def started(run_id: str) -> str:
+    """`2026-01-31 02:00 UTC`, as the run id says it."""
+    r = run_id
+    return f"{r[:4]}-{r[4:6]}-{r[6:8]} {r[9:11]}:{r[11:13]} UTC"
 
 
 def short(build: str | None) -> str:

@@ -1,8 +1,9 @@
 """The pages: History in, HTML and SVG out. Whatever an application wrote into a row is escaped.
 
 index.html                  overview of the latest run         performance.html, charts/*.svg
-<run id>/index.html         overview of that run               style.css
-<run id>/<cell>.html        evidence of one cell               data_docs/, dbt/ are made by their own tools
+<run id>/index.html         overview of that run               runs.html, every run, and what ran when
+<run id>/<cell>.html        evidence of one cell               style.css
+                                                               data_docs/, dbt/ are made by their own tools
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import benchmarks, series
+from reports import benchmarks, morning, series
 from reports.estimate import expected
 from reports.history import (
     NOTHING,
@@ -31,6 +32,7 @@ from reports.history import (
     lines,
     named,
     short,
+    started,
 )
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
@@ -43,6 +45,7 @@ from streaming_core.storage import canonical_json, left_json, write_text
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
+MOST = 8  # lines of what is wrong, slower or stale, before the others are folded away
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
@@ -61,13 +64,29 @@ class Pages:
             lstrip_blocks=True,
         )
         self._env.globals.update(
-            rate=human_rate, micros=human_micros, nano=human_nano, short=short, mark=MARKS, classes=series.classes
+            rate=human_rate,
+            micros=human_micros,
+            nano=human_nano,
+            short=short,
+            started=started,
+            mark=MARKS,
+            classes=series.classes,
         )
 
     def index(self) -> str:
         """Overview of the latest run; before the first one a page that says so."""
         run = self.history.latest()
-        return self.overview(run, root="", here="Overview") if run else self.empty()
+        if run is None:
+            return self.empty()
+        night = morning.last_night(self.history)
+        found = night if night and night.run_id != run.run_id else None
+        return self.overview(run, "", "Overview", night=found, coverage=morning.coverage(self.history))
+
+    def runs(self) -> str:
+        """Every run there was, and what has been run when."""
+        found = [morning.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
+        coverage = morning.coverage(self.history)
+        return self._render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=coverage)
 
     def empty(self) -> str:
         """`No runs yet`."""
@@ -88,10 +107,18 @@ class Pages:
             return "runs"
         return "has run" if ended.get("exit_code") == 0 else f"failed: {ended.get('error')}"
 
-    def overview(self, run: Run, root: str = "../", here: str = "") -> str:
-        """The grid of one run."""
+    def overview(
+        self,
+        run: Run,
+        root: str = "../",
+        here: str = "",
+        night: morning.Line | None = None,
+        coverage: morning.Coverage | None = None,
+    ) -> str:
+        """What is wrong in a run and what is slower, then its grid. In the overview of all runs stand also the last
+        night, if it is another run, and what has not been run for long."""
         threads = sorted({cell.spec.threads for cell in run.cells})
-        earlier = [self.history.run(run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
+        earlier = [morning.line(self.history, run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
         regression = run.plan.get("regression", {})
         return self._render(
             "overview.html",
@@ -101,6 +128,9 @@ class Pages:
             threads=threads,
             groups=_groups(run, threads),
             red=[cell for cell in run.cells if cell.red],
+            night=night,
+            coverage=coverage,
+            most=MOST,
             earlier=list(reversed(earlier)),
             asked={} if run.cells else {name: _short_json(value) for name, value in regression.items()},
             events=regression.get("events") if run.cells else None,
@@ -191,6 +221,7 @@ class Pages:
     def _render(self, template: str, *, root: str, here: str, **values: object) -> str:
         pages = [
             {"name": "Overview", "href": "index.html", "why": ""},
+            {"name": "Runs", "href": "runs.html", "why": ""},
             {"name": "Performance", "href": "performance.html", "why": ""},
             self._other("Expectations", DATA_DOCS, "made by the first run that gets as far as its expectations"),
             self._other("Warehouse", DBT, "made by the first run that gets as far as its marts"),

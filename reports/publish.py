@@ -28,8 +28,8 @@ def publish(home: Home, run_id: str) -> str:
 
 
 def performance(home: Home) -> Path:
-    """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview, which
-    it leads to. Returns where it is."""
+    """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview and
+    the list of runs, which it leads to. Returns where it is."""
     reports, pages = home.reports, Pages(History(home))
     page, svgs = pages.performance()
     for name, svg in svgs.items():
@@ -37,6 +37,7 @@ def performance(home: Home) -> Path:
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
     write(reports / "index.html", pages.index())
+    write(reports / "runs.html", pages.runs())
     return reports / "performance.html"
 
 

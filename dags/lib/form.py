@@ -65,13 +65,15 @@ def regression_params() -> dict[str, Param]:
     return fields
 
 
-def matrix_params(about: str) -> dict[str, Param]:
-    """The field of a named matrix, described by `about`, and those of RegressionSpec."""
+def matrix_params(about: str, **beside: Param) -> dict[str, Param]:
+    """The field of a named matrix, described by `about`, what stands beside it, and the fields of RegressionSpec."""
     properties = RegressionSpec.model_json_schema()["properties"]
     chosen = Param(
         None, type=["string", "null"], title="Matrix", description=about, examples=matrices.names(home()), maxLength=60
     )
-    return {"matrix": chosen} | {name: _param(name, properties[name], default) for name, default in _defaults().items()}
+    return {"matrix": chosen, **beside} | {
+        name: _param(name, properties[name], default) for name, default in _defaults().items()
+    }
 
 
 def regression_of(params: dict, conf: dict | None) -> dict:

@@ -82,7 +82,7 @@ class _Subject(BaseModel):
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"],
         min_length=1,
-        description="What is run: each with all executors chosen that fit it; `all` stands for every application.",
+        description="What is run: each with all executors chosen that fit it; 'all' stands for every application.",
     )
     executors: list[str] = Field(
         default=[name for name, executor in EXECUTORS.items() if not executor.baseline],

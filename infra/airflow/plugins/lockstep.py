@@ -116,7 +116,7 @@ async def page(user: Reader, path: str = "") -> Response:
     if not target.is_file():
         if RUN_ID.fullmatch(target.parent.name):
             return _going_on(target.parent.name)
-        if path in ("", "index.html", "performance.html", "style.css"):
+        if path in ("", "index.html", "runs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
     policy = POLICIES.get(target.relative_to(root).parts[0], OWN)
@@ -146,7 +146,8 @@ def _unpublished(name: str) -> Response:
     if name == "style.css":
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
-    return HTMLResponse(pages.empty() if name == "index.html" else pages.performance(benchmarked=False)[0])
+    made = {"index.html": pages.empty, "runs.html": pages.runs}.get(name)
+    return HTMLResponse(made() if made else pages.performance(benchmarked=False)[0])
 
 
 def _going_on(run_id: str) -> Response:

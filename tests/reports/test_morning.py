@@ -1,0 +1,167 @@
+"""The overview in the morning: what broke and slowed, since when; what has not run for long; every run there was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from reports import morning
+from reports.history import History
+from reports.morning import STALE
+from reports.pages import HERE, Pages, write
+from reports.publish import summary
+from streaming_core.apps import registry
+from streaming_core.regression.home import Home
+from streaming_core.regression.matrix import refuse
+from streaming_core.storage import write_json
+from tests.browser import CHROMIUM, Browser
+from tests.reports import past_runs
+from tests.reports.past_runs import LAST, RUN_IDS
+from tests.reports.test_pages import Outline
+
+REFUSED = "20260105T090000Z-00000009"
+LATER = "20260120T020000Z-0000000a"
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home)
+    return home
+
+
+def published(home: Home, *run_ids: str) -> None:
+    """Has the runs as they are when they have ended, but for charts, which take their time."""
+    history = History(home)
+    for run_id in run_ids:
+        run = history.run(run_id)
+        write(home.report(run_id, "index.html"), Pages(history).overview(run))
+        write_json(home.report(run_id, "summary.json"), summary(run))
+
+
+def index(home: Home) -> str:
+    return Pages(History(home)).index()
+
+
+def nightly(home: Home, run_id: str) -> None:
+    """Has the run go by the matrix `nightly`."""
+    path = home.run(run_id) / "plan.json"
+    about = {"name": "nightly", "version": 2, "changed": []}
+    write_json(path, json.loads(path.read_text()) | {"matrix": about})
+
+
+def later(home: Home, apps: tuple[str, ...]) -> None:
+    """Another run, after two weeks, of these applications alone."""
+    past_runs._night(home, LATER, 0, False, {})
+    path = home.run(LATER) / "plan.json"
+    plan = json.loads(path.read_text())
+    write_json(path, plan | {"cells": [cell for cell in plan["cells"] if cell["spec"]["app"] in apps]})
+    rows = [row for row in History(home).rows("cells", LATER) if row["app"] in apps]
+    past_runs.write_raw(home, "cells", LATER, rows)
+
+
+def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
+    text = Outline(index(home)).text
+    broke, rest = text.split("What broke")[1].split("What became slower or faster")
+    slowed, rest = rest.split("What has run lately")
+    for said in ("gs/tstream/t2", "this run", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
+        assert said in broke
+    for said in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
+        assert said in slowed
+    assert "3 of 24 applications in the last week" in rest.replace(str(len(registry.names())), "24")
+    assert rest.index("Never: ") < rest.index("thread"), "and then comes the grid"
+
+
+def test_a_green_run_says_that_nothing_broke(home):
+    history = History(home)
+    text = Outline(Pages(history).overview(history.run(RUN_IDS[0]))).text
+    assert "Nothing broke" in text
+    assert "No change of speed was found" in text
+    assert "What has run lately" not in text, "that is no matter of one run"
+
+
+def test_since_is_the_first_run_of_an_unbroken_series(home):
+    crashed = [cell for cell in History(home).run(LAST).cells if cell.verdict == "failed"]
+    for run_id in RUN_IDS[2:4]:
+        rows = [
+            row | ({"status": "failed", "verdict": "failed"} if row["cell"] == crashed[0].name else {})
+            for row in History(home).rows("cells", run_id)
+        ]
+        past_runs.write_raw(home, "cells", run_id, rows)
+    run = History(home).run(LAST)
+    assert run.red_since[crashed[0].name] == RUN_IDS[2]
+    assert {since for name, since in run.red_since.items() if name != crashed[0].name} == {LAST}
+    assert f'<a href="{RUN_IDS[2]}/index.html">2026-01-03</a>' in index(home)
+
+
+def test_the_last_night_is_said_also_when_somebody_has_run_something_since(home):
+    nightly(home, LAST)
+    published(home, LAST)
+    assert "Last night" not in index(home), "it is the run that is shown"
+    refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
+    page = Outline(index(home))
+    assert page.first_heading == "Refused: unknown application 'nosuch'"
+    assert "Last night, 2026-01-05 02:00 UTC: 7 of 10 cells equal the oracle" in page.text
+    assert f"{LAST}/index.html" in page.links
+
+
+def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(home):
+    refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
+    nightly(home, LAST)
+    published(home, *RUN_IDS[1:], REFUSED)
+    page = Outline(Pages(History(home)).runs())
+    assert page.first_heading == "6 runs, 2 of them red"
+    assert [link for link in page.links if link.startswith("2026")] == [
+        f"{run_id}/index.html" for run_id in (REFUSED, *reversed(RUN_IDS))
+    ]
+    for said in ("Refused: unknown application 'nosuch'", "nightly@2", "All 10 cells equal the oracle"):
+        assert said in page.text
+
+
+def test_a_line_says_what_the_run_says(home):
+    history = History(home)
+    nightly(home, LAST)
+    before = [morning.line(history, run_id) for run_id in RUN_IDS]
+    published(home, *RUN_IDS)
+    assert [morning.line(History(home), run_id) for run_id in RUN_IDS] == before
+    assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly@2", False)
+
+
+def test_what_has_not_run_for_long_or_never_is_named(home):
+    later(home, ("wc",))
+    found = morning.coverage(History(home))
+    assert found.lately == ["wc"]
+    stale = {way: seen.text for way, seen in found.stale}
+    # sl/tstream ran with the last of the nights, and its bound counts for nothing.
+    assert stale.keys() == {"gs/tstream", "gs/serial", "sl/tstream", "sl/serial"}
+    assert set(stale.values()) == {"2026-01-05, 15 days before"}
+    assert {"q1", "wc on pinned", "wc on morsel"} <= set(found.never)
+    assert not {"gs", "wc", "wc on pooled"} & set(found.never)
+    assert morning.Seen(LAST, STALE + 1).stale
+    assert not morning.Seen(LAST, STALE).stale
+    text = Outline(index(home)).text
+    assert "gs/serial (2026-01-05, 15 days before)" in text
+
+
+def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):
+    (package / "unready.py").write_text("app = 1\n")
+    found = morning.coverage(History(home))
+    assert (found.ways, found.unread) == ({}, ["unready"])
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_the_night_is_one_screen(home, width):
+    write(home.reports / "index.html", index(home))
+    write(home.reports / "style.css", (HERE / "style.css").read_text())
+    with Browser((width, 1000)) as browser:
+        browser.go((home.reports / "index.html").as_uri())
+        browser.wait("document.readyState === 'complete' && document.querySelectorAll('.morning section').length === 3")
+        below = browser.ask("document.querySelector('.morning').getBoundingClientRect().bottom")
+        assert below < 800
+        assert browser.ask("document.documentElement.scrollWidth <= innerWidth")
+        tops = browser.ask(
+            "[...document.querySelectorAll('.morning section')].slice(0, 2).map(e => e.getBoundingClientRect().top)"
+        )
+        assert tops[0] == tops[1], "side by side"
