@@ -378,6 +378,12 @@ def human_nano(value: float | None, unit: str) -> str:
     return f"{value:,.0f} n{unit}" if value >= 100 else f"{value:.3g} n{unit}"
 
 
+def short_json(value: object) -> str:
+    """A value in a line, cut where it is long; empty for nothing."""
+    text = json.dumps(value, ensure_ascii=False) if value else ""
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
 def lines(path: Path, count: int) -> list[str]:
     """The last lines of a text file; [] when there is none."""
     try:

@@ -3,6 +3,7 @@
 index.html                  overview of the latest run         performance.html, charts/*.svg
 <run id>/index.html         overview of that run               runs.html, every run, and what ran when
 <run id>/<cell>.html        evidence of one cell               style.css
+<run id>/lockstep-*.html    the run as one file (attachment.py)
                                                                data_docs/, dbt/ are made by their own tools
 """
 
@@ -13,6 +14,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cached_property
 from html import escape
 from pathlib import Path
 
@@ -32,12 +34,13 @@ from reports.history import (
     lines,
     named,
     short,
+    short_json,
     started,
 )
+from reports.outcome import outcome
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
-from streaming_core.regression.matrix import omissions
 from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.way import AUTO, AXES, OF_WINDOWS, OPTIONS, PLANS, RunSpec
 from streaming_core.storage import canonical_json, left_json, write_text
@@ -45,7 +48,6 @@ from streaming_core.storage import canonical_json, left_json, write_text
 HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
-MOST = 8  # lines of what is wrong, slower or stale, before the others are folded away
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
@@ -56,6 +58,7 @@ class Pages:
     def __init__(self, history: History):
         self.history = history
         self.reports = history.home.reports
+        self._drawn: dict[str, tuple[dict[str, str], list[dict]]] = {}
         self._env = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -86,18 +89,18 @@ class Pages:
         """Every run there was, and what has been run when."""
         found = [morning.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
         coverage = morning.coverage(self.history)
-        return self._render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=coverage)
+        return self.render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=coverage)
 
     def empty(self) -> str:
         """`No runs yet`."""
-        return self._render("empty.html", root="", here="Overview")
+        return self.render("empty.html", root="", here="Overview")
 
     def going_on(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""
         states = [(cell, self._so_far(run, cell)) for cell in run.cells]
         ended = sum(said not in ("", "runs") for _, said in states)
         said = expected(self.history.home, run.run_id)
-        return self._render("going_on.html", root="../", here="", run=run, states=states, ended=ended, expected=said)
+        return self.render("going_on.html", root="../", here="", run=run, states=states, ended=ended, expected=said)
 
     def _so_far(self, run: Run, cell: Cell) -> str:
         attempt, _, ended = self._attempt(run, cell)
@@ -117,60 +120,71 @@ class Pages:
     ) -> str:
         """What is wrong in a run and what is slower, then its grid. In the overview of all runs stand also the last
         night, if it is another run, and what has not been run for long."""
-        threads = sorted({cell.spec.threads for cell in run.cells})
         earlier = [morning.line(self.history, run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
-        regression = run.plan.get("regression", {})
-        return self._render(
+        said = outcome(run) | {"night": night, "coverage": coverage}
+        return self.render(
             "overview.html",
             root=root,
             here=here,
-            run=run,
-            threads=threads,
-            groups=_groups(run, threads),
-            red=[cell for cell in run.cells if cell.red],
-            night=night,
-            coverage=coverage,
-            most=MOST,
             earlier=list(reversed(earlier)),
-            asked={} if run.cells else {name: _short_json(value) for name, value in regression.items()},
-            events=regression.get("events") if run.cells else None,
-            omissions=omissions(run.plan),
-            say=_say,
+            of_cell=lambda cell: f"{root}{run.run_id}/{cell.name}.html",
+            of_run=lambda run_id: f"{root}{run_id}/index.html",
+            file=f"{root}{run.run_id}/{file_name(run.run_id)}",
+            **said,
         )
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
+        return self.render("cell.html", root="../", here="", run=run, **self.evidence(run, cell))
+
+    def evidence(self, run: Run, cell: Cell) -> dict:
+        """What there is to say of one cell, for templates."""
         attempt, report, ended = self._attempt(run, cell)
         aside = ", order aside" if cell.spec.order == "none" and cell.verdict in ("equal", "invariant_broken") else ""
-        return self._render(
-            "cell.html",
-            root="../",
-            here="",
-            run=run,
-            cell=cell,
-            headline=f"{cell.label} {cell.outcome.sentence}{aside}",
-            evidence=list(_evidence(cell)),
-            passes=list(_per_event(cell.samples)),
-            tasks=Tasks.of(report),
-            words=lines(attempt.with_name(f"{attempt.name}.stderr.log"), 12)
-            if attempt and cell.verdict == "failed"
-            else [],
-            commands=_commands(run, cell, report, self.history.home),
-            facts=list(_facts(run, cell, report, ended)),
-        )
+        log = attempt.with_name(f"{attempt.name}.stderr.log") if attempt and cell.verdict == "failed" else None
+        return {
+            "cell": cell,
+            "headline": f"{cell.label} {cell.outcome.sentence}{aside}",
+            "evidence": list(_evidence(cell)),
+            "passes": list(_per_event(cell.samples)),
+            "tasks": Tasks.of(report),
+            "words": lines(log, 12) if log else [],
+            "commands": _commands(run, cell, report, self.history.home),
+            "facts": list(_facts(run, cell, report, ended)),
+        }
+
+    @cached_property
+    def _measured(self) -> tuple[list[dict], list[dict]]:
+        """The marts of throughput and latency, with strategies as people name them."""
+        marts = self.history.mart("throughput"), self.history.mart("latency")
+        for row in itertools.chain(*marts):
+            row["strategy"] = named(row["strategy"], row.get("order"))
+        return marts
+
+    @property
+    def strategies(self) -> list[str]:
+        """All that have been measured, in the order of their colours."""
+        return sorted({row["strategy"] for row in self._measured[0]})
+
+    def charts(self, run_id: str) -> tuple[dict[str, str], list[dict]]:
+        """Charts of what was measured in a run, name -> SVG, and the sections that they stand in."""
+        if run_id not in self._drawn:
+            all_rows, _ = self._measured
+            rows, latencies = ([row for row in mart if row["run_id"] == run_id] for mart in self._measured)
+            drawn = _draw(all_rows, rows, latencies, self.history.mart("speed"), self.strategies) if rows else ({}, [])
+            self._drawn[run_id] = drawn
+        return self._drawn[run_id]
 
     def performance(self, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
         """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
         drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
-        all_rows, all_latencies = self.history.mart("throughput"), self.history.mart("latency")
-        for row in [*all_rows, *all_latencies]:
-            row["strategy"] = named(row["strategy"], row.get("order"))
+        all_rows, all_latencies = self._measured
         ids = sorted({row["run_id"] for row in all_rows})
         if not ids:
             why = (
                 "No run has been measured yet." if not self.history.run_ids() else "The marts have not been built yet."
             )
-            page = self._render(
+            page = self.render(
                 "performance.html",
                 root="",
                 here="Performance",
@@ -189,8 +203,7 @@ class Pages:
         latest = self.history.run_ids()[-1]
         rows = [row for row in all_rows if row["run_id"] == run_id]
         latencies = [row for row in all_latencies if row["run_id"] == run_id]
-        strategies = sorted({row["strategy"] for row in all_rows})
-        svgs, sections = _draw(all_rows, rows, latencies, self.history.mart("speed"), strategies)
+        svgs, sections = self.charts(run_id)
         p = {(r["cell"], r["kind"]): r for r in latencies}
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
@@ -200,7 +213,7 @@ class Pages:
         best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
-        page = self._render(
+        page = self.render(
             "performance.html",
             root="",
             here="Performance",
@@ -209,7 +222,7 @@ class Pages:
             notice=None
             if run_id == latest
             else f"Run {latest} is not in the marts: nothing in it equals the oracle, or they were not built.",
-            strategies=strategies,
+            strategies=self.strategies,
             sections=sections,
             rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
             energy=any(row["energy_nj"] is not None for row in rows),
@@ -218,7 +231,8 @@ class Pages:
         )
         return page, svgs | drawn
 
-    def _render(self, template: str, *, root: str, here: str, **values: object) -> str:
+    def render(self, template: str, *, root: str, here: str, **values: object) -> str:
+        """A template, filled in; `root` leads from the page to the reports, `here` is its name in the head."""
         pages = [
             {"name": "Overview", "href": "index.html", "why": ""},
             {"name": "Runs", "href": "runs.html", "why": ""},
@@ -248,22 +262,9 @@ def write(path: Path, text: str) -> None:
     write_text(path, text)
 
 
-def _groups(run: Run, threads: list[int]) -> list[dict]:
-    groups = []
-    for app, cells in itertools.groupby(run.cells, key=lambda cell: cell.spec.app):
-        table: dict[tuple, dict[int, Cell]] = {}
-        for cell in cells:
-            table.setdefault((cell.spec.executor, cell.strategy), {})[cell.spec.threads] = cell
-        rows = [
-            {"executor": executor, "strategy": strategy, "cells": [found.get(count) for count in threads]}
-            for (executor, strategy), found in table.items()
-        ]
-        groups.append({"app": app, "lines": rows})
-    return groups
-
-
-def _say(cell: Cell) -> str:
-    return cell.outcome.word if cell.red else human_rate(cell.events_per_s)
+def file_name(run_id: str) -> str:
+    """What the run is called as one file (attachment.py), wherever that is put."""
+    return f"lockstep-{run_id}.html"
 
 
 def _evidence(cell: Cell) -> Iterator[dict]:
@@ -405,9 +406,9 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
         ("while it was measured", _disturbed(facts)),
         ("yardstick", facts.get("yardstick") or host.get("yardstick")),
         ("cores of the threads", ", ".join(map(str, report["binding"])) if report.get("binding") else ""),
-        ("memory", _short_json({name: value for name, value in (report.get("memory") or {}).items() if value})),
-        ("topology", _short_json(report.get("topology"))),
-        ("versions", _short_json(host.get("versions"))),
+        ("memory", short_json({name: value for name, value in (report.get("memory") or {}).items() if value})),
+        ("topology", short_json(report.get("topology"))),
+        ("versions", short_json(host.get("versions"))),
         ("compile time", f"{facts['compile_seconds']:.2f} s" if facts.get("compile_seconds") is not None else ""),
         ("peak memory", f"{facts['peak_memory_bytes'] / 2**20:,.0f} MiB" if facts.get("peak_memory_bytes") else ""),
         (
@@ -454,7 +455,7 @@ def _changed(report: dict) -> str:
     ]
     if better := planned.get("better"):
         rates = f"{human_rate(better['events_per_s'])} events/s instead of {human_rate(better['instead_of'])}"
-        said.append(f"better now: {_short_json(better['plan'])}, {rates}")
+        said.append(f"better now: {short_json(better['plan'])}, {rates}")
     return "; ".join(said)
 
 
@@ -464,11 +465,6 @@ def _per_event(samples: list[dict]) -> Iterator[dict]:
         spent = {"cpu_ns": row.get("cpu_seconds"), "energy_nj": row.get("energy_joules")}
         known = {name: total for name, total in spent.items() if total is not None and row["events"]}
         yield row | dict.fromkeys(spent) | {name: total * 1e9 / row["events"] for name, total in known.items()}
-
-
-def _short_json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False) if value else ""
-    return text if len(text) <= 400 else text[:397] + "..."
 
 
 def _draw(

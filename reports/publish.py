@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reports.attachment import attachment
 from reports.history import History
-from reports.pages import HERE, Pages, write
+from reports.pages import HERE, Pages, file_name, write
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -19,18 +20,19 @@ def publish(home: Home, run_id: str) -> str:
     history = History(home)
     run = history.run(run_id)
     pages = Pages(history)
+    write(home.report(run_id, file_name(run_id)), attachment(pages, run))
     for cell in run.cells:
         write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
     write(home.report(run_id, "index.html"), pages.overview(run))
     write_json(home.report(run_id, "summary.json"), summary(run))
-    performance(home)
+    performance(home, pages)
     return run.sentence
 
 
-def performance(home: Home) -> Path:
+def performance(home: Home, pages: Pages | None = None) -> Path:
     """Writes the performance page, which needs no run, as benchmarks have figures of their own; and the overview and
     the list of runs, which it leads to. Returns where it is."""
-    reports, pages = home.reports, Pages(History(home))
+    reports, pages = home.reports, pages or Pages(History(home))
     page, svgs = pages.performance()
     for name, svg in svgs.items():
         write(reports / name, svg)

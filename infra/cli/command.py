@@ -123,12 +123,15 @@ def stop() -> int:
 @app.command()
 def report(
     run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="OUT.html", help="Write it to one file as well, to be mailed.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Print the table of a run, and where its reports are. Exit code 1: it was not green."""
     from infra.cli.report import report as shown
 
-    return shown(home(), run_id, as_json)
+    return shown(home(), run_id, as_json, file)
 
 
 @app.command()

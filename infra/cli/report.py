@@ -14,11 +14,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports.attachment import attachment
 from reports.history import Cell, History, Run, human_micros, human_rate, short
+from reports.pages import Pages
 from reports.publish import performance
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import omissions
+from streaming_core.storage import write_text
 
 RED = ("different", "invariant_broken", "failed")
 STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fromkeys(RED, "bold red")
@@ -163,8 +166,12 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def report(home: Home, run_id: str | None, as_json: bool) -> int:
-    """Prints a run, or the last one; the exit code: 1 where it was not green."""
+def report(home: Home, run_id: str | None, as_json: bool, file: Path | None) -> int:
+    """Prints a run, or the last one, and writes it to a file if one is named; the exit code: 1 where it was not green.
+
+    Raises:
+        BadInput, CommandFailed: there is no such run, or the file cannot be written.
+    """
     ids = History(home).run_ids()
     benchmarks = draw_benchmarks(home)
     if not ids and benchmarks and not (run_id or as_json):
@@ -174,4 +181,10 @@ def report(home: Home, run_id: str | None, as_json: bool) -> int:
         raise BadInput(f"no runs yet in {home.root}; make run makes one")
     if run_id and run_id not in ids:
         raise BadInput(f"no run {run_id}; the last ones are {', '.join(ids[-3:])}")
+    if file:
+        history = History(home)
+        try:
+            write_text(file, attachment(Pages(history), history.run(run_id or ids[-1])))
+        except OSError as error:
+            raise refusal(error, f"{file} cannot be written") from None
     return 0 if print_run(home, run_id or ids[-1], Console(), as_json) else 1

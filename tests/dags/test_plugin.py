@@ -62,6 +62,7 @@ def get(server, token):
 
 
 PAGES = ["", "index.html", "performance.html", "style.css", f"{past_runs.LAST}/index.html", f"{past_runs.LAST}/"]
+PAGES += ["runs.html", f"{past_runs.LAST}/lockstep-{past_runs.LAST}.html"]
 PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html"]
 # In the reports, where each leads to.
 LINKS = {
@@ -106,7 +107,8 @@ def test_with_a_login_the_pages_are_there_under_a_strict_policy(get, path):
         assert "'self'" not in policy["script-src"]
     else:
         assert not {"script-src", "connect-src"} & policy.keys()
-        assert ("'unsafe-inline'" in policy["style-src"]) == path.startswith("data_docs")
+        own_styles = path.startswith("data_docs") or "/lockstep-" in path
+        assert ("'unsafe-inline'" in policy["style-src"]) == own_styles
 
 
 @pytest.mark.parametrize("path", [*PAGES, "nothing.html", "run/manual__x", "%00"])

@@ -61,7 +61,8 @@ class Outline(HTMLParser):
 
 
 def pages_of(home: Home) -> list[Path]:
-    return sorted(home.reports.rglob("*.html"))
+    """All but runs as one file, which lead nowhere (test_attachment.py)."""
+    return sorted(path for path in home.reports.rglob("*.html") if not path.name.startswith("lockstep-"))
 
 
 def test_the_first_line_is_the_sentence_a_person_needs(home):

@@ -6,6 +6,7 @@ a policy that lets them load nothing from elsewhere and talk to nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated
@@ -30,15 +31,18 @@ KINDS = {
 }
 # What the pages of each maker may do; folder below the reports -> policy. Rows of data are shown in them, and Airflow's
 # UI frames them as its own (allow-same-origin): a script in one would act as who looks at it. So there is none, in ours
-# and in those of Great Expectations, which have their styles inline. dbt's page is nothing but a script: it is put in a
-# sandbox, an origin of its own that knows neither the login nor the page around it, and can send nothing anywhere.
+# and in those of Great Expectations, which have their styles inline, as a run as one file has. dbt's page is nothing
+# but a script: it is put in a sandbox, an origin of its own that knows neither the login nor the page around it, and
+# can send nothing anywhere.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
 OWN = f"{_NOTHING}; style-src 'self'"
 POLICIES = {
     "data_docs": f"{_NOTHING}; style-src 'self' 'unsafe-inline'",
+    "file": f"{_NOTHING}; style-src 'unsafe-inline'",
     "dbt": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; script-src 'unsafe-inline' 'unsafe-eval'; "
     "sandbox allow-scripts",
 }
+FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
 # What every answer says, also one that refuses or redirects.
 GUARDS = {
     "Content-Security-Policy": OWN,
@@ -119,7 +123,7 @@ async def page(user: Reader, path: str = "") -> Response:
         if path in ("", "index.html", "runs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
-    policy = POLICIES.get(target.relative_to(root).parts[0], OWN)
+    policy = POLICIES.get("file" if FILE.fullmatch(target.name) else target.relative_to(root).parts[0], OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
 
 

@@ -1,0 +1,49 @@
+"""A run as one file, to be mailed or attached: what came of it, the evidence of what is wrong or slower, its charts.
+
+Style and pictures stand inside, links lead to places in the file, and nothing in it is a script.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from markupsafe import Markup
+
+from reports.history import Run
+from reports.outcome import outcome
+from reports.pages import HERE, Pages
+
+MOST = 30  # cells that are shown in full
+
+
+def attachment(pages: Pages, run: Run) -> str:
+    """The file of a run, as HTML."""
+    told = [cell for cell in run.cells if cell.red]
+    told += [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower" and not cell.red]
+    shown = {cell.name for cell in told[:MOST]}
+    svgs, sections = pages.charts(run.run_id)
+    inside = [
+        section | {"charts": [chart | {"inside": _data(svgs[chart["href"]])} for chart in section["charts"]]}
+        for section in sections
+    ]
+    return pages.render(
+        "attachment.html",
+        root="",
+        here="",
+        # A style sheet of ours, which an escape would break.
+        style=Markup((HERE / "style.css").read_text()),
+        night=None,
+        coverage=None,
+        file=None,
+        of_cell=lambda cell: f"#{cell.name}" if cell.name in shown else None,
+        of_run=lambda run_id: None,
+        details=[pages.evidence(run, cell) for cell in told[:MOST]],
+        more=len(told) - len(shown),
+        strategies=pages.strategies,
+        sections=inside,
+        **outcome(run),
+    )
+
+
+def _data(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

@@ -1,0 +1,124 @@
+"""A run as one file: it holds all that it shows, and leads nowhere."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import replace
+
+import pytest
+
+from reports import attachment as module
+from reports.attachment import attachment
+from reports.history import History
+from reports.pages import Pages, file_name
+from reports.publish import publish
+from streaming_core.regression.home import Home
+from streaming_core.regression.matrix import refuse
+from tests.browser import CHROMIUM, Browser
+from tests.infra.cli.conftest import lockstep
+from tests.reports import past_runs
+from tests.reports.content import from_elsewhere
+from tests.reports.past_runs import LAST
+from tests.reports.test_pages import Outline
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = Home(tmp_path_factory.mktemp("home"))
+    past_runs.make(home)
+    publish(home, LAST)
+    return home
+
+
+@pytest.fixture(scope="module")
+def file(home):
+    return home.report(LAST, file_name(LAST))
+
+
+def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_slower(home, file):
+    page = Outline(file.read_text())
+    for said in (
+        History(home).run(LAST).sentence,
+        "5.1 % slower",
+        "gs/tstream/t2 failed",
+        "sl/tstream/t2 differs from the oracle",
+        "wc/ct/t2 did not run",
+        "gs/serial/t2 equals the oracle",  # it is slower
+        '{"amount":250,"source":812,"target":17}',
+        "streaming-core generate sl",
+        "Throughput by threads",
+    ):
+        assert said in page.text, said
+    assert page.text.count("To reproduce it") == 4, "what is right and as fast as ever has no section"
+
+
+def test_links_lead_to_places_in_the_file_and_pictures_are_inside(file):
+    text = file.read_text()
+    page = Outline(text)
+    inside = [link for link in page.links if link.startswith("#")]
+    pictures = [link for link in page.links if link.startswith("data:image/svg+xml;base64,")]
+    assert len(inside) > 4
+    assert len(pictures) > 4
+    assert sorted(inside + pictures) == sorted(page.links)
+    for link in inside:
+        assert f'id="{link[1:]}"' in text
+    for picture in pictures:
+        assert b"<svg" in base64.b64decode(picture.partition(",")[2])
+    assert not {"script", "link", "iframe", "form"} & set(page.tags)
+    assert from_elsewhere(file) == []
+    assert re.search(r"<style>:root \{", text), "its style, as it is"
+
+
+def test_the_page_of_the_run_leads_to_it_to_be_kept(home, file):
+    page = (home.reports / LAST / "index.html").read_text()
+    assert f'<a href="../{LAST}/{file.name}" download>' in page
+    assert f'<a href="{LAST}/{file.name}" download>' in (home.reports / "index.html").read_text()
+
+
+def test_of_many_wrong_cells_the_first_are_shown_and_the_others_counted(home, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2)
+    page = Outline(attachment(Pages(History(home)), History(home).run(LAST)))
+    assert page.text.count("To reproduce it") == 2
+    assert "2 more cells are wrong or slower" in page.text
+
+
+def test_rows_and_names_are_text_in_it(home, file):
+    assert "&lt;script&gt;" in file.read_text()
+    history = History(home)
+    run = history.run(LAST)
+    hostile = replace(run, plan=run.plan | {"origin": past_runs.HOSTILE})
+    page = Outline(attachment(Pages(history), hostile))
+    assert "script" not in page.tags
+    assert past_runs.HOSTILE in page.text
+
+
+def test_a_refused_run_is_a_file_too(tmp_path):
+    home = Home(tmp_path)
+    refuse(home, LAST, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
+    page = Outline(attachment(Pages(History(home)), History(home).run(LAST)))
+    assert page.first_heading == "Refused: unknown application 'nosuch'"
+
+
+def test_the_command_writes_it_where_it_is_told_to(home, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
+    out = tmp_path / "new" / "mail.html"
+    assert lockstep("report", LAST, "--file", str(out)) == 1, "as without: the run is red"
+    assert "sl/tstream/t2 differs from the oracle" in Outline(out.read_text()).text
+    capfd.readouterr()
+    assert lockstep("report", LAST, "--file", str(tmp_path)) == 2
+    said, error = capfd.readouterr()
+    assert (said, error.count("\n")) == ("", 1)
+    assert f"{tmp_path} cannot be written" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+def test_a_browser_shows_it_without_anything_beside_it(file, tmp_path):
+    alone = tmp_path / "alone.html"
+    alone.write_text(file.read_text())
+    with Browser() as browser:
+        browser.go(alone.as_uri())
+        browser.wait("document.readyState === 'complete' && document.images.length > 4")
+        assert browser.ask("[...document.images].every(e => e.naturalWidth > 100)")
+        assert browser.ask("getComputedStyle(document.querySelector('h1.red')).borderLeftWidth") == "4px"
