@@ -14,7 +14,7 @@ from streaming_core.storage import left_json
 
 NIGHTLY = "nightly"
 STALE = 7  # days after which a way counts as not run lately
-LOOKED = 400  # runs that are looked at, the newest first
+LOOKED = 200  # runs that are looked at, the newest first
 
 
 @dataclass(frozen=True)

@@ -83,13 +83,16 @@ class Pages:
             return self.empty()
         night = morning.last_night(self.history)
         found = night if night and night.run_id != run.run_id else None
-        return self.overview(run, "", "Overview", night=found, coverage=morning.coverage(self.history))
+        return self.overview(run, "", "Overview", night=found, coverage=self._coverage)
+
+    @cached_property
+    def _coverage(self) -> morning.Coverage:
+        return morning.coverage(self.history)
 
     def runs(self) -> str:
         """Every run there was, and what has been run when."""
         found = [morning.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
-        coverage = morning.coverage(self.history)
-        return self.render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=coverage)
+        return self.render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=self._coverage)
 
     def empty(self) -> str:
         """`No runs yet`."""
