@@ -4,9 +4,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_current_context, task
 
+from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
-from dags.lib.plan import judge_run, plan_run
+from dags.lib.plan import judge_run, plan_run, run_id_of
 
 VALIDATED = Asset("lockstep/validated")
 RUN = "{{ ti.xcom_pull(task_ids='plan_matrix', key='run_id') }}"
@@ -88,6 +89,8 @@ with DAG(
         run=RUN,
         judge=judge_run,
         outlets=[VALIDATED],
+        on_failure_callback=Alert(run_id_of),
+        on_success_callback=Alert(run_id_of),
         execution_timeout=timedelta(minutes=5),
         retries=0,
     ).as_teardown(on_failure_fail_dagrun=True)

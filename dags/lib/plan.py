@@ -35,7 +35,7 @@ def plan_run(context) -> list[dict]:
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
-    run_id, origin, named = _run_id(context), context["dag_run"].run_id, params.get("matrix")
+    run_id, origin, named = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
     asked = regression_of(params, context["dag_run"].conf)
     try:
         wanted = request(home(), asked, named)
@@ -57,7 +57,7 @@ def plan_run(context) -> list[dict]:
     ]
 
 
-def _run_id(context) -> str:
+def run_id_of(context) -> str:
     """What Lockstep calls the run."""
     return new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
 
@@ -82,7 +82,7 @@ def judge_run(context) -> dict:
 
     ti = context["ti"]
     try:
-        run = History(home()).run(_run_id(context))
+        run = History(home()).run(run_id_of(context))
     except BadInput:
         raise AirflowFailException(
             "nothing was planned: the run was ended before, or the log of plan_matrix says why"
