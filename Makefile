@@ -69,6 +69,10 @@ ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
 stop: setup ## stop the Airflow that make ui has started, also from another terminal
 	@$(LOCKSTEP) stop
 
+.PHONY: service
+service: setup ## write a systemd unit that keeps the UI and its nightly up without a terminal
+	@$(LOCKSTEP) service $(ARGS)
+
 .PHONY: report
 report: setup ## say where the reports are and print the last run's table
 	@$(LOCKSTEP) report $(ARGS)

@@ -113,6 +113,16 @@ def ui(
 
 
 @app.command()
+def service(
+    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
+) -> None:
+    """Write a systemd unit of yours that keeps the UI up without a terminal, and say how it is started."""
+    from infra.cli.service import service
+
+    service(port)
+
+
+@app.command()
 def stop() -> int:
     """Stop the Airflow that `ui` has started, from wherever."""
     from infra.cli.ui import stop

@@ -1,0 +1,54 @@
+"""The unit of a user's systemd: what it starts, with which homes; systemd itself reads it where there is one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from infra.checkout import ROOT
+from tests.infra.cli.conftest import lockstep
+
+PATHS = ["plain", "with a space", 'quote"d', "100%", "dollar$HOME", "back\\slash"]
+
+
+@pytest.fixture
+def unit(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
+    return tmp_path / "config" / "systemd" / "user" / "lockstep.service"
+
+
+def test_the_unit_starts_the_ui_on_loopback_and_nothing_is_started_yet(unit, tmp_path, capfd):
+    assert lockstep("service", "--port", "8123") == 0
+    text = unit.read_text()
+    assert f'ExecStart="{ROOT}/.venv/bin/lockstep" ui --port 8123\n' in text
+    assert f'Environment="LOCKSTEP_HOME={tmp_path}/home"\n' in text
+    assert f'Environment="AIRFLOW_HOME={tmp_path}/airflow"\n' in text
+    assert "systemctl --user enable --now lockstep.service" in capfd.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+@pytest.mark.parametrize("name", PATHS)
+def test_systemd_reads_it_whatever_the_homes_are_called(unit, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path / name))
+    assert lockstep("service") == 0
+    command = ["systemd-analyze", "verify", "--user", "--man=no", str(unit)]
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    done = subprocess.run(command, capture_output=True, text=True)
+    said = [line for line in done.stderr.splitlines() if "lockstep.service" in line]
+    assert (done.returncode, said) == (0, []), done.stderr
+
+
+def test_what_cannot_be_written_is_one_line(unit, tmp_path, monkeypatch, capfd):
+    (tmp_path / "config").write_text("a file")
+    assert lockstep("service") == 2
+    assert capfd.readouterr().err.count("\n") == 1
+    (tmp_path / "config").unlink()
+    monkeypatch.setenv("LOCKSTEP_HOME", "a\nb")
+    assert lockstep("service") == 2
+    assert "has a line break" in capfd.readouterr().err
+    assert not unit.exists()
