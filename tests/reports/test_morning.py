@@ -165,3 +165,6 @@ def test_the_night_is_one_screen(home, width):
             "[...document.querySelectorAll('.morning section')].slice(0, 2).map(e => e.getBoundingClientRect().top)"
         )
         assert tops[0] == tops[1], "side by side"
+        assert browser.ask(
+            "[...document.querySelectorAll('.morning .wide')].every(e => e.scrollWidth <= e.clientWidth)"
+        )
