@@ -71,7 +71,7 @@ class Cell:
 
     @property
     def label(self) -> str:
-        """`sl/tstream/t2`: how people name a cell."""
+        """`sl/owners/t2`: how people name a cell."""
         return f"{self.spec.app}/{self.spec.strategy}/t{self.spec.threads}"
 
     @cached_property

@@ -81,16 +81,16 @@ def _schemes(counts: list[int]) -> Sweep:
 
 
 def _next_best(rows: list[Row]) -> Iterator[str]:
-    """What the paper's claim is about: tstream beside the schemes it was compared with."""
+    """What the paper's claim is about: owners beside the schemes it was compared with."""
     most = max(row["threads"] for row in rows)
     for app in APPS:
         own = {r["way"]: r for r in rows if r["app"] == app and r["threads"] == most and r["result"] == "equal"}
         others = [own[way] for way in ("lock", "mvlk", "pat") if way in own]
-        if "tstream" in own and others:
+        if "owners" in own and others:
             best = min(others, key=lambda row: statistics.median(row["seconds"]))
-            ratio = faster(own["tstream"], best)
+            ratio = faster(own["owners"], best)
             threads = f"{most} thread{'s' * (most > 1)}"
-            yield f"{app}: on {threads} tstream reaches {ratio:.1f} times the next best, {best['way']}"
+            yield f"{app}: on {threads} owners reaches {ratio:.1f} times the next best, {best['way']}"
 
 
 def _over(app: str, name: str, values: tuple, fixed: dict[str, Any], counts: list[int]) -> Sweep:
@@ -105,9 +105,9 @@ def _over(app: str, name: str, values: tuple, fixed: dict[str, Any], counts: lis
 def _punctuations(counts: list[int]) -> Sweep:
     heats = []
     for app in APPS:
-        others = [spec for spec in schemes(app, {}, [max(counts)]) if not spec.is_bound and spec.scheme != "tstream"]
+        others = [spec for spec in schemes(app, {}, [max(counts)]) if not spec.is_bound and spec.scheme != "owners"]
         own = [
-            RunSpec(app=app, executor=EXECUTOR, scheme="tstream", threads=max(counts), punctuation=punctuation)
+            RunSpec(app=app, executor=EXECUTOR, scheme="owners", threads=max(counts), punctuation=punctuation)
             for punctuation in PUNCTUATIONS
         ]
         heats.append(Heat(app, {}, own + others))
@@ -117,7 +117,7 @@ def _punctuations(counts: list[int]) -> Sweep:
 def _intervals(rows: list[Row]) -> Iterator[str]:
     """Latency at the default interval, and whether a long one costs throughput."""
     for app in APPS:
-        own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == "tstream"}
+        own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == "owners"}
         default, longest = own[500], own[PUNCTUATIONS[-1]]
         # What else a shared machine does shows here first: the least disturbed pass stands beside the median.
         latency = (
@@ -137,7 +137,7 @@ def _pools(counts: list[int]) -> Sweep:
         for stealing in (False,) if pool == "shared_nothing" else (False, True):
             try:
                 for app in APPS:
-                    given = {"scheme": "tstream", "pool": pool, "stealing": stealing, "threads": max(counts)}
+                    given = {"scheme": "owners", "pool": pool, "stealing": stealing, "threads": max(counts)}
                     given["pin"] = _is_numa()
                     ways[app].append(RunSpec.parse({"app": app, "executor": EXECUTOR} | given))
             except BadInput:
@@ -179,7 +179,7 @@ def _work(counts: list[int]) -> Sweep:
     for app, values in WORK.items():
         for work in values:
             params = {"work": work}
-            ways = [RunSpec(app=app, params=params, executor=EXECUTOR, scheme="tstream", threads=t) for t in (1, 2)]
+            ways = [RunSpec(app=app, params=params, executor=EXECUTOR, scheme="owners", threads=t) for t in (1, 2)]
             heats.append(Heat(app, params, ways))
     return heats, []
 
@@ -219,7 +219,7 @@ def _overtakes(rows: list[Row]) -> Iterator[str]:
         against_loop = crossing([(row["work_ns"], row["to_loop"]) for row in two])
         against_one = crossing([(t["work_ns"], t["to_loop"] / o["to_loop"]) for t, o in zip(two, ones, strict=True)])
         yield (
-            f"{app}: tstream on 2 threads overtakes the compiled loop {_from(against_loop, base, two)}, one thread of "
+            f"{app}: owners on 2 threads overtakes the compiled loop {_from(against_loop, base, two)}, one thread of "
             f"its own {_from(against_one, base, two)} (without dummy work, one costs the loop {base:.1f} ns in all)"
         )
 
@@ -352,7 +352,7 @@ SUITE = Suite(
             "Cost of an operation from which two threads beat one",
             (COST,),
             _work,
-            (Plot("work_ns", "to_loop", "tstream over the loop", lines=("way", "threads")),),
+            (Plot("work_ns", "to_loop", "owners over the loop", lines=("way", "threads")),),
             events=200_000,
             count=operations,
             conclude=_overtakes,

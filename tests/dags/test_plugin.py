@@ -133,7 +133,7 @@ def test_a_bearer_token_is_a_login_too(server, token):
 
 
 def test_the_first_line_of_the_page_is_the_runs_sentence(get):
-    assert "7 of 10 cells equal the oracle; gs/tstream/t2 failed" in get("/lockstep/").text
+    assert "7 of 10 cells equal the oracle; gs/owners/t2 failed" in get("/lockstep/").text
 
 
 # Encoded, because clients resolve plain dots themselves.

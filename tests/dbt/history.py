@@ -38,7 +38,7 @@ CAME_WITH = {
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 
 # (app, executor, scheme), each at one and two threads.
-WAYS = (("sl", "transactional", "tstream"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
+WAYS = (("sl", "transactional", "owners"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
 
 # Repetitions as factors of a cell's base speed; their median is 1.
 PEAKS = (1.0, 0.9, 1.2)

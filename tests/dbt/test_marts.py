@@ -149,7 +149,7 @@ def test_verdicts_keep_every_check_of_bounds_and_red_cells_too(built):
     for row in rows.values():
         if row["run_id"] == RED and row["check"] == "outputs":
             by_strategy[row["strategy"], row["threads"]] = row
-    wrong = by_strategy["tstream", 1]
+    wrong = by_strategy["owners", 1]
     assert (wrong["verdict"], wrong["different"], wrong["violations"]) == ("different", 2, 2)
     assert (wrong["first_violation"], wrong["first_seq"], wrong["first_sub"]) == ("different", 5, 0)
     bound = by_strategy["no_lock", 2]

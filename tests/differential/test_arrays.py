@@ -156,7 +156,7 @@ def answer(event, txn, out):
 transactional.generates(lambda *args: {})
 
 
-@pytest.mark.parametrize("scheme", ["serial", "tstream", "lock"])
+@pytest.mark.parametrize("scheme", ["serial", "owners", "lock"])
 def test_arrays_of_what_was_read_are_emitted(scheme):
     params = transactional.bind()
     given = [{"seq": i, "ts": i * i % 7, "given": [i, 1, 2]} for i in range(100)]

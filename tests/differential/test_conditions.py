@@ -185,5 +185,5 @@ def test_a_boolean_is_an_integer_where_a_transaction_takes_one():
     assert 0 < case.rejected < n
     loop = Loop(flags, {})
     assert loop.process(table).equals(case.outputs)
-    for scheme, threads in (("serial", 1), ("tstream", 2)):
+    for scheme, threads in (("serial", 1), ("owners", 2)):
         case.check(RunSpec(app="flags", executor="transactional", scheme=scheme, threads=threads, punctuation=7))

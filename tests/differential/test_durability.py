@@ -92,9 +92,9 @@ def undisturbed(command, tmp_path_factory):
 
 # (application, punctuation interval, punctuations between checkpoints, options): 10, 13 and 9 checkpoints
 RUNS = [
-    ("gs", 100, 9, "--threads", 2, "--scheme", "tstream"),
+    ("gs", 100, 9, "--threads", 2, "--scheme", "owners"),
     ("sl", 7, 100, "--threads", 2, "--scheme", "serial", "--repetitions", 1, "--seconds", 0),
-    ("tp", 500, 2, "--threads", 3, "--scheme", "tstream"),
+    ("tp", 500, 2, "--threads", 3, "--scheme", "owners"),
 ]
 
 

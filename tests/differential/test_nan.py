@@ -250,5 +250,5 @@ def test_tables_and_constants_hold_one_nan():
     loop = Loop(bank, {})
     same(loop.process(events), case.outputs)
     same(loop.state()["rows"], case.state["rows"])
-    for scheme, threads in itertools.product(("serial", "tstream", "lock", "mvlk", "pat"), (1, 2)):
+    for scheme, threads in itertools.product(("serial", "owners", "lock", "mvlk", "pat"), (1, 2)):
         case.check(RunSpec(app="nans", executor="transactional", scheme=scheme, threads=threads, punctuation=9), 30)

@@ -20,10 +20,10 @@ from streaming_core.regression.home import Home
 from tests.reports.content import from_elsewhere
 
 ROOT = Path(__file__).resolve().parents[2]
-FAULTS = {"gs.transactional.tstream.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}
+FAULTS = {"gs.transactional.owners.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}
 EXPECTED = {
-    "gs/tstream/t1": "equal",
-    "gs/tstream/t2": "different",
+    "gs/owners/t1": "equal",
+    "gs/owners/t2": "different",
     "gs/serial/t1": "failed",
     "gs/serial/t2": "equal",
     "wc/ct/t1": "equal",
@@ -32,8 +32,8 @@ EXPECTED = {
     "wc/gate/t2": "equal",
     "wc/spsc/t1": "equal",
     "wc/spsc/t2": "equal",
-    "sl/tstream/t1": "not_run",
-    "sl/tstream/t2": "not_run",
+    "sl/owners/t1": "not_run",
+    "sl/owners/t2": "not_run",
     "sl/serial/t1": "not_run",
     "sl/serial/t2": "not_run",
 }
@@ -44,7 +44,7 @@ ARGUMENTS = [
         "--applications",
         "gs,sl,wc",
         "--schemes",
-        "tstream,serial",
+        "owners,serial",
         "--channels",
         "gate,spsc",
         "--plans",
@@ -111,7 +111,7 @@ def test_every_planned_cell_has_its_verdict(result):
 
 def test_the_reasons_are_told(result):
     reasons = {label(cell): cell["reason"] for cell in result["cells"]}
-    assert "outputs: 1 different" in reasons["gs/tstream/t2"]
+    assert "outputs: 1 different" in reasons["gs/owners/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
     assert reasons["wc/ct/t2"]
     assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
@@ -136,7 +136,7 @@ def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):
 
     assert attempts("wc.pooled.ct.t2") == 3
     assert attempts("gs.transactional.serial.t1") == 1
-    assert attempts("gs.transactional.tstream.t2") == 1
+    assert attempts("gs.transactional.owners.t2") == 1
 
 
 def test_the_pages_show_the_evidence(world, result, run):

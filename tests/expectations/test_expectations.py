@@ -66,7 +66,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
 ) -> None:
     world = World(tmp_path)
-    right, bound, loose = world.plan(("tstream", 2), ("no_lock", 2), ("spsc", 2))
+    right, bound, loose = world.plan(("owners", 2), ("no_lock", 2), ("spsc", 2))
     world.attempt(right)
     world.attempt(loose)  # its passes are not in order
     world.attempt(bound, null_balance)
@@ -81,7 +81,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
 
 def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture) -> None:
     world = World(tmp_path)
-    wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2))
+    wrong, crashed, shapeless, right = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     world.attempt(wrong, null_balance)
     world.attempt(crashed, exit_code=1, error=EVIL, report=None)
     world.attempt(shapeless, without_mean)

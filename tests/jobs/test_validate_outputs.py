@@ -50,7 +50,7 @@ class Outcome:
 
 
 def test_right_cells_are_equal_in_every_check(world: World, spark: SparkSession) -> None:
-    for cell in world.plan(("serial", 1), ("tstream", 1), ("tstream", 2)):
+    for cell in world.plan(("serial", 1), ("owners", 1), ("owners", 2)):
         world.attempt(cell)
     outcome = Outcome(world, spark)
     for cell in world.cells:
@@ -211,7 +211,7 @@ def test_damage_elsewhere_leaves_a_right_cell_equal(damaged: tuple[list[str], Ou
 
 
 def test_only_what_is_wrong_is_different(world: World, spark: SparkSession) -> None:
-    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     for cell, change in zip(cells, (change_value, change_order, money_plus_one), strict=True):
         world.attempt(cell, change)
     outcome = Outcome(world, spark)
@@ -221,7 +221,7 @@ def test_only_what_is_wrong_is_different(world: World, spark: SparkSession) -> N
 
 
 def test_evidence_shows_both_rows_and_the_event(world: World, spark: SparkSession) -> None:
-    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     for cell, change in zip(cells, (change_bytes, change_order, money_plus_one), strict=True):
         world.attempt(cell, change)
     outcome = Outcome(world, spark)
@@ -241,7 +241,7 @@ def test_evidence_shows_both_rows_and_the_event(world: World, spark: SparkSessio
 
 
 def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession) -> None:
-    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1), ("tstream", 2))
+    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1), ("owners", 2))
     for cell, change in zip(cells, (missing_column, wrong_type, extra_column, no_state), strict=True):
         world.attempt(cell, change)
     outcome = Outcome(world, spark)
@@ -342,7 +342,7 @@ def test_an_empty_final_table_is_no_check_unless_it_should_not_be_empty(world: W
 
 
 def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: SparkSession) -> None:
-    cells = world.plan(*((scheme, threads) for scheme in ("serial", "tstream") for threads in (1, 2, 3, 4)))
+    cells = world.plan(*((scheme, threads) for scheme in ("serial", "owners") for threads in (1, 2, 3, 4)))
     world.attempt(cells[0])
     world.attempt(cells[1], exit_code=1, error="sl: operator transfer, event 17: division by zero", report=None)
     world.attempt(cells[3], report=None)
@@ -400,7 +400,7 @@ def test_bounds_are_compared_and_never_green(world: World, spark: SparkSession) 
 
 
 def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession) -> None:
-    cells = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    cells = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
 
     def other_digest(report: dict) -> dict:
         report["samples"][1]["digest"] = "60:ffffffffffffffff"
@@ -421,7 +421,7 @@ def test_every_pass_must_agree_with_the_oracle(world: World, spark: SparkSession
 
 
 def test_a_retry_hides_nothing(world: World, spark: SparkSession) -> None:
-    hidden, repaired, lost = world.plan(("serial", 1), ("serial", 2), ("tstream", 1))
+    hidden, repaired, lost = world.plan(("serial", 1), ("serial", 2), ("owners", 1))
     world.attempt(hidden, change_value, number=1)
     world.attempt(hidden, number=2)
     world.attempt(repaired, exit_code=255, error="connection lost", report=None, number=1)
@@ -448,7 +448,7 @@ def test_an_invariant_that_right_rows_break_is_a_verdict_of_its_own_with_its_row
     app = bank()
     app.invariant("young", "SELECT seq, name, array(name) AS names FROM outputs WHERE seq IN (3, 4)")
     monkeypatch.setattr(validate_outputs, "load", lambda name: app)
-    cells = world.plan(("serial", 1), ("tstream", 1))
+    cells = world.plan(("serial", 1), ("owners", 1))
     for cell in cells:
         world.attempt(cell)
     outcome = Outcome(world, spark)

@@ -19,7 +19,7 @@ from streaming_core.regression.verdict import of_run
 from streaming_core.storage import write_json
 
 KINDS = {"gs": "transaction", "sl": "transaction", "wc": "dataflow"}
-EXECUTORS, SCHEMES = ["transactional", "pooled"], ["tstream", "serial", "no_lock"]
+EXECUTORS, SCHEMES = ["transactional", "pooled"], ["owners", "serial", "no_lock"]
 RUN_IDS = [f"202601{day:02d}T020000Z-0000000{day}" for day in range(1, 6)]
 LAST = RUN_IDS[-1]
 EVENTS = 100_000
@@ -87,7 +87,7 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
         )
         speed = base * spec.threads**0.7 * draw.uniform(0.97, 1.03)
         state = "equal"
-        if red and spec.threads == 2 and spec.strategy == "tstream":
+        if red and spec.threads == 2 and spec.strategy == "owners":
             state = {"sl": "different", "gs": "failed"}[spec.app]
         if red and spec.threads == 2 and spec.app == "wc":
             state = "not_run"

@@ -84,7 +84,7 @@ def page_of(home):
 
 def test_the_page_shows_charts_beside_what_the_paper_says(home):
     kinds = [plot(), plot("way", "breakdown", kind="parts"), plot("way", kind="bar"), plot("theta", "p99_us")]
-    both = [row("tstream", 20e6), row("tstream", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
+    both = [row("owners", 20e6), row("owners", 5e6, app="sl"), row("no_lock", 3e7, result="bound")]
     measured(home, "2026-01-01T00:00:00Z", [experiment("schemes", both, kinds)])
     text, svgs = page_of(home)
     page = Outline(text)
@@ -125,7 +125,7 @@ def test_a_result_that_differs_is_said_and_in_no_chart(home):
 
 
 def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
-    rows = [row(way, 1e6) for way in ("tstream", "serial", "lock", "mvlk", "pat", "no_lock", "ct")]
+    rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "ct")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
     [suite] = benchmarks.suites(home.reports / "bench")

@@ -21,11 +21,11 @@ def test_since_names_the_first_build_that_differs(tmp_path):
     night = past_runs.RUN_IDS[-2]
     rows = History(home).rows("verdicts", night)
     for row in rows:
-        if row["cell"].startswith("sl.transactional.tstream.t2") and row["check"] == "outputs":
+        if row["cell"].startswith("sl.transactional.owners.t2") and row["check"] == "outputs":
             row["verdict"] = "different"
     write_raw(home, "verdicts", night, rows)
     load(home, night)
-    assert "sl/tstream/t2 differs since build abc323def" in History(home).run(past_runs.LAST).sentence
+    assert "sl/owners/t2 differs since build abc323def" in History(home).run(past_runs.LAST).sentence
 
 
 def test_a_build_that_was_equal_before_is_not_what_it_differs_since(tmp_path):
@@ -36,7 +36,7 @@ def test_a_build_that_was_equal_before_is_not_what_it_differs_since(tmp_path):
     rows = [row | {"build": build} for row in History(home).rows("cells", past_runs.LAST)]
     write_raw(home, "cells", past_runs.LAST, rows)
     sentence = History(home).run(past_runs.LAST).sentence
-    assert f"sl/tstream/t2 differs in build {short(build)}" in sentence
+    assert f"sl/owners/t2 differs in build {short(build)}" in sentence
     assert "since" not in sentence
 
 

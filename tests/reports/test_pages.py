@@ -68,7 +68,7 @@ def pages_of(home: Home) -> list[Path]:
 def test_the_first_line_is_the_sentence_a_person_needs(home):
     page = Outline((home.reports / "index.html").read_text())
     assert page.first_heading == (
-        "7 of 10 cells equal the oracle; gs/tstream/t2 failed; sl/tstream/t2 differs since build abc423def; "
+        "7 of 10 cells equal the oracle; gs/owners/t2 failed; sl/owners/t2 differs since build abc423def; "
         "wc/ct/t2 did not run"
     )
     green = Outline((home.reports / past_runs.RUN_IDS[0] / "index.html").read_text())
@@ -121,7 +121,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
     cell = next(cell for cell in run.cells if cell.verdict == "different")
     text = (home.reports / past_runs.LAST / f"{cell.name}.html").read_text()
     page = Outline(text)
-    assert page.first_heading == "sl/tstream/t2 differs from the oracle"
+    assert page.first_heading == "sl/owners/t2 differs from the oracle"
     assert "accepted: <mark>true</mark>" in text, "what differs is marked"
     assert "accepted: <mark>false</mark>" in text
     assert '{"amount":250,"source":812,"target":17}' in page.text, "the event that caused it"
@@ -131,7 +131,7 @@ def test_the_evidence_shows_rows_event_digest_host_and_how_to_reproduce(home):
     for line in (
         'streaming-core generate sl --events 100000 --seed 1 --out "$again"/workload',
         'streaming-core oracle sl --input "$again"/workload --out "$again"/oracle',
-        "--executor transactional --threads 2 --scheme tstream --pool shared_nothing",
+        "--executor transactional --threads 2 --scheme owners --pool shared_nothing",
         "--sink parquet --repetitions 3",
         'streaming-core diff "$again"/run "$again"/oracle',
         'lockstep invariants "$again"/run --input "$again"/workload',
@@ -290,7 +290,7 @@ def test_a_failed_cell_shows_its_last_words(home):
     run = History(home).run(past_runs.LAST)
     cell = next(cell for cell in run.cells if cell.verdict == "failed")
     page = Outline((home.reports / past_runs.LAST / f"{cell.name}.html").read_text())
-    assert page.first_heading == "gs/tstream/t2 failed"
+    assert page.first_heading == "gs/owners/t2 failed"
     assert f"error: {past_runs.HOSTILE}" in page.text
 
 
@@ -377,7 +377,7 @@ def test_pages_exist_when_only_the_plan_does(tmp_path):
     for path in (tmp_path / "warehouse" / "marts").rglob("*.parquet"):
         path.unlink()
     sentence = publish(home, past_runs.RUN_IDS[0])
-    assert sentence.startswith("0 of 10 cells equal the oracle; gs/tstream/t1 did not run; ")
+    assert sentence.startswith("0 of 10 cells equal the oracle; gs/owners/t1 did not run; ")
     assert sentence.endswith("; and 11 more")
     assert "The marts have not been built yet." in (home.reports / "performance.html").read_text()
 

@@ -68,7 +68,7 @@ def test_sweeps_cover_what_they_say(counts):
         assert list(dict.fromkeys(heat.params[parameter] for heat, _ in swept)) == values
         assert len(swept) == len(values) * len(SCHEMES)
         assert {spec.threads for _, spec in swept} == {most}
-    intervals = {(s.app, s.punctuation) for _, s in ways("punctuation") if s.scheme == "tstream"}
+    intervals = {(s.app, s.punctuation) for _, s in ways("punctuation") if s.scheme == "owners"}
     assert intervals == {(a, p) for a in tstream.APPS for p in (10, 50, 100, 250, 500, 750, 1000, 100_000)}
     assert {s.threads for _, s in ways("three-writes")} == {1}
     assert {(s.app, s.executor) for _, s in ways("keyed")} == {("tp", "transactional"), ("tpk", "pooled")}
@@ -99,7 +99,7 @@ def test_a_suite_writes_what_was_measured_and_where(command, home):
     given = ("--suite", "tstream", "--only", "three-writes", "--events", 2000, "--repetitions", 1)
     code, shown, _ = command(*given)
     assert code == 0
-    assert "tstream: " in shown
+    assert "owners: " in shown
     [path] = (home / "reports" / "bench").glob("tstream-*.json")
     found = json.loads(path.read_text())
     assert found["suite"] == "tstream"
@@ -201,7 +201,7 @@ def test_where_a_ratio_passes_one_for_good(points, expected):
 
 
 def measured(app, work, threads, seconds, to_loop):
-    way = "tstream" if threads else "loop"
+    way = "owners" if threads else "loop"
     row = {"app": app, "params": {"work": work}, "way": way, "threads": threads or 1, "seconds": [seconds]}
     return row | {"to_loop": to_loop, "operations": 1_000_000}
 
@@ -211,19 +211,19 @@ def test_what_is_concluded_from_rows():
         return {"app": app, "way": way, "threads": threads, "seconds": seconds, "result": result} | more
 
     # Ratios are those of the same rounds: the machine was half as fast in the second.
-    rows = [row("loop", [1, 2, 1], threads=1, result="yardstick"), row("tstream", [2, 4, 1]), row("pat", [4, 8, 8])]
+    rows = [row("loop", [1, 2, 1], threads=1, result="yardstick"), row("owners", [2, 4, 1]), row("pat", [4, 8, 8])]
     rows += [
         row("lock", [9, 9, 9]),
         row("mvlk", [1, 1, 1], result="different"),
         row("no_lock", [1, 1, 1], result="bound"),
     ]
-    rows += [row("tstream", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
-    assert list(tstream._next_best(rows)) == ["gs: on 2 threads tstream reaches 2.0 times the next best, pat"]
+    rows += [row("owners", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
+    assert list(tstream._next_best(rows)) == ["gs: on 2 threads owners reaches 2.0 times the next best, pat"]
     rows = []
     for app in tstream.APPS:
         latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99s_us": [310.0, 230.0, 200.0]}
-        rows.append(row("tstream", [6, 12, 6], app, punctuation=500, **latencies))
-        rows.append(row("tstream", [5, 10, 5], app, punctuation=100_000))
+        rows.append(row("owners", [6, 12, 6], app, punctuation=500, **latencies))
+        rows.append(row("owners", [5, 10, 5], app, punctuation=100_000))
         rows.append(row("lock", [1, 1, 1], app, punctuation=500))
     lines = list(tstream._intervals(rows))
     assert len(lines) == 4

@@ -21,15 +21,15 @@ def ways(**request) -> list[tuple]:
 
 
 def test_pools_are_for_schemes_that_take_chains_from_one():
-    assert ways(schemes=["tstream", "serial", "auto"]) == [
-        ("tstream", "shared_nothing", False),
+    assert ways(schemes=["owners", "serial", "auto"]) == [
+        ("owners", "shared_nothing", False),
         ("serial", None, False),
         ("auto", "shared_nothing", False),
     ]
-    assert ways(schemes=["serial", "tstream"], pools=["shared_per_socket", "shared_nothing"]) == [
+    assert ways(schemes=["serial", "owners"], pools=["shared_per_socket", "shared_nothing"]) == [
         ("serial", None, False),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_nothing", False),
+        ("owners", "shared_per_socket", False),
+        ("owners", "shared_nothing", False),
     ]
     wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
     assert {cell.pool for cell in wc} == {None}
@@ -37,12 +37,12 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
 
 def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
     pools = ["shared_nothing", "shared_everything", "shared_nothing", "shared_per_socket"]
-    assert ways(schemes=["tstream", "lock"], pools=pools, stealing=True) == [
-        ("tstream", "shared_nothing", False),
-        ("tstream", "shared_everything", False),
-        ("tstream", "shared_everything", True),
-        ("tstream", "shared_per_socket", False),
-        ("tstream", "shared_per_socket", True),
+    assert ways(schemes=["owners", "lock"], pools=pools, stealing=True) == [
+        ("owners", "shared_nothing", False),
+        ("owners", "shared_everything", False),
+        ("owners", "shared_everything", True),
+        ("owners", "shared_per_socket", False),
+        ("owners", "shared_per_socket", True),
         ("lock", None, False),
     ]
 
@@ -235,11 +235,11 @@ def test_a_strategy_names_what_differs_from_the_defaults():
     def strategy(**choices) -> str:
         return RunSpec(app="sl", executor="transactional", **choices).strategy
 
-    assert strategy() == "tstream"
+    assert strategy() == "owners"
     assert strategy(scheme="serial") == "serial"
     assert strategy(scheme="auto", pool="shared_per_socket") == "auto-shared_per_socket"
-    assert strategy(pool="shared_everything", stealing=True) == "tstream-shared_everything-stealing"
-    assert strategy(batch=7) == "tstream-batch7"
+    assert strategy(pool="shared_everything", stealing=True) == "owners-shared_everything-stealing"
+    assert strategy(batch=7) == "owners-batch7"
     assert RunSpec(app="wc", executor="pooled").strategy == "ct"
     assert RunSpec(app="wc", executor="pooled", heuristic="lp", reorder="lock").strategy == "lp-lock"
     assert RunSpec(app="wc", executor="morsel", batch=7).strategy == "morsel-batch7"

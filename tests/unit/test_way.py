@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 # Specs as they were written down before executors were classes, and the cells they named.
 WRITTEN = {
-    "sl.transactional.tstream.t1.38d69a26": {"app": "sl", "executor": "transactional"},
+    "sl.transactional.owners.t1.e06daffc": {"app": "sl", "executor": "transactional"},
     "sl.transactional.serial.t2.dd6f87dc": {
         "app": "sl",
         "executor": "transactional",
@@ -32,10 +32,10 @@ WRITTEN = {
         "sink": "parquet",
         "repetitions": 3,
     },
-    "gs.transactional.tstream-shared_everything-stealing-batch64.t4.4f6fa110": {
+    "gs.transactional.owners-shared_everything-stealing-batch64.t4.cb34fc53": {
         "app": "gs",
         "executor": "transactional",
-        "scheme": "tstream",
+        "scheme": "owners",
         "pool": "shared_everything",
         "stealing": True,
         "threads": 4,
@@ -122,7 +122,7 @@ def test_a_spec_is_of_the_class_that_its_executor_names():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"executor": "pooled", "scheme": "tstream"}, "executor pooled has no scheme; transactional has"),
+        ({"executor": "pooled", "scheme": "owners"}, "executor pooled has no scheme; transactional has"),
         ({"executor": "morsel", "plan": {"source": [0]}}, "executor morsel has no plan; pinned has"),
         ({"executor": "pinned", "stealing": True}, "executor pinned has no stealing; transactional has"),
         ({"executor": "pooled", "checkpoint": 2}, "executor pooled has no checkpoint; transactional has"),

@@ -16,7 +16,7 @@ from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
 from tests.dbt.history import GREEN, RED, write_history, write_raw
 from tests.infra.cli.conftest import lockstep
 
-CELL = "sl.transactional.tstream.t1.0a0b0c0d"
+CELL = "sl.transactional.owners.t1.0a0b0c0d"
 BOUND = "sl.transactional.no_lock.t1.0a0b0c0e"
 
 

@@ -1,4 +1,4 @@
-//! `auto`: `serial` or `tstream`, whichever is measured to be faster. Which of them that is depends on the cost of
+//! `auto`: `serial` or `owners`, whichever is measured to be faster. Which of them that is depends on the cost of
 //! operators, on how many events span several threads' rows and on the machine, and all of it may change on the way.
 //!
 //! Blocks are run in segments, each by one scheme. At first both are tried; then the faster one goes on, and now and then
@@ -15,7 +15,7 @@ use crate::program::options::Options;
 use crate::threads::barrier::Barrier;
 use crate::threads::sync::UnsafeCell;
 use crate::transactions::run::{Run, Scheme};
-use crate::transactions::scheme::{serial, tstream};
+use crate::transactions::scheme::{serial, owners};
 
 /// Segments of a trial. The least cost of them counts: the first may warm up, and what a segment takes longer than
 /// another is somebody else's doing.
@@ -29,7 +29,7 @@ const BUDGET: f64 = 0.005;
 const WAIT: usize = 1 << 17;
 /// Segments end where batches of this many events would, or where intervals do if these are shorter.
 const BATCH: usize = 2048;
-/// How much faster `tstream` has to be: it takes all threads, `serial` leaves the others time.
+/// How much faster `owners` has to be: it takes all threads, `serial` leaves the others time.
 const MARGIN: f64 = 1.05;
 
 struct Auto {
@@ -65,7 +65,7 @@ struct State {
 
 pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
     Ok(Box::new(Auto {
-        ways: [("serial", serial::make(program, options)?), ("tstream", tstream::make(program, options)?)],
+        ways: [("serial", serial::make(program, options)?), ("owners", owners::make(program, options)?)],
         barrier: Barrier::new(options.threads),
         state: UnsafeCell::new(State::new(options.punctuation.min(BATCH), options.threads)),
         ended: UnsafeCell::new(None),
@@ -140,7 +140,7 @@ impl Scheme for Auto {
 }
 
 impl State {
-    /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `tstream`.
+    /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `owners`.
     fn new(interval: usize, threads: usize) -> Self {
         let unknown = [f64::INFINITY; 2];
         Self {
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn the_faster_way_gets_nearly_everything() {
-        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [30, 60][way]);
-        assert!(serial > 30 * tstream, "{serial} {tstream}");
-        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [60, 30][way]);
-        assert!(tstream > 30 * serial, "{serial} {tstream}");
+        let ([serial, owners], _) = run(20, 1 << 17, |way, _| [30, 60][way]);
+        assert!(serial > 30 * owners, "{serial} {owners}");
+        let ([serial, owners], _) = run(20, 1 << 17, |way, _| [60, 30][way]);
+        assert!(owners > 30 * serial, "{serial} {owners}");
     }
 
     #[test]
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn as_good_as_equal_is_left_to_one_writer() {
-        let ([serial, tstream], _) = run(20, 1 << 17, |way, _| [101, 100][way]);
-        assert!(serial > 30 * tstream, "{serial} {tstream}");
+        let ([serial, owners], _) = run(20, 1 << 17, |way, _| [101, 100][way]);
+        assert!(serial > 30 * owners, "{serial} {owners}");
     }
 
     #[test]

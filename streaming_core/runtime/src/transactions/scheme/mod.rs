@@ -15,13 +15,13 @@ mod mvlk;
 mod no_lock;
 mod pat;
 pub(crate) mod serial;
-mod tstream;
+mod owners;
 
 type Make = fn(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>;
 
 /// The registry: adding a scheme touches its file and this table.
 const SCHEMES: &[(&str, Make)] = &[
-    ("tstream", tstream::make),
+    ("owners", owners::make),
     ("serial", serial::make),
     ("lock", lock::make),
     ("mvlk", mvlk::make),

@@ -101,7 +101,7 @@ fn a_faulty_scheme_is_found_out() {
     let found = |fault| {
         let make_scheme =
             |_: &Program, _: &Options| -> Result<Box<dyn Scheme>, RunError> { Ok(Box::new(Faulty(fault))) };
-        let engine = executor::make_with(make_scheme, flat(1), program(6, 3), options("tstream", 1, 500, "")).unwrap();
+        let engine = executor::make_with(make_scheme, flat(1), program(6, 3), options("owners", 1, 500, "")).unwrap();
         let checked =
             std::panic::catch_unwind(AssertUnwindSafe(|| check_engine(engine, [6, 3], &events, 640, "faulty")));
         checked.err().map(|payload| payload.downcast::<String>().map_or_else(|_| "?".into(), |message| *message))

@@ -35,8 +35,8 @@ fn explore(run: impl Fn(&[Transfer]) + Send + Sync + 'static) {
 #[test]
 fn shuttle_every_schedule_equals_the_sequential_loop() {
     for idle in ["yield", "park"] {
-        for scheme in ["tstream", "serial", "lock", "mvlk", "pat", "auto"] {
-            for pool in if scheme == "tstream" { &POOLS[..] } else { &POOLS[..1] } {
+        for scheme in ["owners", "serial", "lock", "mvlk", "pat", "auto"] {
+            for pool in if scheme == "owners" { &POOLS[..] } else { &POOLS[..1] } {
                 for threads in [2, 3] {
                     let more = format!(r#", "idle": "{idle}", "batch": 4 {pool}"#);
                     explore(move |events| check(events, 5, 3, options(scheme, threads, 10, &more), 25));
@@ -88,7 +88,7 @@ fn shuttle_a_race_is_found_out() {
             Ok(Box::new(Unordered(AtomicUsize::new(0))))
         };
         let mut engine =
-            executor::make_with(make_scheme, flat(2), program(5, 3), options("tstream", 2, 500, "")).unwrap();
+            executor::make_with(make_scheme, flat(2), program(5, 3), options("owners", 2, 500, "")).unwrap();
         let (mut a, mut s) = (vec![50_i64; 5], vec![60_i64; 3]);
         engine.load_table(0, bytes(&a)).unwrap();
         engine.load_table(1, bytes(&s)).unwrap();

@@ -1,4 +1,4 @@
-//! `tstream`: dual-mode scheduling (TStream, section IV). Per batch of a punctuated stream:
+//! `owners`: dual-mode scheduling (TStream, section IV). Per batch of a punctuated stream:
 //!
 //! 1. compute mode: each thread plans a slice of the events;
 //! 2. state access mode: each thread takes shares of the rows from its pool (`pool.rs`), and does all that is planned on
@@ -49,7 +49,7 @@ use whole::{Desk, EPOCH, Whole};
 /// accesses and results stay in the cache between the modes.
 const PART: usize = 2048;
 
-struct Tstream {
+struct Owners {
     punctuation: usize,
     pools: Pools,
     barrier: Barrier,
@@ -73,10 +73,10 @@ struct Member {
 }
 
 pub(super) fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, RunError> {
-    Ok(Box::new(tstream(program, options)?))
+    Ok(Box::new(owners(program, options)?))
 }
 
-fn tstream(program: &Program, options: &Options) -> Result<Tstream, RunError> {
+fn owners(program: &Program, options: &Options) -> Result<Owners, RunError> {
     let threads = options.threads;
     let marks = Arc::new(Marks::new(program));
     let pools = Pools::new(options)?;
@@ -88,7 +88,7 @@ fn tstream(program: &Program, options: &Options) -> Result<Tstream, RunError> {
         batch: 0,
         round: 0,
     };
-    Ok(Tstream {
+    Ok(Owners {
         punctuation: options.punctuation,
         pools,
         barrier: Barrier::new(threads),
@@ -99,7 +99,7 @@ fn tstream(program: &Program, options: &Options) -> Result<Tstream, RunError> {
     })
 }
 
-impl Scheme for Tstream {
+impl Scheme for Owners {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
         // SAFETY: the thread's own.
         unsafe { self.threads.with_mut(thread, |own| self.batches(thread, own, run)) }
@@ -119,7 +119,7 @@ impl Scheme for Tstream {
     }
 }
 
-impl Tstream {
+impl Owners {
     fn batches(&self, thread: usize, own: &mut Member, run: &Run) -> Result<(), RunError> {
         let threads = self.threads.len();
         let mut ticket = run.first_ticket + thread as u64;
@@ -204,7 +204,7 @@ mod loom_tests {
             let world = World::new();
             let pool = Some(pool.to_owned());
             let options = Options { threads: 2, punctuation: 2, pool, stealing, ..Options::default() };
-            let mut scheme = tstream(&world.program, &options).unwrap();
+            let mut scheme = owners(&world.program, &options).unwrap();
             scheme.threads.each_mut(|own| own.desk.next = whole);
             let shared = Arc::new((scheme, world));
             let other = {

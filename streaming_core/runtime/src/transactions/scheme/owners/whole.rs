@@ -18,9 +18,9 @@ use crate::program::Program;
 use crate::program::kernel::Access;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
-use crate::transactions::scheme::tstream::assignment::Assignment;
-use crate::transactions::scheme::tstream::pool::Taking;
-use crate::transactions::scheme::tstream::ranges::{self, BUCKETS, Load, Ranges};
+use crate::transactions::scheme::owners::assignment::Assignment;
+use crate::transactions::scheme::owners::pool::Taking;
+use crate::transactions::scheme::owners::ranges::{self, BUCKETS, Load, Ranges};
 use crate::transactions::workbench::Workbench;
 
 /// An event that spans shares, in `places` and in `Plan::events`.

@@ -13,9 +13,9 @@ use crate::program::kernel::Access;
 use crate::state::key_group::{OwnerMap, group, hash_i64};
 use crate::threads::barrier::Barrier;
 use crate::threads::own::Own;
-use crate::transactions::scheme::tstream::assignment::Assignment;
-use crate::transactions::scheme::tstream::chains::{Chains, UNIT};
-use crate::transactions::scheme::tstream::pool::Pools;
+use crate::transactions::scheme::owners::assignment::Assignment;
+use crate::transactions::scheme::owners::chains::{Chains, UNIT};
+use crate::transactions::scheme::owners::pool::Pools;
 use crate::transactions::workbench::Workbench;
 
 /// The accesses of a batch, by the shares of their rows.
