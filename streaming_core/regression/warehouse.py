@@ -27,7 +27,12 @@ from streaming_core.storage import canonical_json
 SCHEMA_VERSION = 7
 # By column of raw cells: a word as rows of versions before 7 have it, and what that is called since. dbt has the same
 # (vars in dbt_project.yml). The column `strategy` is made of such words.
-RENAMED: dict[str, dict[str, str]] = {"channel": {"scalegate": "gate", "merge_sort": "merge_task"}}
+RENAMED: dict[str, dict[str, str]] = {
+    "channel": {"scalegate": "gate"},
+    "scheme": {"tstream": "owners"},
+    "heuristic": {"ct": "affinity"},
+    "queue": {"hybrid": "lanes"},
+}
 VIOLATION_CAP = 20
 
 _LATENCY = [
