@@ -34,7 +34,7 @@ BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
 # Schemes that evaluate operation chains, and so take them from a pool.
-CHAINED = frozenset({"owners", "auto"})
+CHAINED = frozenset({"owners", "tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 # Options of windowed operators alone.
@@ -283,7 +283,7 @@ class Transactional(RunSpec):
     tried_whole = frozenset({"scheme"})
 
     executor: Literal["transactional"] = "transactional"
-    scheme: Literal["owners", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
+    scheme: Literal["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
         "owners", description="Transactional scheme; no_lock is a bound, not a result."
     )
     pool: Annotated[

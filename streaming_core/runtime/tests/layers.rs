@@ -24,8 +24,8 @@ const LAYERS: &[&str] = &[
 /// Executors, and schemes, know nothing of each other.
 const APART: &[(&str, &[&str])] = &[
     ("dataflow", &["pooled", "pinned", "morsel"]),
-    ("transactions/scheme", &["owners", "serial", "ahead", "no_lock"]),
-    ("transactions/scheme", &["lock", "mvlk", "pat", "owners", "serial", "no_lock"]),
+    ("transactions/scheme", &["owners", "tstream", "serial", "ahead", "no_lock"]),
+    ("transactions/scheme", &["lock", "mvlk", "pat", "owners", "tstream", "serial", "no_lock"]),
 ];
 
 /// Every file of the crate that is no test's, by its module's path.

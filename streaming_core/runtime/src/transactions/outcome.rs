@@ -70,6 +70,13 @@ impl Outcome {
         unsafe { *self.results[event as usize].get() as *mut u8 }
     }
 
+    /// A planned event's first access, by its number in the planner that it was planned with.
+    #[inline(always)]
+    pub fn first(&self, event: u32) -> usize {
+        // SAFETY: nobody plans the event now.
+        unsafe { *self.first[event as usize].get() as usize }
+    }
+
     /// Whether an event's outcome is known, while other threads apply its conditions.
     #[inline(always)]
     pub fn is_decided(&self, event: u32) -> bool {

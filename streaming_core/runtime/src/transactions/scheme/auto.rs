@@ -15,7 +15,7 @@ use crate::program::options::Options;
 use crate::threads::barrier::Barrier;
 use crate::threads::sync::UnsafeCell;
 use crate::transactions::run::{Run, Scheme};
-use crate::transactions::scheme::{serial, owners};
+use crate::transactions::scheme::{owners, serial};
 
 /// Segments of a trial. The least cost of them counts: the first may warm up, and what a segment takes longer than
 /// another is somebody else's doing.

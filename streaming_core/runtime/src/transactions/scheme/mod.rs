@@ -9,19 +9,23 @@ use crate::program::registry::find;
 use crate::transactions::run::Scheme;
 
 mod ahead;
+mod assignment;
 mod auto;
 mod lock;
 mod mvlk;
 mod no_lock;
-mod pat;
-pub(crate) mod serial;
 mod owners;
+mod pat;
+mod pool;
+pub(crate) mod serial;
+mod tstream;
 
 type Make = fn(&Program, &Options) -> Result<Box<dyn Scheme>, RunError>;
 
 /// The registry: adding a scheme touches its file and this table.
 const SCHEMES: &[(&str, Make)] = &[
     ("owners", owners::make),
+    ("tstream", tstream::make),
     ("serial", serial::make),
     ("lock", lock::make),
     ("mvlk", mvlk::make),

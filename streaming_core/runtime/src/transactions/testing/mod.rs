@@ -1,6 +1,6 @@
 //! What schemes are tested with.
 
 #[cfg(not(loom))]
-mod bank;
+pub mod bank;
 #[cfg(loom)]
 pub mod world;

@@ -35,6 +35,7 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
     unsafe {
         let context = &mut *context;
         for event in context.begin as usize..context.end as usize {
+            context.first.add(event).write(context.len as u32);
             for (table, kind) in [(0, kind::CONDITION), (modified(), kind::MODIFY)] {
                 if context.len == context.cap {
                     assert_eq!((context.grow)(context), 0);

@@ -13,9 +13,9 @@ use crate::program::kernel::Access;
 use crate::state::key_group::{OwnerMap, group, hash_i64};
 use crate::threads::barrier::Barrier;
 use crate::threads::own::Own;
-use crate::transactions::scheme::owners::assignment::Assignment;
+use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::scheme::owners::chains::{Chains, UNIT};
-use crate::transactions::scheme::owners::pool::Pools;
+use crate::transactions::scheme::owners::shares::Shares;
 use crate::transactions::workbench::Workbench;
 
 /// The accesses of a batch, by the shares of their rows.
@@ -119,7 +119,7 @@ impl Accesses {
     pub fn apply(
         &self,
         task: Assignment,
-        pools: &Pools,
+        shares: &Shares,
         round: &mut usize,
         bench: &mut Workbench,
         chains: &mut Chains,
@@ -132,7 +132,7 @@ impl Accesses {
         // SAFETY: only read between the two barriers.
         let conditions: usize = unsafe { self.outboxes.sum(|outbox| outbox.conditions) };
         if conditions > 0 {
-            for share in pools.round(thread, *round) {
+            for share in shares.round(thread, *round) {
                 // SAFETY: the share is this thread's; outboxes are only read between the two barriers.
                 unsafe {
                     self.later.with_mut(share, |later| {
@@ -145,14 +145,14 @@ impl Accesses {
                 }
             }
             *round += 1;
-            if pools.stealing() {
+            if shares.stealing() {
                 // Another thread may go on with the share.
                 watch.lap(&mut bench.counters.time.useful);
                 self.barrier.wait(thread, run.idle, run.stopped)?;
                 watch.lap(&mut bench.counters.time.sync);
             }
         }
-        for share in pools.round(thread, *round) {
+        for share in shares.round(thread, *round) {
             for planner in 0..threads {
                 // SAFETY: as above.
                 unsafe {

@@ -4,7 +4,7 @@ use crate::error::RunError;
 use crate::program::Program;
 use crate::program::kernel::{Access, ApplyContext, kind};
 use crate::threads::sync::{Arc, UnsafeCell};
-use crate::transactions::scheme::owners::assignment::Assignment;
+use crate::transactions::scheme::assignment::Assignment;
 
 /// Rows per unit of ownership: neighbours on one cache line are in one share, or threads would steal it from each other.
 pub(super) const UNIT: u32 = 16;

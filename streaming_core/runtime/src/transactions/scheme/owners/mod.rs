@@ -1,7 +1,7 @@
 //! `owners`: dual-mode scheduling (TStream, section IV). Per batch of a punctuated stream:
 //!
 //! 1. compute mode: each thread plans a slice of the events;
-//! 2. state access mode: each thread takes shares of the rows from its pool (`pool.rs`), and does all that is planned on
+//! 2. state access mode: each thread takes shares of the rows from its pool (`../pool.rs`), and does all that is planned on
 //!    these rows, each row's accesses in event order, whoever planned them;
 //! 3. post-processing: each thread on its slice again, delivered slice by slice in event order.
 //!
@@ -20,10 +20,9 @@
 //! write or read waits for its event's decision. That is the sequential meaning.
 
 mod access;
-mod assignment;
 mod chains;
-mod pool;
 mod ranges;
+mod shares;
 mod whole;
 
 use crate::error::RunError;
@@ -37,12 +36,12 @@ use crate::threads::sync::Arc;
 use crate::transactions::delivery::Timing;
 use crate::transactions::outcome::Outcome;
 use crate::transactions::run::{Run, Scheme, batches};
+use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::workbench::{Workbench, alone};
 
 use access::Accesses;
-use assignment::Assignment;
 use chains::{Chains, Marks};
-use pool::Pools;
+use shares::Shares;
 use whole::{Desk, EPOCH, Whole};
 
 /// Events per batch at most: longer punctuation intervals are cut (results never depend on it), so that a batch's
@@ -51,7 +50,7 @@ const PART: usize = 2048;
 
 struct Owners {
     punctuation: usize,
-    pools: Pools,
+    shares: Shares,
     barrier: Barrier,
     /// Used by the thread whose part it is.
     threads: Own<Member>,
@@ -79,22 +78,22 @@ pub(super) fn make(program: &Program, options: &Options) -> Result<Box<dyn Schem
 fn owners(program: &Program, options: &Options) -> Result<Owners, RunError> {
     let threads = options.threads;
     let marks = Arc::new(Marks::new(program));
-    let pools = Pools::new(options)?;
-    let shares = pools.shares();
+    let shares = Shares::new(options)?;
+    let count = shares.count();
     let thread = || Member {
         bench: Workbench::new(program.output_stride()),
-        desk: Desk::new(shares, PART),
+        desk: Desk::new(count, PART),
         chains: Chains::new(marks.clone()),
         batch: 0,
         round: 0,
     };
     Ok(Owners {
         punctuation: options.punctuation,
-        pools,
+        shares,
         barrier: Barrier::new(threads),
         threads: Own::new(threads, thread),
-        whole: Whole::new(program, threads, shares),
-        accesses: Accesses::new(threads, shares),
+        whole: Whole::new(program, threads, count),
+        accesses: Accesses::new(threads, count),
         outcomes: [Outcome::new(PART), Outcome::new(PART)],
     })
 }
@@ -106,11 +105,11 @@ impl Scheme for Owners {
     }
 
     fn homes(&self) -> Option<Vec<usize>> {
-        self.pools.homes()
+        self.shares.homes()
     }
 
     fn makes_up_sockets(&self) -> bool {
-        self.pools.made_up
+        self.shares.made_up()
     }
 
     fn counters(&self) -> Counters {
@@ -164,13 +163,13 @@ impl Owners {
 
         // State access mode.
         if whole {
-            let taking = self.pools.round(thread, *round);
+            let taking = self.shares.round(thread, *round);
             *round += 1;
             self.whole.execute(task, taking, bench, desk, &mut watch)?;
             watch.lap(&mut bench.counters.time.useful);
             self.whole.settle(task, desk);
         } else {
-            self.accesses.apply(task, &self.pools, round, bench, chains, &mut watch)?;
+            self.accesses.apply(task, &self.shares, round, bench, chains, &mut watch)?;
             watch.lap(&mut bench.counters.time.useful);
         }
         self.barrier.wait(thread, run.idle, run.stopped)?;

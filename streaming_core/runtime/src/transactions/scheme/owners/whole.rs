@@ -18,8 +18,7 @@ use crate::program::Program;
 use crate::program::kernel::Access;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
-use crate::transactions::scheme::owners::assignment::Assignment;
-use crate::transactions::scheme::owners::pool::Taking;
+use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::scheme::owners::ranges::{self, BUCKETS, Load, Ranges};
 use crate::transactions::workbench::Workbench;
 
@@ -170,7 +169,7 @@ impl Whole {
     pub fn execute(
         &self,
         task: Assignment,
-        mut taking: Taking,
+        mut taking: impl Iterator<Item = usize>,
         bench: &mut Workbench,
         desk: &mut Desk,
         watch: &mut Stopwatch,
