@@ -112,21 +112,16 @@ pub trait Scheme: Send + Sync {
     fn counters(&self) -> Counters;
 }
 
-/// Batches of a punctuated stream: they end at punctuations, and long intervals are cut into parts of at most `part`.
-pub(crate) fn batches<'a>(
-    run: &Run<'a>,
-    punctuation: usize,
-    part: usize,
-) -> impl Iterator<Item = (Batch<'a>, usize)> + use<'a> {
+/// Batches of a punctuated stream: whole punctuation intervals, as far as they lie in the block.
+pub(crate) fn batches<'a>(run: &Run<'a>, punctuation: usize) -> impl Iterator<Item = Batch<'a>> + use<'a> {
     let (block, Range { start: mut begin, end }) = (run.block, run.events.clone());
     std::iter::from_fn(move || {
         if begin == end {
             return None;
         }
-        let interval = (begin / punctuation + 1).saturating_mul(punctuation).min(end);
-        let end = interval.min(begin + part);
+        let end = (begin / punctuation + 1).saturating_mul(punctuation).min(end);
         let batch = Batch { block, begin, end };
         begin = end;
-        Some((batch, interval))
+        Some(batch)
     })
 }

@@ -1,7 +1,7 @@
 //! `auto`: `serial` or `owners`, whichever is measured to be faster. Which of them that is depends on the cost of
 //! operators, on how many events span several threads' rows and on the machine, and all of it may change on the way.
 //!
-//! Blocks are run in segments, each by one scheme. At first both are tried; then the faster one goes on, and now and then
+//! Blocks are run in segments of whole intervals, each by one scheme. At first both are tried; then the faster one goes on, and now and then
 //! the other is tried again. A trial is short, and the more it will cost, by what the last one did, the longer it waits: so
 //! trials take a small part of the time, however slow the other scheme is, and a change is soon seen where it is near. Any
 //! choice gives the same results.
@@ -27,8 +27,6 @@ const PART: [usize; 2] = [4096, 500];
 const BUDGET: f64 = 0.005;
 /// Events between two trials at least, whatever they cost.
 const WAIT: usize = 1 << 17;
-/// Segments end where batches of this many events would, or where intervals do if these are shorter.
-const BATCH: usize = 2048;
 /// How much faster `owners` has to be: it takes all threads, `serial` leaves the others time.
 const MARGIN: f64 = 1.05;
 
@@ -67,7 +65,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
     Ok(Box::new(Auto {
         ways: [("serial", serial::make(program, options)?), ("owners", owners::make(program, options)?)],
         barrier: Barrier::new(options.threads),
-        state: UnsafeCell::new(State::new(options.punctuation.min(BATCH), options.threads)),
+        state: UnsafeCell::new(State::new(options.punctuation, options.threads)),
         ended: UnsafeCell::new(None),
     }))
 }

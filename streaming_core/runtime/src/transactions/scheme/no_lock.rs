@@ -15,9 +15,6 @@ use crate::transactions::batch::Batch;
 use crate::transactions::run::{Run, Scheme, batches};
 use crate::transactions::workbench::{Workbench, alone};
 
-/// Events a thread takes through all modes at a time: what belongs to them stays in its caches.
-const PART: usize = 1024;
-
 struct NoLock {
     punctuation: usize,
     benches: Own<Workbench>,
@@ -37,8 +34,8 @@ impl Scheme for NoLock {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
         let threads = self.benches.len();
         let mut ticket = run.first_ticket + thread as u64;
-        for (batch, interval) in batches(run, self.punctuation, PART * threads) {
-            run.await_arrival(interval);
+        for batch in batches(run, self.punctuation) {
+            run.await_arrival(batch.end);
             run.check()?;
             let slice = batch.slice(thread, threads);
             let part = Batch { block: batch.block, begin: batch.begin + slice.start, end: batch.begin + slice.end };

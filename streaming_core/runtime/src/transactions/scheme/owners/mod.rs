@@ -44,10 +44,6 @@ use chains::{Chains, Marks};
 use shares::Shares;
 use whole::{Desk, EPOCH, Whole};
 
-/// Events per batch at most: longer punctuation intervals are cut (results never depend on it), so that a batch's
-/// accesses and results stay in the cache between the modes.
-const PART: usize = 2048;
-
 struct Owners {
     punctuation: usize,
     shares: Shares,
@@ -82,7 +78,7 @@ fn owners(program: &Program, options: &Options) -> Result<Owners, RunError> {
     let count = shares.count();
     let thread = || Member {
         bench: Workbench::new(program.output_stride()),
-        desk: Desk::new(count, PART),
+        desk: Desk::new(count, options.punctuation),
         chains: Chains::new(marks.clone()),
         batch: 0,
         round: 0,
@@ -94,7 +90,7 @@ fn owners(program: &Program, options: &Options) -> Result<Owners, RunError> {
         threads: Own::new(threads, thread),
         whole: Whole::new(program, threads, count),
         accesses: Accesses::new(threads, count),
-        outcomes: [Outcome::new(PART), Outcome::new(PART)],
+        outcomes: [Outcome::new(options.punctuation), Outcome::new(options.punctuation)],
     })
 }
 
@@ -122,8 +118,8 @@ impl Owners {
     fn batches(&self, thread: usize, own: &mut Member, run: &Run) -> Result<(), RunError> {
         let threads = self.threads.len();
         let mut ticket = run.first_ticket + thread as u64;
-        for (number, (batch, interval)) in batches(run, self.punctuation, PART).enumerate() {
-            run.await_arrival(interval);
+        for (number, batch) in batches(run, self.punctuation).enumerate() {
+            run.await_arrival(batch.end);
             if threads == 1 {
                 // SAFETY: the only thread there is.
                 unsafe { alone(&mut own.bench, 0, run, &batch, ticket)? };
