@@ -68,8 +68,10 @@ def test_sweeps_cover_what_they_say(counts):
         assert list(dict.fromkeys(heat.params[parameter] for heat, _ in swept)) == values
         assert len(swept) == len(values) * len(SCHEMES)
         assert {spec.threads for _, spec in swept} == {most}
-    intervals = {(s.app, s.punctuation) for _, s in ways("punctuation") if s.scheme == "owners"}
-    assert intervals == {(a, p) for a in tstream.APPS for p in (10, 50, 100, 250, 500, 750, 1000, 100_000)}
+    for scheme in ("tstream", "owners"):
+        intervals = {(s.app, s.punctuation) for _, s in ways("punctuation") if s.scheme == scheme}
+        assert intervals == {(a, p) for a in tstream.APPS for p in (10, 50, 100, 250, 500, 750, 1000, 100_000)}
+        assert {s.app for _, s in ways("pools") if s.scheme == scheme} == set(tstream.APPS)
     assert {s.threads for _, s in ways("three-writes")} == {1}
     assert {(s.app, s.executor) for _, s in ways("keyed")} == {("tp", "transactional"), ("tpk", "pooled")}
     assert {heat.app for heat, _ in ways("work")} == {"gs", "sl", "ob", "tp", "tb"}
@@ -218,18 +220,23 @@ def test_what_is_concluded_from_rows():
         row("no_lock", [1, 1, 1], result="bound"),
     ]
     rows += [row("owners", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
-    assert list(tstream._next_best(rows)) == ["gs: on 2 threads owners reaches 2.0 times the next best, pat"]
+    rows.append(row("tstream", [1, 2, 2]))
+    assert list(tstream._next_best(rows)) == [
+        "gs: on 2 threads tstream reaches 4.0 times the next best, pat",
+        "gs: on 2 threads owners reaches 2.0 times the next best, pat",
+    ]
     rows = []
     for app in tstream.APPS:
         latencies = {"end_to_end_p99_us": 230.0, "end_to_end_p99s_us": [310.0, 230.0, 200.0]}
-        rows.append(row("owners", [6, 12, 6], app, punctuation=500, **latencies))
-        rows.append(row("owners", [5, 10, 5], app, punctuation=100_000))
+        for way in ("tstream", "owners"):
+            rows.append(row(way, [6, 12, 6], app, punctuation=500, **latencies))
+            rows.append(row(way, [5, 10, 5], app, punctuation=100_000))
         rows.append(row("lock", [1, 1, 1], app, punctuation=500))
     lines = list(tstream._intervals(rows))
-    assert len(lines) == 4
+    assert len(lines) == 2 * 4
     assert lines[0] == (
-        "gs: at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 reaches 1.20 "
-        "times the throughput of 500"
+        "gs: tstream at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 "
+        "reaches 1.20 times the throughput of 500"
     )
 
 

@@ -72,7 +72,7 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
     ("arguments", "said"),
     [
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
-        (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, serial, lock, mvlk, pat, auto, no_lock"),
+        (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, tstream, serial, lock, mvlk, pat, auto, "),
         (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
         (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: ct, lp, et, qst"),
         (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
