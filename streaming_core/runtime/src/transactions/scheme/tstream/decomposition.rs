@@ -137,7 +137,10 @@ mod tests {
         Access { event, row, table, kind, ..Access::default() }
     }
 
-    fn decomposed(accesses: &[Access]) -> (Vec<(u32, u32, u8, Needs)>, Vec<u32>) {
+    /// Event, row, kind and needs of each operation.
+    type Operations = Vec<(u32, u32, u8, Needs)>;
+
+    fn decomposed(accesses: &[Access]) -> (Operations, Vec<u32>) {
         let mut decomposition = Decomposition::new(1, vec![false, true]);
         for _ in 0..2 {
             decomposition.decompose(accesses, &Partitioning::new(1));

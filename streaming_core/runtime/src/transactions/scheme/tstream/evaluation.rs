@@ -164,7 +164,10 @@ impl Processing<'_> {
         let Assignment { threads, batch, outcome, .. } = self.task;
         conditions(batch, event, threads, outcome, |planner| {
             // SAFETY: in state access mode nobody plans, and accesses stay where they are until the next batch is planned.
-            unsafe { self.benches.with(planner, |bench| &*(&raw const *bench.planner.accesses())) }
+            unsafe {
+                let planned = self.benches.with(planner, |bench| &raw const *bench.planner.accesses());
+                &*planned
+            }
         })
     }
 

@@ -188,8 +188,12 @@ impl Tstream {
         // SAFETY: between the two barriers of compute mode decompositions are only read, and the others use neither the chains
         // nor the tasks of the last batch any more.
         unsafe {
-            let decomposed: Vec<&Decomposition> =
-                (0..threads).map(|from| self.decompositions.with(from, |one| &*(&raw const *one))).collect();
+            let decomposed: Vec<&Decomposition> = (0..threads)
+                .map(|from| {
+                    let one = self.decompositions.with(from, |one| &raw const *one);
+                    &*one
+                })
+                .collect();
             for (from, one) in decomposed.iter().enumerate() {
                 let bytes = size_of_val(&one.operations[thread][..]);
                 own.counters.time.remote += run.placement.fetch(thread, from, bytes);
