@@ -19,7 +19,7 @@ APPS = ("wc", "fd", "sd")
 LOADED = (*APPS, "q3")
 QUERIES = ("q1", "q2", "q3", "q4", "q15")
 EXECUTOR = "pooled"
-AXES = EXECUTORS[EXECUTOR].axes
+AXES = {axis: values for axis, values in EXECUTORS[EXECUTOR].axes.items() if axis != "partitioning"}
 DEFAULT = {axis: values[0] for axis, values in AXES.items()}
 SIGMAS = (1.0, 0.3, 0.1, 0.03, 0.01)
 COSTS = (10, 100, 1_000, 10_000)  # microseconds of an operator

@@ -23,7 +23,7 @@ from streaming_core.storage import canonical_json
 # samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
 # them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds; a verdict may be
 # invariant_broken. 7: words of strategies that had been taken from a paper mean that paper's algorithm; what had them
-# before has the names below.
+# before has the names below; cells have partitioning, partitions, slice and throughput_window.
 SCHEMA_VERSION = 7
 # By column of raw cells: a word as rows of versions before 7 have it, and what that is called since. dbt has the same
 # (vars in dbt_project.yml). The column `strategy` is made of such words.

@@ -7,7 +7,8 @@ from these declarations: the options of the CLI (cli/options.py), a regression's
 An option or a strategy is added here, and in its own file of the runtime; an axis behind the others, as the first one
 names the strategy.
 
-Written down, a spec is flat: the fields of all executors, of which those that its own lacks are None, False, 0 or {}.
+Written down, a spec is flat: the fields of all executors, of which strategies that its own lacks are None, and what
+else it lacks is at its default.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ ParamValue = bool | int | float | str
 CHAINED = frozenset({"owners", "tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
+# Queues of the paper, whose partitions are there from the start, and those of them that have as many as are asked for.
+PARTITIONED = frozenset({"hybrid", "partitioned", "shared"})
+PARTITIONS_ASKED = PARTITIONED - {"partitioned"}
+# Microseconds of a slice or a window of time at most, and partitions: as the runtime has it.
+MAX_SLICE, MAX_PARTITIONS = 1_000_000, 256
 # Options of windowed operators alone.
 OF_WINDOWS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
 # Plans by a word: that which is found, and each operator on each thread, which a specification does not write down.
@@ -137,6 +143,10 @@ class RunSpec(BaseModel):
         heuristic: str | None = None
         queue: str | None = None
         reorder: str | None = None
+        partitioning: str | None = None
+        partitions: int = 100
+        slice: int = 5
+        throughput_window: int = 1_000
         channel: str | None = None
         plan: dict[str, list[int]] | str = {}
         schedule: list[Scheduled] = []
@@ -307,14 +317,31 @@ class Pooled(RunSpec):
     placement = "no plan: any worker runs any operator, and goes where there is work"
 
     executor: Literal["pooled"] = "pooled"
-    heuristic: Literal["ct", "lp", "et", "qst"] = Field(
-        "ct", description="How a pooled worker chooses the next operator."
+    heuristic: Literal["affinity", "ct", "lp", "et", "qst"] = Field(
+        "affinity", description="How a pooled worker chooses the next operator."
     )
-    queue: Literal["hybrid", "partitioned", "shared"] = Field(
-        "hybrid", description="Worklist of partitioned operators."
+    queue: Literal["lanes", "hybrid", "partitioned", "shared"] = Field(
+        "lanes", description="Worklist of partitioned operators."
     )
     reorder: Literal["non_blocking", "lock"] = Field(
         "non_blocking", description="Reorder buffer behind parallel operators."
+    )
+    partitioning: Annotated[
+        Literal["hash", "range"] | None,
+        Only("queue", PARTITIONED, "queue {queue} has no partitioning: it deals keys by their hash, as they cost"),
+    ] = Field("hash", description="How keys are dealt to the partitions of queues other than lanes.")
+    partitions: Annotated[
+        int, Only("queue", PARTITIONS_ASKED, "queue {queue} has no partitions to ask for; hybrid and shared have")
+    ] = Field(
+        100, ge=1, le=MAX_PARTITIONS, description="Partitions of a partitioned operator with queue hybrid or shared."
+    )
+    slice: int = Field(
+        5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a pooled worker chooses anew."
+    )
+    throughput_window: Annotated[
+        int, Only("heuristic", frozenset({"ct"}), "heuristic {heuristic} has no throughput_window; ct has")
+    ] = Field(
+        1_000, ge=1, le=MAX_SLICE, description="Microseconds over which heuristic ct sees the throughput of operators."
     )
 
 

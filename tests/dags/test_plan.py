@@ -83,7 +83,12 @@ def test_a_request_of_too_much_is_refused_before_it_is_worked_out(lockstep_home)
         planned(much | {"threads": [*range(1, 1025)], "batches": [*range(1, 3000)]})
 
 
-HERE = {"run": "20260101T000000Z-00000000", "cell": "wc.pooled.ct.t1.0", "app": "wc", "workload": "0123456789abcdef"}
+HERE = {
+    "run": "20260101T000000Z-00000000",
+    "cell": "wc.pooled.affinity.t1.0",
+    "app": "wc",
+    "workload": "0123456789abcdef",
+}
 
 
 @pytest.mark.parametrize("field", ["run", "cell", "app", "workload"])

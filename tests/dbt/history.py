@@ -34,6 +34,7 @@ CAME_WITH = {
         "cells": ("yardstick", "steal", "others", "preempted", "mhz_before", "mhz_after"),
         "samples": ("passes", "loop_seconds"),
     },
+    7: {"cells": ("partitioning", "partitions", "slice", "throughput_window")},
 }
 LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
 

@@ -154,7 +154,7 @@ def test_verdicts_keep_every_check_of_bounds_and_red_cells_too(built):
     assert (wrong["first_violation"], wrong["first_seq"], wrong["first_sub"]) == ("different", 5, 0)
     bound = by_strategy["no_lock", 2]
     assert (bound["verdict"], bound["is_bound"], bound["violations"]) == ("not_comparable", True, 2)
-    assert by_strategy["ct", 1]["violations"] == 0
+    assert by_strategy["affinity", 1]["violations"] == 0
 
 
 def test_a_run_counts_its_cells_and_is_green_with_bounds_in_it(built):

@@ -95,7 +95,7 @@ def test_a_planted_slowdown_is_found_and_named_and_an_unchanged_build_is_not_acc
     assert len(rows) == 2 * SLOW, "a slowdown is no wrong result"
     accused = [row for row in rows if row["verdict"] in ("slower", "faster")]
     assert {(row["app"], row["strategy"], row["threads"], row["verdict"]) for row in accused} == {
-        ("fd", "ct", 1, "slower")
+        ("fd", "affinity", 1, "slower")
     }
     assert {(row["since_build"], row["since_run"][:8], row["found_run"][:8]) for row in accused} == {
         ("slow", f"202601{SAME + 1}", f"202601{SLOW}")

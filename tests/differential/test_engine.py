@@ -148,7 +148,13 @@ WINDOWED = [name for name in applications("pinned") if registry.load(name).kind 
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
 CHOICES = {
-    "pooled": {"executor": ("pooled",), "name": applications("pooled"), **EXECUTORS["pooled"].axes, **CUT},
+    "pooled": {
+        "executor": ("pooled",),
+        "name": applications("pooled"),
+        **{axis: values for axis, values in EXECUTORS["pooled"].axes.items() if axis != "partitioning"},
+        "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"),
+        **CUT,
+    },
     "pinned": {"executor": ("pinned",), "name": ROWS, "channel": ORDERED, **CUT},
     "pinned with windows": {
         "executor": ("pinned",),
@@ -168,7 +174,9 @@ CHOICES = {
 def test_every_two_choices_equal_the_interpreter(cases, number, way):
     name = way["name"]
     _, _, block = CUTS[number % len(CUTS)]
-    spec = RunSpec(app=name, **{axis: value for axis, value in way.items() if axis != "name"})
+    queue, _, partitioning = (way.get("queue") or "").partition("-")
+    how = way | {"queue": queue or None, "partitioning": partitioning or None}
+    spec = RunSpec(app=name, **{axis: value for axis, value in how.items() if axis != "name"})
     for kind in few_kinds_of(name):
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 

@@ -20,14 +20,18 @@ from streaming_core.regression.home import Home
 from tests.reports.content import from_elsewhere
 
 ROOT = Path(__file__).resolve().parents[2]
-FAULTS = {"gs.transactional.owners.t2": "wrong", "gs.transactional.serial.t1": "crash", "wc.pooled.ct.t2": "vanish"}
+FAULTS = {
+    "gs.transactional.owners.t2": "wrong",
+    "gs.transactional.serial.t1": "crash",
+    "wc.pooled.affinity.t2": "vanish",
+}
 EXPECTED = {
     "gs/owners/t1": "equal",
     "gs/owners/t2": "different",
     "gs/serial/t1": "failed",
     "gs/serial/t2": "equal",
-    "wc/ct/t1": "equal",
-    "wc/ct/t2": "not_run",
+    "wc/affinity/t1": "equal",
+    "wc/affinity/t2": "not_run",
     "wc/gate/t1": "equal",
     "wc/gate/t2": "equal",
     "wc/spsc/t1": "equal",
@@ -113,7 +117,7 @@ def test_the_reasons_are_told(result):
     reasons = {label(cell): cell["reason"] for cell in result["cells"]}
     assert "outputs: 1 different" in reasons["gs/owners/t2"]
     assert "operator read_row, event 7: out of cheese" in reasons["gs/serial/t1"]
-    assert reasons["wc/ct/t2"]
+    assert reasons["wc/affinity/t2"]
     assert "a transfer between two accounts needs n_items of at least 2, got 1" in reasons["sl/serial/t1"]
 
 
@@ -134,7 +138,7 @@ def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):
         (folder,) = [path for path in Home(world["LOCKSTEP_HOME"]).run(result["run_id"]).iterdir() if part in path.name]
         return len([path for path in folder.iterdir() if path.is_dir()])
 
-    assert attempts("wc.pooled.ct.t2") == 3
+    assert attempts("wc.pooled.affinity.t2") == 3
     assert attempts("gs.transactional.serial.t1") == 1
     assert attempts("gs.transactional.owners.t2") == 1
 

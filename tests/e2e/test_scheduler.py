@@ -91,7 +91,7 @@ def airflow(tmp_path_factory, with_compiled):
         "AIRFLOW_CONN_NODE": json.dumps({"conn_type": "ssh", "host": "127.0.0.1", "port": 1, "password": PASSWORD}),
         "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "password": PASSWORD, "extra": {"command": engine}}),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "ERRING_ENGINE": json.dumps({"wc.pooled.ct.t2": "hang"}),
+        "ERRING_ENGINE": json.dumps({"wc.pooled.affinity.t2": "hang"}),
         "ERRING_ENGINE_PIDS": str(root / "pids"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
     }
@@ -201,7 +201,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
     wait_for(lambda: not any(alive(pid) for pid in engine), PATIENCE)
     assert wait_for(lambda: _ended(airflow, run_id), PATIENCE) == "failed"
     page = airflow.call("/lockstep/", raw=True)
-    assert "0 of 1 cells equal the oracle; wc/ct/t2 " in page
+    assert "0 of 1 cells equal the oracle; wc/affinity/t2 " in page
 
 
 def test_no_secret_is_on_a_command_line_while_a_run_goes_on(airflow):

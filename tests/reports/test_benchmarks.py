@@ -125,7 +125,7 @@ def test_a_result_that_differs_is_said_and_in_no_chart(home):
 
 
 def test_a_line_is_one_series_everywhere_and_the_loop_is_the_grey_one(home):
-    rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "ct")]
+    rows = [row(way, 1e6) for way in ("owners", "serial", "lock", "mvlk", "pat", "no_lock", "affinity")]
     more = experiment("pools", [row("lock", 1e6, stealing=True)], [plot("way", lines=["stealing"], kind="bar")])
     measured(home, "2026-01-01T00:00:00Z", [experiment("skew", rows), more])
     [suite] = benchmarks.suites(home.reports / "bench")

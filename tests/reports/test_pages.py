@@ -69,7 +69,7 @@ def test_the_first_line_is_the_sentence_a_person_needs(home):
     page = Outline((home.reports / "index.html").read_text())
     assert page.first_heading == (
         "7 of 10 cells equal the oracle; gs/owners/t2 failed; sl/owners/t2 differs since build abc423def; "
-        "wc/ct/t2 did not run"
+        "wc/affinity/t2 did not run"
     )
     green = Outline((home.reports / past_runs.RUN_IDS[0] / "index.html").read_text())
     assert green.first_heading == "All 10 cells equal the oracle (4 bounds beside them)"

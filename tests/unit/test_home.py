@@ -45,7 +45,7 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place_lies_below_the_home_or_is_refused(tmp_path, place):
     home = Home(tmp_path)
-    assert PLACES[place](home, "wc.pooled.ct-batch16.t1.0123abcd").resolve().is_relative_to(tmp_path)
+    assert PLACES[place](home, "wc.pooled.affinity-batch16.t1.0123abcd").resolve().is_relative_to(tmp_path)
     for name in ELSEWHERE:
         with pytest.raises(BadInput, match="is no name of a file here"):
             PLACES[place](home, name)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AXES, CHAINED, EXECUTORS, SHARED_POOLS, RunSpec
+from streaming_core.run.way import AXES, CHAINED, EXECUTORS, PARTITIONED, SHARED_POOLS, RunSpec
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -53,8 +53,8 @@ def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
         ({"pools": ["puddle"]}, "pools: unknown pool 'puddle'; known: shared_nothing, "),
         ({"pools": []}, "pools: "),
         ({"schemes": []}, "schemes: "),
-        ({"heuristics": ["hunch"]}, "heuristics: unknown heuristic 'hunch'; known: ct, lp, et, qst"),
-        ({"queues": ["line"]}, "queues: unknown queue 'line'; known: hybrid, partitioned, shared"),
+        ({"heuristics": ["hunch"]}, "heuristics: unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
+        ({"queues": ["line"]}, "queues: unknown queue 'line'; known: lanes, hybrid, partitioned, shared"),
         ({"reorders": ["non_blocking", "shelf"]}, "reorders: unknown reorder 'shelf'; known: non_blocking, lock"),
         ({"parallelisms": ["none"]}, "parallelisms: unknown parallelism 'none'; known: vsn, sn"),
         ({"channels": ["pipe"]}, "channels: unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
@@ -85,7 +85,7 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
 def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
     found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
     schemes = EXECUTORS["transactional"].axes["scheme"]
-    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "ct")]
+    ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "affinity")]
     # One thread has one plan.
     pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
     assert found == [way for way in ways for _ in (1, 2)] + pinned
@@ -96,7 +96,7 @@ def test_an_axis_concerns_the_executors_that_have_it():
         applications=["wc", "sl"],
         schemes=["serial"],
         heuristics=["lp", "ct"],
-        queues=["hybrid", "shared"],
+        queues=["lanes", "shared"],
         reorders=["lock"],
         channels=["merge_sort", "spsc"],
         plans=["replicated"],
@@ -140,7 +140,9 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     each = shape["threads"] * shape["batches"]
     count = Counter((cell.app, cell.executor) for cell in cells)
     if "wc" in request["applications"]:
-        assert count["wc", "pooled"] == shape["heuristics"] * shape["queues"] * shape["reorders"] * each
+        parted = len(PARTITIONED.intersection(request["queues"]))
+        queues = parted * shape["partitionings"] + shape["queues"] - parted
+        assert count["wc", "pooled"] == shape["heuristics"] * queues * shape["reorders"] * each
         plans = shape["plans"] * shape["threads"] - (shape["plans"] - 1) * (1 in request["threads"])
         pinned = shape["channels"] * shape["parallelisms"] * shape["controllers"] * shape["batches"]
         assert count["wc", "pinned"] == plans * pinned
@@ -155,7 +157,12 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
     asked = RegressionSpec(applications=["wc", "q1", "tp"], schemes=["serial", "no_lock"], channels=["spsc"])
     cells, left_out = matrix.cells(asked)
     ways = [(cell.app, cell.strategy, cell.order) for cell in cells if cell.threads == 1]
-    assert ways == [("wc", "ct", "total"), ("wc", "spsc", "none"), ("q1", "ct", "total"), ("tp", "serial", "total")]
+    assert ways == [
+        ("wc", "affinity", "total"),
+        ("wc", "spsc", "none"),
+        ("q1", "affinity", "total"),
+        ("tp", "serial", "total"),
+    ]
     assert [[name.rpartition(".")[0] for name in reason["cells"]] for reason in left_out] == [
         ["q1.pinned.spsc.t1", "q1.pinned.spsc.t2", "q1.pinned.spsc-planned.t2"],
         ["tp.transactional.no_lock.t1", "tp.transactional.no_lock.t2"],
@@ -240,7 +247,7 @@ def test_a_strategy_names_what_differs_from_the_defaults():
     assert strategy(scheme="auto", pool="shared_per_socket") == "auto-shared_per_socket"
     assert strategy(pool="shared_everything", stealing=True) == "owners-shared_everything-stealing"
     assert strategy(batch=7) == "owners-batch7"
-    assert RunSpec(app="wc", executor="pooled").strategy == "ct"
+    assert RunSpec(app="wc", executor="pooled").strategy == "affinity"
     assert RunSpec(app="wc", executor="pooled", heuristic="lp", reorder="lock").strategy == "lp-lock"
     assert RunSpec(app="wc", executor="morsel", batch=7).strategy == "morsel-batch7"
     assert RunSpec(app="wc", executor="morsel", order="none").strategy == "morsel-none"

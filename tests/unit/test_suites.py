@@ -201,7 +201,15 @@ def test_the_cost_of_an_operator_is_measured_on_this_machine(monkeypatch, races)
 
 
 def row(seconds, app="q1", result="equal", **more):
-    plain = {"app": app, "way": "ct", "threads": 2, "params": {}, "seconds": seconds, "result": result, "to_loop": 1.0}
+    plain = {
+        "app": app,
+        "way": "affinity",
+        "threads": 2,
+        "params": {},
+        "seconds": seconds,
+        "result": result,
+        "to_loop": 1.0,
+    }
     return plain | {axis: values[0] for axis, values in EXECUTORS["pooled"].axes.items()} | more
 
 
@@ -213,10 +221,10 @@ def test_what_is_concluded_of_queues_and_heuristics():
     # Ratios are those of the same rounds: the machine was half as fast in the second.
     rows = [row([1, 2, 1]), row([2, 4, 3], queue="partitioned"), row([3, 6, 3], queue="shared")]
     assert list(ordered._queue_gains(rows)) == [
-        "q1: hybrid has 2.00 times the throughput of partitioned, 3.00 times that of shared"
+        "q1: lanes has 2.00 times the throughput of partitioned, 3.00 times that of shared"
     ]
     rows[1]["result"] = "different"
-    assert list(ordered._queue_gains(rows)) == ["q1: hybrid has 3.00 times the throughput of shared"]
+    assert list(ordered._queue_gains(rows)) == ["q1: lanes has 3.00 times the throughput of shared"]
     rows[0]["result"] = "different"
     assert list(ordered._queue_gains(rows)) == []
     usual = {"batch": 256}
@@ -224,7 +232,7 @@ def test_what_is_concluded_of_queues_and_heuristics():
     rows.append(row([0.8], heuristic="et", to_loop=1.9, batch=2048))
     rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different", **usual))
     assert list(ordered._scale(rows)) == [
-        "q1: on 2 threads et with batches of 2048 reaches 1.90 times the loop, ct with batches of 256 1.50: "
+        "q1: on 2 threads et with batches of 2048 reaches 1.90 times the loop, affinity with batches of 256 1.50: "
         "2.00 times its one thread"
     ]
 

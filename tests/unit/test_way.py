@@ -53,7 +53,7 @@ WRITTEN = {
         "params": {"n_roads": 3},
         "rate": 1000.0,
     },
-    "wc.pooled.ct.t2.06731b1c": {
+    "wc.pooled.affinity.t2.29adb3c2": {
         "app": "wc",
         "executor": "pooled",
         "threads": 2,
@@ -103,7 +103,7 @@ def test_a_spec_that_was_written_flat_is_read_and_written_as_it_was(cell):
     assert spec == RunSpec(**WRITTEN[cell])
     # Options that came later.
     later = {"schedule": [], "controller": None, "thresholds": [], "parallelism": None}
-    later["seconds"] = 0.4
+    later |= {"seconds": 0.4, "partitioning": None, "partitions": 100, "slice": 5, "throughput_window": 1000}
     later |= {"controller": "none", "parallelism": "vsn"} if spec.executor == "pinned" else {}
     assert spec.model_dump(mode="json") == json.loads(FLAT[cell]) | later
     assert RunSpec.parse(spec.model_dump_json()) == spec
@@ -131,7 +131,7 @@ def test_a_spec_is_of_the_class_that_its_executor_names():
         ({"executor": "transactional", "scheme": "lock", "pool": "shared_everything"}, "scheme lock has no pool"),
         ({"executor": "transactional", "stealing": True}, "stealing needs a shared pool"),
         ({"executor": "transactional", "scheme": "serial", "stealing": True}, "stealing needs a shared pool"),
-        ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: hybrid, "),
+        ({"executor": "pooled", "queue": "line"}, "unknown queue 'line' of executor pooled; known: lanes, hybrid, "),
         ({"executor": "psychic"}, "unknown executor 'psychic'; known: transactional, pooled, pinned, morsel"),
         ({"executor": ["pooled"]}, "executor: Input should be a valid string"),
         ({}, "executor: Field required"),
@@ -204,6 +204,10 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "heuristic",
         "queue",
         "reorder",
+        "partitioning",
+        "partitions",
+        "slice",
+        "throughput_window",
         "channel",
         "plan",
         "schedule",
@@ -231,7 +235,7 @@ MORE = {
         False, description="Lights at night."
     )
 """,
-    'heuristic: Literal["ct", "lp", "et", "qst"': ', "hunch"',
+    'heuristic: Literal["affinity", "ct", "lp", "et", "qst"': ', "hunch"',
 }
 ASK = """
 import importlib.util, json, sys
@@ -285,16 +289,16 @@ def test_an_option_is_declared_in_one_place_and_found_in_all(tmp_path):
         "help": [
             "Side of the road: left, right.",
             "Lights at night.",
-            "How a pooled worker chooses the next operator: ct, lp, et, qst, hunch.",
+            "How a pooled worker chooses the next operator: affinity, ct, lp, et, qst, hunch.",
         ],
         "recorded": [True, True],
         "form": [["Lanes", "Executor pooled"], ["Lights", "Executor pooled"]],
-        "offered": [["left", "right"], ["ct", "lp", "et", "qst", "hunch"]],
+        "offered": [["left", "right"], ["affinity", "ct", "lp", "et", "qst", "hunch"]],
         "columns": ["string", "bool"],
         "row": ["right", True],
         "again": True,
         "told": ["right", True],
-        "asked": ["ct", "ct-right", "ct-right-lights"],
+        "asked": ["affinity", "affinity-right", "affinity-right-lights"],
         "strategy": "hunch-right-lights",
         "names": list(WRITTEN),
         "read": cell,

@@ -74,7 +74,7 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--applications", "nosuch"], "unknown application 'nosuch'; known: "),
         (["--schemes", "hope"], "unknown scheme 'hope'; known: owners, tstream, serial, lock, mvlk, pat, auto, "),
         (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
-        (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: ct, lp, et, qst"),
+        (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
         (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
         (["--queues", ""], "--queues: name at least one"),
         (["--batches", "0"], "batches must lie in 1..65536, got 0"),

@@ -231,23 +231,27 @@ pub unsafe fn keyed(
     };
     // SAFETY: as the caller says.
     unsafe { scratch.hash(rows, key) }?;
-    let hashes = std::mem::take(&mut scratch.hashes);
+    if lanes.ranges().is_some() {
+        // SAFETY: as the caller says.
+        unsafe { scratch.place(rows, key) }?;
+    }
+    let (hashes, positions) = (std::mem::take(&mut scratch.hashes), std::mem::take(&mut scratch.positions));
     let count = lanes.count();
+    let lane_of = |row: usize| match lanes.ranges() {
+        None => lane_of(hashes[row], count),
+        Some(ranges) => ranges.range(positions[row]),
+    };
     let mut start = 0;
     let mut outcome = Ok(());
     while start < rows.n && outcome.is_ok() {
-        let lane = lane_of(hashes[start], count);
-        let end = if count == 1 {
-            rows.n
-        } else {
-            (start + 1..rows.n).find(|&i| lane_of(hashes[i], count) != lane).unwrap_or(rows.n)
-        };
+        let lane = lane_of(start);
+        let end = if count == 1 { rows.n } else { (start + 1..rows.n).find(|&i| lane_of(i) != lane).unwrap_or(rows.n) };
         // SAFETY: as the caller says.
         outcome = unsafe {
             lanes.with(lane, |lane| lane.process(operator, rows.slice(start..end), &hashes[start..end], scratch, out))
         };
         start = end;
     }
-    scratch.hashes = hashes;
+    (scratch.hashes, scratch.positions) = (hashes, positions);
     outcome
 }

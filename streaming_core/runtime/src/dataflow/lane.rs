@@ -13,6 +13,7 @@ use crate::rows::buffer::RowBuffer;
 use crate::rows::column::ColumnKind;
 use crate::rows::view::Rows;
 use crate::state::key_group::{GROUPS, group};
+use crate::state::key_range::KeyRanges;
 use crate::state::keyed::{KeyRef, KeyedRows, KeyedState};
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
@@ -31,10 +32,24 @@ enum LaneStates {
     Single(Box<[u64]>),
 }
 
+/// How keys are dealt to lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partitioning {
+    /// By their hash.
+    Hash,
+    /// In ranges of equal width of the keys that there are when that is done.
+    Range,
+}
+
+/// The registry, the default first.
+pub const PARTITIONINGS: &[(&str, Partitioning)] = &[("hash", Partitioning::Hash), ("range", Partitioning::Range)];
+
 /// The lanes of a stage.
 #[derive(Debug)]
 pub struct Lanes {
     lanes: Box<[CachePadded<UnsafeCell<Lane>>]>,
+    /// Of which keys each lane is, if not by their hash.
+    ranges: Option<KeyRanges>,
     /// Lanes of former groupings: their memory holds states that others use now.
     former: Vec<Lane>,
 }
@@ -48,11 +63,15 @@ impl Lanes {
     /// `count` empty lanes of `operator`.
     pub fn new(operator: &Operator, count: usize) -> Self {
         let lanes = (0..count).map(|_| CachePadded::new(UnsafeCell::new(Lane::new(operator)))).collect();
-        Self { lanes, former: Vec::new() }
+        Self { lanes, ranges: None, former: Vec::new() }
     }
 
     pub fn count(&self) -> usize {
         self.lanes.len()
+    }
+
+    pub fn ranges(&self) -> Option<&KeyRanges> {
+        self.ranges.as_ref()
     }
 
     /// Keys of all lanes together; 0 if there are none, but one state.
@@ -68,12 +87,20 @@ impl Lanes {
     }
 
     /// Deals the keys to `count` lanes anew. States stay where they are.
-    pub fn regroup(&mut self, operator: &Operator, count: usize) -> Result<(), RunError> {
+    pub fn regroup(&mut self, operator: &Operator, count: usize, partitioning: Partitioning) -> Result<(), RunError> {
         let mut fresh: Vec<Lane> = (0..count).map(|_| Lane::new(operator)).collect();
+        self.ranges = match partitioning {
+            Partitioning::Range if count > 1 => self.extent().map(|(low, high)| KeyRanges::new(low, high, count)),
+            _ => None,
+        };
+        let owner = |hash, position| match &self.ranges {
+            Some(ranges) => ranges.range(position),
+            None => lane_of(hash, count),
+        };
         for lane in std::mem::take(&mut self.lanes) {
             let mut lane = CachePadded::into_inner(lane).into_inner();
             if let LaneStates::Keyed(keyed) = &mut lane.states {
-                keyed.give_away(|hash| match &mut fresh[lane_of(hash, count)].states {
+                keyed.give_away(|hash, position| match &mut fresh[owner(hash, position)].states {
                     LaneStates::Keyed(table) => &raw mut *table,
                     LaneStates::Single(_) => unreachable!("made for the same operator"),
                 })?;
@@ -85,6 +112,18 @@ impl Lanes {
         }
         self.lanes = fresh.into_iter().map(|lane| CachePadded::new(UnsafeCell::new(lane))).collect();
         Ok(())
+    }
+
+    /// The positions of the first key and of the last one, if there are any.
+    fn extent(&mut self) -> Option<(u64, u64)> {
+        let extents = self.lanes.iter_mut().filter_map(|lane| {
+            // SAFETY: the lanes are borrowed mutably.
+            lane.with_mut(|lane| match unsafe { &(*lane).states } {
+                LaneStates::Keyed(keyed) => keyed.extent(),
+                LaneStates::Single(_) => None,
+            })
+        });
+        extents.reduce(|(low, high), (first, last)| (low.min(first), high.max(last)))
     }
 
     /// Hands out lane `index`.
@@ -118,6 +157,7 @@ impl Lanes {
 #[derive(Debug, Default)]
 pub struct Scratch {
     pub hashes: Vec<u64>,
+    pub positions: Vec<u64>,
     states: Vec<*mut u8>,
 }
 
@@ -136,6 +176,18 @@ impl Scratch {
         }
         // SAFETY: as the caller says.
         unsafe { KeyedRows::new(rows) }.hash(key, &mut self.hashes)
+    }
+
+    /// The positions of the rows' keys.
+    ///
+    /// # Safety
+    /// As for `hash`.
+    pub unsafe fn place(&mut self, rows: Rows, key: Key) -> Result<(), RunError> {
+        if self.positions.len() < rows.n {
+            self.positions.resize(rows.n, 0);
+        }
+        // SAFETY: as the caller says.
+        unsafe { KeyedRows::new(rows) }.positions(key, &mut self.positions)
     }
 
     fn states(&mut self, n: usize) -> &mut [*mut u8] {

@@ -7,6 +7,11 @@ use crate::error::RunError;
 use crate::output::sink::SinkKind;
 use crate::threads::idle::Strategy;
 
+/// Partitions of a partitioned operator at most.
+pub const MOST_PARTITIONS: usize = 256;
+/// Microseconds of a slice, or of a window of time, at most.
+const LONGEST: u64 = 1_000_000;
+
 /// From an event on, per operator the replicas that share its keys.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,6 +57,12 @@ pub struct Options {
     pub heuristic: Option<String>,
     pub queue: Option<String>,
     pub reorder: Option<String>,
+    pub partitioning: Option<String>,
+    /// Partitions of a partitioned operator, where the queue leaves their number open.
+    pub partitions: usize,
+    /// Of executor pooled, in microseconds: after which a worker chooses anew, and over which throughput is seen.
+    pub slice: u64,
+    pub throughput_window: u64,
     pub channel: Option<String>,
     /// Of pinned windowed operators: whether replicas share state and input (`vsn`) or nothing (`sn`).
     pub parallelism: Option<String>,
@@ -85,6 +96,10 @@ impl Default for Options {
             heuristic: None,
             queue: None,
             reorder: None,
+            partitioning: None,
+            partitions: 100,
+            slice: 5,
+            throughput_window: 1_000,
             channel: None,
             parallelism: None,
             order: None,
@@ -119,6 +134,12 @@ impl Options {
         }
         if self.punctuation == 0 || self.batch == 0 {
             return invalid("punctuation and batch must be positive");
+        }
+        if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
+            return Err(RunError::Invalid(format!("options: partitions must lie in 1..{MOST_PARTITIONS}")));
+        }
+        if ![self.slice, self.throughput_window].iter().all(|time| (1..=LONGEST).contains(time)) {
+            return invalid("slice and throughput_window must lie in 1..1000000 microseconds");
         }
         match &self.rate {
             Rate::Constant(rate) if !rate.is_finite() || *rate < 0.0 => {

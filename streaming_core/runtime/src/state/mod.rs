@@ -3,6 +3,7 @@
 mod container;
 pub mod index;
 pub mod key_group;
+pub mod key_range;
 pub mod keyed;
 pub mod table;
 pub mod windows;

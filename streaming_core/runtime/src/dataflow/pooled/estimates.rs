@@ -22,12 +22,24 @@ struct Estimate {
     rows_out: AtomicU64,
 }
 
-/// Averages of one place.
+/// Averages of one place over pieces of work: a piece is a batch in a step, and whatever was there in a stage.
 #[derive(Debug, Clone, Copy, Default)]
-struct Averages {
+pub struct Averages {
     nanoseconds: f64,
-    rows_in: f64,
-    rows_out: f64,
+    pub rows_in: f64,
+    pub rows_out: f64,
+}
+
+impl Averages {
+    /// Nanoseconds a row; None: nobody has been there yet.
+    pub fn cost(&self) -> Option<f64> {
+        (self.rows_in > 0.0).then(|| self.nanoseconds / self.rows_in)
+    }
+
+    /// Rows that a row turns into; 1 while nobody has been there.
+    pub fn selectivity(&self) -> f64 {
+        if self.rows_in > 0.0 { self.rows_out / self.rows_in } else { 1.0 }
+    }
 }
 
 impl Estimates {
@@ -67,17 +79,24 @@ impl Estimates {
         per_event(place, known)
     }
 
+    /// Those of a place, the mean over the workers that have been there.
+    pub fn averages(&self, place: usize) -> Averages {
+        let (mut sum, mut count) = (Averages::default(), 0.0_f64);
+        for one in self.workers.iter().map(|places| places[place].averages()).filter(|one| one.rows_in > 0.0) {
+            count += 1.0;
+            sum.nanoseconds += one.nanoseconds;
+            sum.rows_in += one.rows_in;
+            sum.rows_out += one.rows_out;
+        }
+        let [nanoseconds, rows_in, rows_out] =
+            [sum.nanoseconds, sum.rows_in, sum.rows_out].map(|sum| sum / count.max(1.0));
+        Averages { nanoseconds, rows_in, rows_out }
+    }
+
     /// `per_event` of each place, over all workers.
     pub fn all(&self) -> Vec<f64> {
-        let sums = |place: usize| {
-            self.workers.iter().map(|places| places[place].averages()).fold(Averages::default(), |sum, one| Averages {
-                nanoseconds: sum.nanoseconds + one.nanoseconds,
-                rows_in: sum.rows_in + one.rows_in,
-                rows_out: sum.rows_out + one.rows_out,
-            })
-        };
         let places = self.workers.first().map_or(0, |places| places.len());
-        (0..places).map(|place| per_event(place, sums)).collect()
+        (0..places).map(|place| per_event(place, |place| self.averages(place))).collect()
     }
 }
 
@@ -91,15 +110,9 @@ impl Estimate {
 
 /// Rows that an event turns into before `place`, times the cost of a row there.
 fn per_event(place: usize, averages: impl Fn(usize) -> Averages) -> f64 {
-    let this = averages(place);
-    if this.rows_in == 0.0 {
-        return 0.0;
-    }
-    let rows: f64 = (0..place)
-        .map(&averages)
-        .map(|before| if before.rows_in > 0.0 { before.rows_out / before.rows_in } else { 1.0 })
-        .product();
-    rows * this.nanoseconds / this.rows_in
+    let Some(cost) = averages(place).cost() else { return 0.0 };
+    let rows: f64 = (0..place).map(|place| averages(place).selectivity()).product();
+    rows * cost
 }
 
 #[cfg(all(test, not(loom)))]
@@ -118,6 +131,8 @@ mod tests {
             assert_eq!([0, 1, 2].map(|place| estimates.per_event(worker, place)), [10.0, 30.0, 14.0]);
         }
         assert_eq!(estimates.all(), [10.0, 30.0, 14.0]);
+        assert_eq!([0, 1, 2].map(|place| estimates.averages(place).selectivity()), [10.0, 0.2, 1.0]);
+        assert_eq!([0, 1, 2].map(|place| estimates.averages(place).cost()), [Some(10.0), Some(3.0), Some(7.0)]);
         // No rows, no news.
         estimates.record(0, 2, 1400, 0, 0);
         assert_eq!(estimates.per_event(0, 2), 14.0);

@@ -15,8 +15,8 @@ const FEW_KEYS: usize = 1 << 16;
 /// How many lanes the partitioned stages get.
 #[derive(Debug, Clone)]
 pub enum Grouping {
-    /// As the queue has it.
-    Queue(Partitions),
+    /// As the queue has it; the number that the options ask for.
+    Queue(Partitions, usize),
     /// One number after the other, and again from the start: so that every change is tested.
     #[cfg(all(test, not(loom)))]
     InTurn(Vec<usize>),
@@ -27,14 +27,15 @@ impl Grouping {
     /// can do.
     pub fn lanes(&mut self, lanes: usize, keys: usize, share: f64, threads: usize) -> usize {
         match self {
-            Self::Queue(_) if threads == 1 => 1,
-            Self::Queue(Partitions::PerWorker(lanes)) => (*lanes * threads).min(MOST_LANES),
-            Self::Queue(Partitions::ByCost) if keys > FEW_KEYS => lanes,
-            Self::Queue(Partitions::ByCost) if lanes == 1 && share > MANY_LANES => {
+            Self::Queue(..) if threads == 1 => 1,
+            Self::Queue(Partitions::OnePerWorker, _) => threads.min(MOST_LANES),
+            Self::Queue(Partitions::AsAsked, asked) => *asked,
+            Self::Queue(Partitions::ByCost, _) if keys > FEW_KEYS => lanes,
+            Self::Queue(Partitions::ByCost, _) if lanes == 1 && share > MANY_LANES => {
                 (LANES_PER_THREAD * threads).min(MOST_LANES)
             }
-            Self::Queue(Partitions::ByCost) if share < ONE_LANE => 1,
-            Self::Queue(Partitions::ByCost) => lanes,
+            Self::Queue(Partitions::ByCost, _) if share < ONE_LANE => 1,
+            Self::Queue(Partitions::ByCost, _) => lanes,
             #[cfg(all(test, not(loom)))]
             Self::InTurn(numbers) => {
                 numbers.rotate_left(1);
@@ -50,9 +51,16 @@ mod tests {
 
     #[test]
     fn a_stage_is_split_when_it_holds_others_up_unless_it_is_large() {
-        let mut grouping = Grouping::Queue(Partitions::ByCost);
+        let mut grouping = Grouping::Queue(Partitions::ByCost, 100);
         let mut lanes = |lanes, keys, share| grouping.lanes(lanes, keys, share, 2);
         assert_eq!([lanes(1, 10, 1.2), lanes(1, 10, 1.4), lanes(1, 1 << 30, 1.4)], [1, 8, 1]);
         assert_eq!([lanes(8, 10, 1.0), lanes(8, 10, 0.8), lanes(8, 1 << 30, 0.8)], [8, 1, 8]);
+    }
+
+    #[test]
+    fn the_queues_of_the_paper_have_their_partitions_from_the_start() {
+        let lanes = |partitions, threads| Grouping::Queue(partitions, 100).lanes(1, 0, 0.0, threads);
+        assert_eq!([lanes(Partitions::OnePerWorker, 3), lanes(Partitions::AsAsked, 3)], [3, 100]);
+        assert_eq!(lanes(Partitions::AsAsked, 1), 1, "one thread takes batches straight through");
     }
 }

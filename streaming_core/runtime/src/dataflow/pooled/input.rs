@@ -6,16 +6,16 @@
 
 use std::ptr::null;
 
-use crate::dataflow::lane::lane_of;
 use crate::dataflow::operator::Chain;
 use crate::error::RunError;
+use crate::program::options::MOST_PARTITIONS;
 use crate::rows::block::Text;
 use crate::rows::buffer::{RowBuffer, copy_row};
 use crate::rows::view::Rows;
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
-/// Lanes of a stage at most.
-pub const MOST_LANES: usize = 256;
+/// Lanes of a stage at most: their numbers are bytes.
+pub const MOST_LANES: usize = MOST_PARTITIONS;
 
 /// A batch on its way into a stage.
 #[derive(Debug)]
@@ -86,11 +86,16 @@ impl Sorted {
         self.starts[1] = rows.n as u32;
     }
 
-    /// Copies rows into lane order. `hashes` are those of their keys.
+    /// Copies rows into lane order. `hashes` are those of their keys, `lane_of` says the lane of each.
     ///
     /// # Safety
     /// The rows are readable and lie outside of this batch.
-    pub unsafe fn sort(&mut self, rows: Rows, hashes: &[u64]) -> Result<(), RunError> {
+    pub unsafe fn sort(
+        &mut self,
+        rows: Rows,
+        hashes: &[u64],
+        lane_of: impl Fn(usize, usize) -> usize,
+    ) -> Result<(), RunError> {
         let (n, count) = (rows.n, self.starts.len() - 1);
         let hashes = &hashes[..n];
         if self.lanes.len() < n {
@@ -100,8 +105,8 @@ impl Sorted {
             self.hashes.resize(n, 0);
         }
         let mut next = [0_u32; MOST_LANES];
-        for (lane, &hash) in self.lanes[..n].iter_mut().zip(hashes) {
-            *lane = lane_of(hash, count) as u8;
+        for (row, lane) in self.lanes[..n].iter_mut().enumerate() {
+            *lane = lane_of(row, count) as u8;
             next[usize::from(*lane)] += 1;
         }
         let mut start = 0;

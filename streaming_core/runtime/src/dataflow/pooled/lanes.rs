@@ -19,6 +19,8 @@ struct AtLanes<'a> {
     parts: usize,
     rows_in: usize,
     rows_out: usize,
+    /// Rows that a slice is enough for, once that has been asked.
+    most: Option<usize>,
 }
 
 impl Visitor for AtLanes<'_> {
@@ -64,6 +66,15 @@ impl Visitor for AtLanes<'_> {
         self.job.frame.signals.idle.notify();
     }
 
+    /// As many rows as a slice holds at the cost of one; a part, where that is not known yet.
+    fn is_spent(&mut self) -> bool {
+        let rows = || {
+            let cost = self.pool.estimates.averages(2 * self.stage + 1).cost();
+            cost.map_or(1, |cost| (self.pool.slice as f64 / cost) as usize)
+        };
+        self.rows_in > 0 && self.rows_in >= *self.most.get_or_insert_with(rows)
+    }
+
     fn wait(&mut self, wait: &mut dyn FnMut()) {
         self.clock.lap(&mut self.worker.counters.time.useful);
         wait();
@@ -86,11 +97,14 @@ impl Pool {
         let Signals { idle, stopped } = &*job.frame.signals;
         let turn = Visit { worker: me, reach, released: stage.front.released(), idle, stopped };
         let before = worker.counters.time.useful;
-        let mut at = AtLanes { pool: self, stage: index, me, job, worker, clock, parts: 0, rows_in: 0, rows_out: 0 };
+        let mut at =
+            AtLanes { pool: self, stage: index, me, job, worker, clock, parts: 0, rows_in: 0, rows_out: 0, most: None };
         let did = stage.queue.work(&turn, &mut at)?;
         if did {
-            let AtLanes { worker, clock, rows_in, rows_out, .. } = at;
-            clock.lap(&mut worker.counters.time.useful);
+            let AtLanes { worker, clock, parts, rows_in, rows_out, .. } = at;
+            // Who has only left parts to others has done nothing useful itself.
+            let time = &mut worker.counters.time;
+            clock.lap(if parts > 0 { &mut time.useful } else { &mut time.other });
             self.estimates.record(me, 2 * index + 1, worker.counters.time.useful - before, rows_in, rows_out);
         }
         idle.notify();

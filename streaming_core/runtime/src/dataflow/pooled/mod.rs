@@ -12,7 +12,7 @@
 //! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
 //! order. A pipeline that branches (the paper leaves those out) takes the same way, one operator with state after the
 //! other: a batch keeps the rows of an operator until the last one that takes them, and unites the streams that meet.
-//! Where a worker goes next is the `heuristic`'s choice, how a stage hands out its lanes the `queue`'s, what
+//! Where a worker goes next is the `heuristic`'s choice (those of the paper are asked by way of a central scheduler), how a stage hands out its lanes the `queue`'s, what
 //! "reorder" is the `reorder` buffer's. README.md says why nothing overflows and who waits for whom. With one thread there is nothing to order: batches pass straight through (`direct`).
 
 mod estimates;
@@ -28,6 +28,7 @@ mod slot;
 mod stage;
 mod step;
 mod strategies;
+mod times;
 mod worklist;
 
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
@@ -41,6 +42,7 @@ use crate::threads::sync::Ordering;
 
 use grouping::Grouping;
 use pool::{NOWHERE, Pool, Worker};
+use stage::Stage;
 use strategies::Strategies;
 use worklist::list::Reach;
 
@@ -56,7 +58,7 @@ type Pooled = Dataflow<Pool>;
 /// `Invalid`: an option names a strategy that does not exist.
 pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     let strategies = Strategies::named(&options)?;
-    Ok(Box::new(pooled(&program, &options, strategies, Grouping::Queue(strategies.queue.partitions))?))
+    Ok(Box::new(pooled(&program, &options, strategies, strategies.grouping(&options))?))
 }
 
 fn pooled(
@@ -132,13 +134,22 @@ impl Pool {
             if self.is_over() {
                 return Ok(());
             }
-            if !self.go_on(me, worker, job, &mut clock)? && !self.help(me, worker, job, &mut clock)? {
+            let did = self.go_on(me, worker, job, &mut clock)?
+                || !self.heuristic.is_central() && self.help(me, worker, job, &mut clock)?;
+            if !did {
                 self.move_to(me, NOWHERE);
+                job.frame.signals.idle.notify();
                 clock.lap(&mut worker.counters.time.other);
                 self.rest(me, job);
                 clock.lap(&mut worker.counters.time.sync);
             }
         }
+    }
+
+    /// Whether there is anything that worker `me` could do, perhaps: a hint.
+    fn has_work(&self, me: usize, job: &Job) -> bool {
+        let is_waiting = |stage: &Stage| stage.done.is_waiting() || stage.is_waiting(me, Reach::All);
+        self.source_is_open(job) || self.stages.iter().any(is_waiting)
     }
 
     /// Waits until there may be something to do.
@@ -147,10 +158,7 @@ impl Pool {
         let something = || {
             job.frame.is_stopped()
                 || self.is_over()
-                || self.source_is_open(job)
-                || self.stages.iter().any(|stage| {
-                    stage.done.is_waiting() || [Reach::Own, Reach::Others].iter().any(|&r| stage.is_waiting(me, r))
-                })
+                || if self.heuristic.is_central() { self.has_place(me, job) } else { self.has_work(me, job) }
         };
         if job.frame.arrivals.is_open_loop() {
             // Nobody rings a bell when an event arrives: sleepers look again soon.

@@ -8,11 +8,12 @@ use crate::dataflow::lane::Scratch;
 use crate::dataflow::operator::Chain;
 use crate::dataflow::pooled::estimates::Estimates;
 use crate::dataflow::pooled::grouping::Grouping;
-use crate::dataflow::pooled::heuristic::places::Heuristic;
+use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic};
 use crate::dataflow::pooled::input::Input;
 use crate::dataflow::pooled::slot::{BatchHead, Slot};
 use crate::dataflow::pooled::stage::Stage;
 use crate::dataflow::pooled::strategies::Strategies;
+use crate::dataflow::pooled::times::Times;
 use crate::error::RunError;
 use crate::output::counters::Counters;
 use crate::output::sink::Prepared;
@@ -20,7 +21,7 @@ use crate::program::options::Options;
 use crate::rows::buffer::RowBuffer;
 use crate::threads::own::Own;
 use crate::threads::reorder::buffer::ReorderBuffer;
-use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Ordering, UnsafeCell};
+use crate::threads::sync::{AtomicBool, AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, UnsafeCell};
 
 /// Worker `i` has nothing to do right now.
 pub const NOWHERE: usize = usize::MAX;
@@ -39,6 +40,8 @@ pub struct Worker {
     /// With one thread, the way through the chain.
     pub direct: Direct,
     pub counters: Counters,
+    /// What the central scheduler has not been told yet: a place, and nanoseconds that were spent there.
+    pub slice: (usize, u64),
 }
 
 impl Worker {
@@ -55,6 +58,10 @@ pub struct Pool {
     pub grouping: Grouping,
     pub heuristic: Box<dyn Heuristic>,
     pub estimates: Estimates,
+    /// The central scheduler: who holds it chooses.
+    pub times: Mutex<Times>,
+    /// Nanoseconds of work after which a worker chooses anew.
+    pub slice: u64,
     pub stages: Vec<Stage>,
     pub slots: Vec<Slot>,
     /// Serial of the block's first batch, and one past its last.
@@ -64,7 +71,8 @@ pub struct Pool {
     pub source: CachePadded<AtomicU64>,
     /// Reorders what the last step makes.
     pub back: Box<dyn ReorderBuffer>,
-    /// Per worker: the place it is at, a hint for others. Written by that worker.
+    /// Per worker: the place it is at, a hint for others. Written by that worker, where there is a central scheduler while
+    /// it holds that; only going nowhere needs no leave.
     pub at: Vec<CachePadded<AtomicUsize>>,
     pub workers: Own<Worker>,
     /// A kernel raised: no further batch is started, those in flight are finished.
@@ -101,13 +109,17 @@ impl Pool {
             scratch: Scratch::default(),
             direct: Direct::new(chain),
             counters: Counters::default(),
+            slice: (0, 0),
         };
         let places = 2 * chain.stateful.len() + 1;
+        let slice = options.slice * 1_000;
         Self {
             strategies,
             grouping,
-            heuristic: (strategies.heuristic)(places, window),
+            heuristic: (strategies.heuristic)(Constants { slice, capacity: (window * options.batch) as u64 }),
             estimates: Estimates::new(threads, places),
+            times: Mutex::new(Times::new(options.throughput_window * 1_000, places)),
+            slice,
             stages: (0..chain.stateful.len())
                 .map(|index| Stage::new(chain, index, 1, threads, window, strategies))
                 .collect(),

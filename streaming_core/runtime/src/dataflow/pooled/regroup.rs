@@ -1,6 +1,7 @@
 //! Regrouping: stages are split into lanes, and joined again, between blocks.
 
 use crate::dataflow::frame::Frame;
+use crate::dataflow::lane::Partitioning;
 use crate::dataflow::pooled::input::Input;
 use crate::dataflow::pooled::pool::Pool;
 use crate::dataflow::pooled::stage::Stage;
@@ -24,6 +25,10 @@ impl Pool {
                 continue;
             }
             let lanes = &mut frame.lanes[k];
+            if self.partitioning() == Partitioning::Range && lanes.keys() == 0 {
+                // Where the keys lie is seen first.
+                continue;
+            }
             let count = self.grouping.lanes(lanes.count(), lanes.keys(), share, threads);
             if count == lanes.count() {
                 continue;
@@ -40,11 +45,17 @@ impl Pool {
     /// Gives stage `k` that many lanes; `restart` must follow.
     fn split(&mut self, k: usize, count: usize, frame: &mut Frame) -> Result<(), RunError> {
         let index = self.stages[k].operator;
-        frame.lanes[k].regroup(&frame.chain.operators[index], count)?;
+        let partitioning = self.partitioning();
+        frame.lanes[k].regroup(&frame.chain.operators[index], count, partitioning)?;
         for slot in &mut self.slots {
             slot.inputs[k] = Input::new(&frame.chain, index, count);
         }
         Ok(())
+    }
+
+    /// How keys are dealt to lanes. With one thread there is nobody to deal them to.
+    fn partitioning(&self) -> Partitioning {
+        if self.workers.len() == 1 { Partitioning::Hash } else { self.strategies.partitioning }
     }
 
     /// Serial numbers start anew, with empty channels.

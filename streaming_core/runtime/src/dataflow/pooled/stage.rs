@@ -12,6 +12,7 @@ use crate::threads::reorder::buffer::ReorderBuffer;
 pub struct Stage {
     /// Position in the chain.
     pub operator: usize,
+    pub lanes: usize,
     /// Reorders what the step in front makes.
     pub front: Box<dyn ReorderBuffer>,
     pub queue: Box<dyn Worklist>,
@@ -29,6 +30,7 @@ impl Stage {
         let owner = (chain.stateful.len() - 1 - index) % workers;
         Self {
             operator,
+            lanes,
             front: (how.reorder)(window),
             queue: (queue.make)(Shape { lanes, workers, window, owner }),
             done: InOrder::new(window),

@@ -1,7 +1,7 @@
 //! Steps: fused stateless operators, any worker on any batch.
 
 use crate::dataflow::frame::Job;
-use crate::dataflow::lane::Lanes;
+use crate::dataflow::lane::{Lanes, lane_of};
 use crate::dataflow::operator::taken;
 use crate::dataflow::pooled::input::merge;
 use crate::dataflow::pooled::pool::{Pool, Worker};
@@ -162,7 +162,15 @@ impl Pool {
                         if place == Destination::Lane {
                             batch.whole(rows, &mut scratch.hashes);
                         } else {
-                            batch.sort(rows, &scratch.hashes)?;
+                            match frame.lanes[k].ranges() {
+                                None => {
+                                    batch.sort(rows, &scratch.hashes, |row, count| lane_of(scratch.hashes[row], count))
+                                }
+                                Some(ranges) => {
+                                    scratch.place(rows, key)?;
+                                    batch.sort(rows, &scratch.hashes, |row, _| ranges.range(scratch.positions[row]))
+                                }
+                            }?;
                         }
                     },
                     None => batch.whole(rows, &mut Vec::new()),
@@ -176,7 +184,7 @@ impl Pool {
         } else {
             let stage = &self.stages[k];
             stage.front.complete_and_release(serial, &mut |serial| {
-                if stage.queue.is_empty(serial) {
+                if !stage.queue.add(serial) {
                     stage.done.offer(serial);
                 }
             });

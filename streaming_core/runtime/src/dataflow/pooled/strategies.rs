@@ -1,5 +1,7 @@
 //! Strategies: what the options name, found in the registries.
 
+use crate::dataflow::lane::{PARTITIONINGS, Partitioning};
+use crate::dataflow::pooled::grouping::Grouping;
 use crate::dataflow::pooled::heuristic::{self, HEURISTICS};
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::pooled::worklist::list::QueueStrategy;
@@ -16,6 +18,7 @@ pub struct Strategies {
     pub heuristic: heuristic::Make,
     pub queue: &'static QueueStrategy,
     pub reorder: reorder::Make,
+    pub partitioning: Partitioning,
 }
 
 impl Strategies {
@@ -28,6 +31,12 @@ impl Strategies {
             heuristic: find("heuristic", POOLED, options.heuristic.as_deref(), HEURISTICS)?,
             queue: find("queue", POOLED, options.queue.as_deref(), QUEUES)?,
             reorder: find("reorder", POOLED, options.reorder.as_deref(), BUFFERS)?,
+            partitioning: find("partitioning", POOLED, options.partitioning.as_deref(), PARTITIONINGS)?,
         })
+    }
+
+    /// How many lanes partitioned stages get, as the queue has it.
+    pub fn grouping(&self, options: &Options) -> Grouping {
+        Grouping::Queue(self.queue.partitions, options.partitions)
     }
 }

@@ -13,6 +13,7 @@ use crate::program::Key;
 use crate::rows::column::ColumnKind;
 use crate::state::index::Index;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64};
+use crate::state::key_range::{position_i64, position_text};
 
 pub use rows::KeyedRows;
 use rows::TextKey;
@@ -177,19 +178,28 @@ impl KeyedState {
         Ok(entry)
     }
 
-    /// Hands every entry, with its key's hash, to the table that `owner` chooses. States stay where they are: this
+    /// Hands every entry to the table that `owner` chooses for its key's hash and position. States stay where they are: this
     /// table, empty now, must live as long as the others, because its memory holds them.
-    pub fn give_away(&mut self, mut owner: impl FnMut(u64) -> *mut KeyedState) -> Result<(), RunError> {
+    pub fn give_away(&mut self, mut owner: impl FnMut(u64, u64) -> *mut KeyedState) -> Result<(), RunError> {
         for entry in self.index.entries() {
             let hash = hash_of(self.key, entry);
             // SAFETY: the caller gives tables that nobody else uses.
-            let table = unsafe { &mut *owner(hash) };
+            let table = unsafe { &mut *owner(hash, position_of(self.key, entry)) };
             assert_eq!(table.entry, self.entry, "tables of one operator");
             table.adopt(hash, entry)?;
         }
         self.index = Index::new();
         self.len = 0;
         Ok(())
+    }
+
+    /// The positions of the first key and of the last one, if there are any.
+    pub fn extent(&self) -> Option<(u64, u64)> {
+        let positions = self.index.entries().map(|entry| position_of(self.key, entry));
+        positions.fold(None, |extent: Option<(u64, u64)>, position| {
+            let (low, high) = extent.unwrap_or((position, position));
+            Some((low.min(position), high.max(position)))
+        })
     }
 
     fn adopt(&mut self, hash: u64, entry: *mut u8) -> Result<(), RunError> {
@@ -233,6 +243,16 @@ fn hash_of(key: Key, entry: *const u8) -> u64 {
         match key.kind {
             ColumnKind::Text => hash_bytes(bytes_of(entry)),
             _ => hash_i64(entry.cast::<i64>().read()),
+        }
+    }
+}
+
+fn position_of(key: Key, entry: *const u8) -> u64 {
+    // SAFETY: an entry of a table with such keys.
+    unsafe {
+        match key.kind {
+            ColumnKind::Text => position_text(bytes_of(entry)),
+            _ => position_i64(entry.cast::<i64>().read()),
         }
     }
 }

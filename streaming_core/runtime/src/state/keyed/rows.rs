@@ -8,6 +8,7 @@ use crate::rows::column::ColumnKind;
 use crate::rows::mix::first_words;
 use crate::rows::view::Rows;
 use crate::state::key_group::{SHORT, hash_bytes, hash_i64, hash_short};
+use crate::state::key_range::{position_i64, position_text};
 
 /// Rows whose keys are hashed or looked up.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +62,21 @@ impl KeyedRows {
                     *hash = hash_i64(unsafe { kind.load(self.field(i, key.offset)) } as i64);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Where each row's key lies, as `key_range` defines it.
+    pub fn positions(&self, key: Key, positions: &mut [u64]) -> Result<(), RunError> {
+        for (i, position) in positions[..self.n()].iter_mut().enumerate() {
+            *position = if key.kind == ColumnKind::Text {
+                let text = self.text(i, key.offset).ok_or_else(|| self.outside(i))?;
+                // SAFETY: `len` bytes are there.
+                position_text(unsafe { std::slice::from_raw_parts(text.bytes, text.len) })
+            } else {
+                // SAFETY: the key lies inside of the row, as `new` demands.
+                position_i64(unsafe { key.kind.load(self.field(i, key.offset)) } as i64)
+            };
         }
         Ok(())
     }

@@ -129,7 +129,7 @@ fn entries_given_away_keep_their_states_and_addresses() {
         count(&mut old, &rows);
         let before: BTreeMap<Vec<u8>, usize> = old.sorted().iter().map(|(k, s)| (k.bytes(), *s as usize)).collect();
         let mut new: Vec<KeyedState> = (0..3).map(|_| KeyedState::new(key(ColumnKind::Text), 8)).collect();
-        old.give_away(|hash| &raw mut new[hash as usize % 3]).unwrap();
+        old.give_away(|hash, _| &raw mut new[hash as usize % 3]).unwrap();
         assert!(old.len() == 0 && new.iter().all(|table| table.len() > 200));
         let after: BTreeMap<Vec<u8>, usize> =
             new.iter().flat_map(|table| table.sorted()).map(|(k, s)| (k.bytes(), s as usize)).collect();

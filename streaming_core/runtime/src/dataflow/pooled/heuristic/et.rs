@@ -1,29 +1,27 @@
-//! `et`, estimated time: the place whose queue is estimated to take longest.
+//! `et`, estimated time: the place whose queue would take longest to process with one worker more.
 //!
-//! A queue's time is its batches by what a batch costs there, shared among the workers that would then be there. What
-//! nobody has tried yet might take for ever, and comes first. Ties go to the end of the chain. Source: Prasaad et al.,
-//! the section on scheduling heuristics. Counting the workers that are there already is a reading of ours: without them
-//! everybody would run to the same queue.
+//! p_i = I_i c_i / (w_i + 1) where w_i < M_i, which all schedulable places have in common. Source: Prasaad et al., section
+//! 6.3, equation (2). The cost of what nobody has tried yet might be anything, and it comes first until somebody is there.
+//! Ties go to the end of the chain.
 
-use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic, Places};
 
 #[derive(Debug)]
 struct EstimatedTime;
 
 /// The heuristic `et`.
-pub fn make(_places: usize, _window: usize) -> Box<dyn Heuristic> {
+pub fn make(_: Constants) -> Box<dyn Heuristic> {
     Box::new(EstimatedTime)
 }
 
 impl Heuristic for EstimatedTime {
     fn choose(&self, places: &dyn Places) -> Option<usize> {
-        let time = |place| match places.cost(place) {
-            0.0 => f64::INFINITY,
-            // There is something, whatever the queue has come to since.
-            cost => places.queue(place).max(1) as f64 * cost / (places.workers(place) + 1) as f64,
+        let time = |place| match (places.cost(place), places.workers(place)) {
+            (None, 0) => f64::INFINITY,
+            (cost, workers) => places.queue(place) * cost.unwrap_or(0.0) / (workers + 1) as f64,
         };
         (0..places.count())
-            .filter(|&place| places.has_work(place))
+            .filter(|&place| places.is_schedulable(place))
             .map(|place| (place, time(place)))
             .max_by(|(_, a), (_, b)| a.total_cmp(b))
             .map(|(place, _)| place)

@@ -1,22 +1,28 @@
 //! Heuristics: where a worker goes next, among the places that have work for it (axis `heuristic`).
 //!
-//! One trait (`places.rs`), one file per heuristic, one registry. No result depends on the choice, and every queue is bounded whatever
-//! it is. The names are those of the paper (Prasaad et al., the section on scheduling heuristics); the rules are told
-//! from memory of it, and each file says how it is read here.
+//! One trait (`places.rs`), one file per heuristic, one registry. No result depends on the choice, and every queue is bounded
+//! whatever it is. `ct`, `lp`, `et` and `qst` are those of the paper (Prasaad et al., section 6), by its equations: they are
+//! asked by way of the central scheduler and see every operator's queue. `affinity` is ours.
+//!
+//! What the paper calls an operator is a place here: an operator with state, or neighbouring ones without, fused (section 2
+//! leaves that to the compiler). Where it says nothing, the file of the heuristic says what is done: ties go to the end of
+//! the chain.
 
+mod affinity;
 mod ct;
 mod et;
 mod lp;
 pub mod places;
 mod qst;
 
-use places::Heuristic;
+use places::{Constants, Heuristic};
 
-/// Makes a heuristic for `places` places that have room for `window` batches together.
-pub type Make = fn(places: usize, window: usize) -> Box<dyn Heuristic>;
+/// Makes a heuristic.
+pub type Make = fn(Constants) -> Box<dyn Heuristic>;
 
 /// The registry, the default first: adding a heuristic touches its file and this table.
-pub const HEURISTICS: &[(&str, Make)] = &[("ct", ct::make), ("lp", lp::make), ("et", et::make), ("qst", qst::make)];
+pub const HEURISTICS: &[(&str, Make)] =
+    &[("affinity", affinity::make), ("ct", ct::make), ("lp", lp::make), ("et", et::make), ("qst", qst::make)];
 
 #[cfg(all(test, not(loom)))]
 mod tests;

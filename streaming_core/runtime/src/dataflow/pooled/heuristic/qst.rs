@@ -1,35 +1,27 @@
-//! `qst`, queue size throttling: the place nearest to the source, unless the queue behind it is full.
+//! `qst`, queue size throttling: the earliest place whose output queue, that is the next one's, is below its threshold.
 //!
-//! Each place makes work for the next one until that has its share of the room in flight, then workers move on: as much
-//! data parallelism at one place as there are workers. Source: Prasaad et al., the section on scheduling heuristics. Why
-//! nearest to the source: of the places that have work, the one nearest to the sink has only empty queues behind it and
-//! is never throttled, so choosing from that end would be `lp`.
-//! A worker that finds nothing but throttled places takes the last one: it may be that only others can empty the queue
-//! behind it, and what is in flight is bounded anyway.
+//! T_i = C cs_i / (cs_1 + ... + cs_n): the capacity of the system by what an event turns into behind each place. So each
+//! place makes work for the next one until that has its share, then workers move on. Source: Prasaad et al., section 6.1,
+//! equation (1). The capacity is the room in flight, in events. A threshold is at least 1, for a place that nothing ever
+//! leaves would never be worked at else. The last place is never throttled; who finds none but throttled ones rests.
 
-use crate::dataflow::pooled::heuristic::places::{Heuristic, Places};
+use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic, Places};
 
 #[derive(Debug)]
 struct QueueSizeThrottling {
-    /// Batches in a queue from which the place in front of it is throttled.
-    threshold: u64,
+    capacity: f64,
 }
 
 /// The heuristic `qst`.
-pub fn make(places: usize, window: usize) -> Box<dyn Heuristic> {
-    Box::new(QueueSizeThrottling { threshold: (window / places).max(1) as u64 })
+pub fn make(constants: Constants) -> Box<dyn Heuristic> {
+    Box::new(QueueSizeThrottling { capacity: constants.capacity as f64 })
 }
 
 impl Heuristic for QueueSizeThrottling {
     fn choose(&self, places: &dyn Places) -> Option<usize> {
-        let is_throttled = |place| place + 1 < places.count() && places.queue(place + 1) >= self.threshold;
-        let mut last = None;
-        for place in (0..places.count()).filter(|&place| places.has_work(place)) {
-            if !is_throttled(place) {
-                return Some(place);
-            }
-            last = Some(place);
-        }
-        last
+        let all: f64 = (0..places.count()).map(|place| places.cumulative(place)).sum();
+        let threshold = |place| (self.capacity * places.cumulative(place) / all.max(f64::MIN_POSITIVE)).max(1.0);
+        let is_throttled = |place| place + 1 < places.count() && places.queue(place + 1) >= threshold(place);
+        (0..places.count()).find(|&place| places.is_schedulable(place) && !is_throttled(place))
     }
 }

@@ -8,6 +8,7 @@ mod schedules;
 use proptest::prelude::*;
 
 use super::*;
+use crate::dataflow::lane::PARTITIONINGS;
 use crate::dataflow::pooled::worklist::QUEUES;
 use crate::dataflow::testing::pipelines::{self, *};
 use crate::output::sink::SinkKind;
@@ -24,7 +25,7 @@ fn options(threads: usize, batch: usize) -> Options {
 
 fn make_pooled(pipeline: &Pipeline, options: Options, grouping: Option<Grouping>) -> Result<Pooled, RunError> {
     let strategies = Strategies::named(&options)?;
-    let grouping = grouping.unwrap_or(Grouping::Queue(strategies.queue.partitions));
+    let grouping = grouping.unwrap_or(strategies.grouping(&options));
     pooled(&pipeline.program(), &options, strategies, grouping)
 }
 
@@ -43,15 +44,28 @@ fn groupings(threads: usize) -> [Option<Grouping>; 4] {
     [in_turn(&[1]), in_turn(&[4 * threads]), in_turn(&[3, 1, 40, 2, 1]), None]
 }
 
-/// Every heuristic with every queue and every reorder buffer.
+/// Every heuristic with every queue, and with either of these every reorder buffer, every partitioning, and few partitions
+/// or many; short slices and long ones.
 fn ways() -> Vec<Options> {
     let mut ways = Vec::new();
-    for (heuristic, _) in HEURISTICS {
-        for (queue, _) in QUEUES {
-            for (reorder, _) in BUFFERS {
-                let [heuristic, queue, reorder] = [heuristic, queue, reorder].map(|name| Some((*name).into()));
-                ways.push(Options { heuristic, queue, reorder, ..Options::default() });
-            }
+    for (h, (heuristic, _)) in HEURISTICS.iter().enumerate() {
+        for (q, (queue, _)) in QUEUES.iter().enumerate() {
+            let (reorder, _) = BUFFERS[(h + q) % BUFFERS.len()];
+            let (partitioning, _) = PARTITIONINGS[(h + q / 2) % PARTITIONINGS.len()];
+            let [heuristic, queue, reorder, partitioning] =
+                [heuristic, queue, reorder, partitioning].map(|name| Some(name.into()));
+            let (partitions, slice) = ([5, 70][(h + q) / 2 % 2], [1, 1000][h % 2]);
+            let throughput_window = 3 * slice;
+            ways.push(Options {
+                heuristic,
+                queue,
+                reorder,
+                partitioning,
+                partitions,
+                slice,
+                throughput_window,
+                ..Options::default()
+            });
         }
     }
     ways
@@ -59,8 +73,8 @@ fn ways() -> Vec<Options> {
 
 /// The strategies of one of these ways, and the rest of the options.
 fn by(way: &Options, rest: Options) -> Options {
-    let Options { heuristic, queue, reorder, .. } = way.clone();
-    Options { heuristic, queue, reorder, ..rest }
+    let Options { executor, threads, batch, rate, idle, sink, .. } = rest;
+    Options { executor, threads, batch, rate, idle, sink, ..way.clone() }
 }
 
 fn check(pipeline: &Pipeline, blocks: &[Events], options: Options, grouping: Option<Grouping>) {
@@ -265,7 +279,7 @@ fn text_outside_of_the_block_ends_the_run() {
 }
 
 #[test]
-fn every_heuristic_queue_and_reorder_buffer_together() {
+fn every_way() {
     let blocks = integers(600, 30);
     let ops = [stateless(0), partitioned(5, true), stateless(3), partitioned(4, true), stateful(4, true)];
     for way in ways() {
@@ -284,15 +298,19 @@ fn unknown_strategies_are_refused_with_those_there_are() {
     for (wrong, line) in [
         (
             Options { heuristic: Some("cp".into()), ..options(1, 1) },
-            "unknown heuristic \"cp\" of executor pooled; known: ct, lp, et, qst",
+            "unknown heuristic \"cp\" of executor pooled; known: affinity, ct, lp, et, qst",
         ),
         (
             Options { queue: Some("own".into()), ..options(1, 1) },
-            "unknown queue \"own\" of executor pooled; known: hybrid, partitioned, shared",
+            "unknown queue \"own\" of executor pooled; known: lanes, hybrid, partitioned, shared",
         ),
         (
             Options { reorder: Some("none".into()), ..options(1, 1) },
             "unknown reorder \"none\" of executor pooled; known: non_blocking, lock",
+        ),
+        (
+            Options { partitioning: Some("list".into()), ..options(1, 1) },
+            "unknown partitioning \"list\" of executor pooled; known: hash, range",
         ),
     ] {
         match make(Pipeline::chain(&[stateless(0)], false).program(), wrong) {
@@ -406,7 +424,7 @@ proptest! {
             }
         ),
         threads in 1_usize..5, batch in 1_usize..40, lanes in proptest::collection::vec(1_usize..20, 1..5),
-        way in 0_usize..24,
+        way in 0_usize..20,
     ) {
         check(&pipeline, &blocks, by(&ways()[way], options(threads, batch)), Some(Grouping::InTurn(lanes)));
     }

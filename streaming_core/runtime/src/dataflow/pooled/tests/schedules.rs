@@ -57,7 +57,7 @@ fn shuttle_a_buffer_that_does_not_wait_is_found_out() {
         let (pipeline, blocks) = (Pipeline::chain(&[stateless(0)], false), events(round));
         let options = options(3, 1);
         let strategies = Strategies::named(&options).unwrap();
-        let grouping = Grouping::Queue(strategies.queue.partitions);
+        let grouping = strategies.grouping(&options);
         let mut executor = pooled(&pipeline.program(), &options, strategies, grouping).unwrap();
         executor.work.back = Box::new(NonBlocking::broken(8));
         blocks.iter().for_each(|block| executor.process(&block.block()).unwrap());

@@ -1,79 +1,142 @@
-//! Hybrid queue: a worker takes a free lane and does everything released to it, while work for a taken lane stays with
-//! its holder: nobody waits.
+//! Hybrid queue: a queue and a count per partition, and a master queue that says, part by part in order, of which partition
+//! the next one is. Who finds somebody at work on the partition leaves the part to him, and nobody waits.
 //!
-//! Workers look after lanes of their own first, and take others' when they have nothing else to do.
-//! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
-//! Source: Prasaad et al., the hybrid of a shared and a partitioned queue. README.md, "Hybrid queue", has the protocol.
+//! A part is what a batch holds of a partition: with batches of one event, a tuple.
+//! Cost: two stores a part for who adds it; an exchange and two additions for who takes it.
+//! Source: Prasaad et al., section 4.3 and figure 7, whose names the functions have. README.md, "Hybrid queue", has what
+//! orders what.
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
 use crate::error::RunError;
-use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
+use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `hybrid`.
 pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::ByCost, make: |shape| Box::new(HybridQueue::new(shape)) };
-
-/// Set in a lane's word while a worker holds the lane.
-const HELD: u64 = 1;
+    QueueStrategy { partitions: Partitions::AsAsked, make: |shape| Box::new(HybridQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct HybridQueue {
-    /// Per lane `cursor << 1 | HELD`: the next serial to look at. Written by the lane's holder.
-    lanes: Box<[CachePadded<AtomicU64>]>,
+    master: MasterQueue,
+    partitions: Box<[CachePadded<Partition>]>,
     parts: Parts,
-    shape: Shape,
+}
+
+/// Numbers of partitions, in the order of their parts: one worker at a time adds, any takes.
+#[derive(Debug)]
+struct MasterQueue {
+    /// At `position % length`. Written by who adds.
+    partitions: Box<[AtomicU32]>,
+    /// One past the last position. Written by who adds.
+    tail: CachePadded<AtomicU64>,
+    /// The next position to be taken. Written by whoever takes it.
+    head: CachePadded<AtomicU64>,
+}
+
+/// One partition: a queue of the batches that hold parts of it, and how many of these parts somebody has been made to do.
+#[derive(Debug)]
+struct Partition {
+    /// At `position % length`, the serial of a batch. Written by who adds, read by the active worker.
+    serials: Box<[AtomicU64]>,
+    /// One past the last position. Written and read by who adds.
+    tail: AtomicU64,
+    /// The next position to be taken. Written and read by the active worker.
+    head: AtomicU64,
+    /// Parts taken from the master queue and not done: who raises it from 0 is the active worker until it is 0 again.
+    /// Raised by any worker, lowered by the active one.
+    count: AtomicU64,
+}
+
+impl MasterQueue {
+    /// With room for `length` (a power of two) parts.
+    fn new(length: usize) -> Self {
+        Self {
+            partitions: (0..length).map(|_| AtomicU32::new(0)).collect(),
+            tail: CachePadded::new(AtomicU64::new(0)),
+            head: CachePadded::new(AtomicU64::new(0)),
+        }
+    }
+
+    fn at(&self, position: u64) -> &AtomicU32 {
+        &self.partitions[position as usize & (self.partitions.len() - 1)]
+    }
+
+    fn enqueue(&self, partition: usize) {
+        // ORDERING: Relaxed: only who adds writes it, and those who add follow each other by the release in front.
+        let tail = self.tail.load(Ordering::Relaxed);
+        // ORDERING: Relaxed: published by the store below. A place is free when it is needed: the part that had it was
+        // one of a batch that has left.
+        self.at(tail).store(partition as u32, Ordering::Relaxed);
+        // ORDERING: Release pairs with the Acquire in `try_dequeue`: who takes the part sees it, its place in the
+        // partition's queue, and the batch.
+        self.tail.store(tail + 1, Ordering::Release);
+    }
+
+    fn try_dequeue(&self) -> Option<usize> {
+        // ORDERING: Relaxed: the exchange decides.
+        let mut head = self.head.load(Ordering::Relaxed);
+        // ORDERING: Acquire pairs with `enqueue`.
+        while head < self.tail.load(Ordering::Acquire) {
+            // ORDERING: Relaxed: seen through the tail. If the place has been written anew, `head` has moved, and the
+            // exchange fails.
+            let partition = self.at(head).load(Ordering::Relaxed);
+            // ORDERING: Relaxed: it publishes nothing; who does what is settled by the partition's count.
+            match self.head.compare_exchange(head, head + 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(partition as usize),
+                Err(moved) => head = moved,
+            }
+        }
+        None
+    }
+
+    /// Whether who takes now would get something, perhaps: a hint.
+    fn is_waiting(&self) -> bool {
+        // ORDERING: Relaxed: a hint.
+        self.head.load(Ordering::Relaxed) < self.tail.load(Ordering::Relaxed)
+    }
+}
+
+impl Partition {
+    /// With room for `length` (a power of two) parts.
+    fn new(length: usize) -> Self {
+        Self {
+            serials: (0..length).map(|_| AtomicU64::new(0)).collect(),
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    fn at(&self, position: u64) -> &AtomicU64 {
+        &self.serials[position as usize & (self.serials.len() - 1)]
+    }
+
+    fn enqueue(&self, serial: u64) {
+        // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes this one, too.
+        let tail = self.tail.load(Ordering::Relaxed);
+        self.at(tail).store(serial, Ordering::Relaxed);
+        self.tail.store(tail + 1, Ordering::Relaxed);
+    }
+
+    /// The next part's batch, for the active worker: there is one, since the count says so.
+    fn dequeue(&self) -> u64 {
+        // ORDERING: Relaxed, all three: active workers follow each other by the count. The serial is seen because one of
+        // those who raised the count so far took this part, or a later one of this partition, from the master queue.
+        let head = self.head.load(Ordering::Relaxed);
+        let serial = self.at(head).load(Ordering::Relaxed);
+        self.head.store(head + 1, Ordering::Relaxed);
+        serial
+    }
 }
 
 impl HybridQueue {
     pub fn new(shape: Shape) -> Self {
         Self {
-            lanes: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            master: MasterQueue::new((shape.lanes * shape.window).next_power_of_two()),
+            partitions: (0..shape.lanes).map(|_| CachePadded::new(Partition::new(shape.window))).collect(),
             parts: Parts::new(shape.lanes, shape.window),
-            shape,
         }
-    }
-
-    /// Whether somebody who takes `lane` now would find something, perhaps: a hint.
-    #[inline(always)]
-    fn lane_is_waiting(&self, lane: usize, released: u64) -> bool {
-        // ORDERING: Relaxed: a hint; `take` decides.
-        let word = self.lanes[lane].load(Ordering::Relaxed);
-        word & HELD == 0 && word >> 1 < released
-    }
-
-    /// Takes `lane` unless somebody holds it or nothing below `released` is left for it; where it had come to.
-    #[inline]
-    fn take(&self, lane: usize, released: u64) -> Option<u64> {
-        // ORDERING: Relaxed: the exchange decides.
-        let word = self.lanes[lane].load(Ordering::Relaxed);
-        if word & HELD != 0 || word >> 1 >= released {
-            return None;
-        }
-        // ORDERING: Acquire pairs with the Release below: the new holder sees the state as the last one left it.
-        self.lanes[lane].compare_exchange(word, word | HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(word >> 1)
-    }
-
-    /// Does everything released to `lane`, unless somebody holds it. A failed run leaves the lane held: nobody touches
-    /// its state any more.
-    fn work_on(&self, lane: usize, released: u64, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
-        let Some(cursor) = self.take(lane, released) else { return Ok(false) };
-        let mut did = false;
-        for serial in cursor.max(self.parts.oldest(released))..released {
-            if !self.parts.holds(serial, lane) {
-                continue;
-            }
-            visitor.run(lane, serial)?;
-            did = true;
-            if self.parts.done(serial) {
-                visitor.finish(serial);
-            }
-        }
-        // ORDERING: Release pairs with the Acquire in `take`. What is released from now on may be taken by anybody.
-        self.lanes[lane].store(released << 1, Ordering::Release);
-        Ok(did)
     }
 }
 
@@ -82,37 +145,47 @@ impl Worklist for HybridQueue {
         self.parts.offer(serial, has_rows);
     }
 
-    fn is_empty(&self, serial: u64) -> bool {
-        self.parts.is_empty(serial)
-    }
-
-    #[inline]
-    fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool {
-        let home = self.shape.home(worker);
-        match reach {
-            Reach::Own => home.into_iter().any(|lane| self.lane_is_waiting(lane, released)),
-            Reach::Others => {
-                (0..self.shape.lanes).any(|lane| !home.contains(&lane) && self.lane_is_waiting(lane, released))
-            }
+    /// `addInput`.
+    fn add(&self, serial: u64) -> bool {
+        let mut next = self.parts.next_lane(serial, 0);
+        let has_rows = next.is_some();
+        while let Some(partition) = next {
+            // Looked for before this part may be done: after the last one is, the batch may leave.
+            next = self.parts.next_lane(serial, partition + 1);
+            self.partitions[partition].enqueue(serial);
+            self.master.enqueue(partition);
         }
+        has_rows
     }
 
-    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
-        let home = self.shape.home(visit.worker);
+    fn is_waiting(&self, _: usize, _: Reach, _: u64) -> bool {
+        self.master.is_waiting()
+    }
+
+    /// `consumeInputs`.
+    fn work(&self, _: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
-        match visit.reach {
-            Reach::Own => {
-                for lane in home {
-                    did |= self.work_on(lane, visit.released, visitor)?;
-                }
+        while !visitor.is_spent()
+            && let Some(number) = self.master.try_dequeue()
+        {
+            did = true;
+            let partition = &self.partitions[number];
+            // ORDERING: Release: the active worker sees what the master queue told this one. Acquire: who becomes active
+            // sees the state as the last one left it.
+            if partition.count.fetch_add(1, Ordering::AcqRel) > 0 {
+                // Delegated to the active worker.
+                continue;
             }
-            Reach::Others => {
-                // One lane at a time: after it there may be something of this worker's own.
-                for lane in (home.end..self.shape.lanes).chain(0..home.start) {
-                    did = self.work_on(lane, visit.released, visitor)?;
-                    if did {
-                        break;
-                    }
+            loop {
+                let serial = partition.dequeue();
+                // A failed run leaves the count raised: nobody touches the state any more.
+                visitor.run(number, serial)?;
+                if self.parts.done(serial) {
+                    visitor.finish(serial);
+                }
+                // ORDERING: Release: the next active worker sees the state. Acquire: what is delegated is seen.
+                if partition.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    break;
                 }
             }
         }

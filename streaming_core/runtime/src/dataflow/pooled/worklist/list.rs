@@ -37,10 +37,10 @@ impl Shape {
 /// What of a worklist a worker asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// What is this worker's to do.
+    /// What this worker looks after, in a worklist where anybody does.
     Own,
-    /// What others should do first: the last resort, since the state is in another cache.
-    Others,
+    /// Whatever there is: its own, and then what others look after, whose state is in another cache.
+    All,
 }
 
 /// A worker at a worklist.
@@ -66,6 +66,9 @@ pub trait Visitor {
     /// Every lane has done its part of batch `serial`, which is the caller's now.
     fn finish(&mut self, serial: u64);
 
+    /// Whether as many rows have been taken through as a slice of time is enough for.
+    fn is_spent(&mut self) -> bool;
+
     /// Calls `wait`, which waits for another worker, and notes the time.
     fn wait(&mut self, wait: &mut dyn FnMut());
 }
@@ -75,14 +78,15 @@ pub trait Worklist: Debug + Send + Sync {
     /// Announces which lanes hold rows of batch `serial`, before it is released.
     fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool);
 
-    /// Whether no lane holds rows of `serial`. For the worker that is just releasing it, who then hands it on: were that
-    /// done earlier, the batch could leave, and its slot be reused, before its release.
-    fn is_empty(&self, serial: u64) -> bool;
+    /// Batch `serial` is the next one for the stage; false: no lane holds rows of it. For the worker that is just
+    /// releasing it, in serial order and one at a time, who then hands it on if it is empty: were that done earlier, the
+    /// batch could leave, and its slot be reused, before its release.
+    fn add(&self, serial: u64) -> bool;
 
     /// Whether `worker` would find something now, perhaps: a hint.
     fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool;
 
-    /// Does what there is; whether there was anything.
+    /// Does what there is, of the paper's queues until the visitor's slice is spent; whether there was anything.
     ///
     /// # Errors
     /// What `run` said, or `Stopped`.
@@ -94,8 +98,10 @@ pub trait Worklist: Debug + Send + Sync {
 pub enum Partitions {
     /// One, or several if its only lane would keep the workers waiting.
     ByCost,
-    /// That many per worker, always.
-    PerWorker(usize),
+    /// One for each worker.
+    OnePerWorker,
+    /// As many as the options say.
+    AsAsked,
 }
 
 /// A strategy for `queue`.

@@ -3,6 +3,7 @@
 //! One trait (`list.rs`), one file per worklist, one registry.
 
 mod hybrid;
+mod lanes;
 pub mod list;
 mod partitioned;
 mod parts;
@@ -11,11 +12,15 @@ mod shared;
 use list::QueueStrategy;
 
 /// The registry, the default first: adding a worklist touches its file and this table.
-pub const QUEUES: &[(&str, &QueueStrategy)] =
-    &[("hybrid", &hybrid::QUEUE), ("partitioned", &partitioned::QUEUE), ("shared", &shared::QUEUE)];
+pub const QUEUES: &[(&str, &QueueStrategy)] = &[
+    ("lanes", &lanes::QUEUE),
+    ("hybrid", &hybrid::QUEUE),
+    ("partitioned", &partitioned::QUEUE),
+    ("shared", &shared::QUEUE),
+];
 
 /// For operators with one state, which no partition divides: whoever is free takes the only lane.
-pub const SINGLE: &QueueStrategy = &hybrid::QUEUE;
+pub const SINGLE: &QueueStrategy = &lanes::QUEUE;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

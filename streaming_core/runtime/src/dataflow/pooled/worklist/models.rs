@@ -42,6 +42,10 @@ impl Visitor for &StageModel {
         self.ready.offer(serial);
     }
 
+    fn is_spent(&mut self) -> bool {
+        false
+    }
+
     fn wait(&mut self, wait: &mut dyn FnMut()) {
         wait();
     }
@@ -70,7 +74,7 @@ impl StageModel {
             self.batch[next as usize % window].with_mut(|batch| unsafe { *batch = next });
             self.queue.offer(next, &|lane| self.subsets[next as usize] >> lane & 1 == 1);
             self.front.complete_and_release(next, &mut |serial| {
-                if self.queue.is_empty(serial) {
+                if !self.queue.add(serial) {
                     self.ready.offer(serial);
                 }
             });
@@ -80,7 +84,7 @@ impl StageModel {
     }
 
     fn work(&self, worker: usize) {
-        for reach in [Reach::Own, Reach::Others] {
+        for reach in [Reach::Own, Reach::All] {
             let released = self.front.released();
             let visit = Visit { worker, reach, released, idle: &self.idle, stopped: &self.stopped };
             self.queue.work(&visit, &mut &*self).unwrap();
@@ -128,13 +132,33 @@ fn model_with(queue: &'static QueueStrategy, reorder: reorder::Make, subsets: &'
 }
 
 #[test]
-fn hybrid_a_slot_is_reused_while_a_lane_is_behind() {
+fn lanes_a_slot_is_reused_while_a_lane_is_behind() {
+    model(&lanes::QUEUE, &[0b01, 0b11], 1);
+}
+
+#[test]
+fn lanes_a_lane_changes_hands_between_batches() {
+    model(&lanes::QUEUE, &[0b01, 0b01], 2);
+}
+
+#[test]
+fn lanes_an_empty_batch_passes() {
+    model(&lanes::QUEUE, &[0b00, 0b01], 1);
+}
+
+#[test]
+fn hybrid_a_slot_is_reused_while_a_partition_is_behind() {
     model(&hybrid::QUEUE, &[0b01, 0b11], 1);
 }
 
 #[test]
-fn hybrid_a_lane_changes_hands_between_batches() {
+fn hybrid_a_part_is_delegated_or_its_partition_changes_hands() {
     model(&hybrid::QUEUE, &[0b01, 0b01], 2);
+}
+
+#[test]
+fn hybrid_two_workers_finish_a_batch() {
+    model(&hybrid::QUEUE, &[0b11], 1);
 }
 
 #[test]
@@ -174,6 +198,7 @@ fn shared_an_empty_batch_passes() {
 
 #[test]
 fn a_lane_changes_hands_between_batches_behind_a_lock() {
+    model_with(&lanes::QUEUE, lock::make, &[0b01, 0b01], 2);
     model_with(&hybrid::QUEUE, lock::make, &[0b01, 0b01], 2);
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Nothing is taken and nothing is contended for; but a worker whose lanes have little to do cannot help the others.
 //! Cost: one decrement per batch and lane that holds rows.
-//! Source: Prasaad et al., the queue per worker that its hybrid queue is compared with (as many partitions as workers).
+//! Source: Prasaad et al., section 4.2; as many partitions as workers, section 7.2.1; who works on which is fixed, as in
+//! Volcano, of which section 8.1 says that it goes back to.
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
@@ -11,7 +12,7 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 /// The strategy `queue` = `partitioned`.
 pub const QUEUE: QueueStrategy =
-    QueueStrategy { partitions: Partitions::PerWorker(1), make: |shape| Box::new(PartitionedQueue::new(shape)) };
+    QueueStrategy { partitions: Partitions::OnePerWorker, make: |shape| Box::new(PartitionedQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]
@@ -37,26 +38,28 @@ impl Worklist for PartitionedQueue {
         self.parts.offer(serial, has_rows);
     }
 
-    fn is_empty(&self, serial: u64) -> bool {
-        self.parts.is_empty(serial)
+    fn add(&self, serial: u64) -> bool {
+        !self.parts.is_empty(serial)
     }
 
-    fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool {
+    fn is_waiting(&self, worker: usize, _: Reach, released: u64) -> bool {
         // ORDERING: Relaxed: this worker wrote it.
-        reach == Reach::Own && self.shape.home(worker).any(|lane| self.cursors[lane].load(Ordering::Relaxed) < released)
+        self.shape.home(worker).any(|lane| self.cursors[lane].load(Ordering::Relaxed) < released)
     }
 
     fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
-        if visit.reach == Reach::Others {
-            return Ok(false);
-        }
         for lane in self.shape.home(visit.worker) {
             // ORDERING: Relaxed: this worker wrote it.
             let cursor = self.cursors[lane].load(Ordering::Relaxed);
+            let mut next = visit.released;
             for serial in cursor.max(self.parts.oldest(visit.released))..visit.released {
                 if !self.parts.holds(serial, lane) {
                     continue;
+                }
+                if visitor.is_spent() {
+                    next = serial;
+                    break;
                 }
                 visitor.run(lane, serial)?;
                 did = true;
@@ -65,7 +68,7 @@ impl Worklist for PartitionedQueue {
                 }
             }
             // ORDERING: Relaxed: nobody else reads it.
-            self.cursors[lane].store(visit.released, Ordering::Relaxed);
+            self.cursors[lane].store(next, Ordering::Relaxed);
         }
         Ok(did)
     }

@@ -51,7 +51,7 @@ impl Parts {
         self.open[slot].store(open, Ordering::Relaxed);
     }
 
-    /// `Worklist::is_empty`.
+    /// Whether no lane holds rows of `serial`, for who is just releasing it.
     pub fn is_empty(&self, serial: u64) -> bool {
         // ORDERING: Relaxed: the releaser has seen the batch complete, and nobody counts down before the release.
         self.open[self.slot(serial)].load(Ordering::Relaxed) == 0

@@ -5,7 +5,8 @@
 //! parts that follow each other are of one lane.
 //! Nobody waits in a circle: a worker has one ticket at a time, and waits for parts that were taken before its own.
 //! Cost: a lock and a hand-over per part.
-//! Source: Prasaad et al., the shared queue with locked partitions that its hybrid queue is compared with.
+//! Source: Prasaad et al., section 4.1: to take a part and to lock its partition is one step, else parts of one
+//! partition could change places (figure 5).
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
@@ -13,14 +14,9 @@ use crate::error::RunError;
 use crate::threads::door::Door;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
-/// Lanes per worker: as the hybrid queue has when it is split.
-const LANES_PER_WORKER: usize = 4;
-
 /// The strategy `queue` = `shared`.
-pub const QUEUE: QueueStrategy = QueueStrategy {
-    partitions: Partitions::PerWorker(LANES_PER_WORKER),
-    make: |shape| Box::new(SharedQueue::new(shape)),
-};
+pub const QUEUE: QueueStrategy =
+    QueueStrategy { partitions: Partitions::AsAsked, make: |shape| Box::new(SharedQueue::new(shape)) };
 
 /// The worklist; see the module.
 #[derive(Debug)]
@@ -92,21 +88,20 @@ impl Worklist for SharedQueue {
         self.parts.offer(serial, has_rows);
     }
 
-    fn is_empty(&self, serial: u64) -> bool {
-        self.parts.is_empty(serial)
+    fn add(&self, serial: u64) -> bool {
+        !self.parts.is_empty(serial)
     }
 
-    fn is_waiting(&self, _: usize, reach: Reach, released: u64) -> bool {
+    fn is_waiting(&self, _: usize, _: Reach, released: u64) -> bool {
         // ORDERING: Relaxed: a hint; `take` decides.
-        reach == Reach::Own && self.next.load(Ordering::Relaxed) < released
+        self.next.load(Ordering::Relaxed) < released
     }
 
     fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let mut did = false;
-        if visit.reach == Reach::Others {
-            return Ok(false);
-        }
-        while let Some(part) = self.take(visit.released) {
+        while !visitor.is_spent()
+            && let Some(part) = self.take(visit.released)
+        {
             let lane = &self.lanes[part.lane];
             if lane.next() != part.ticket {
                 // ORDERING: Acquire; nothing but the flag is used.

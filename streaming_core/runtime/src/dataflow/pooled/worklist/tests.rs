@@ -13,16 +13,23 @@ use std::sync::Mutex;
 struct Note<'a> {
     seen: &'a [Mutex<Vec<u64>>],
     ready: &'a InOrder,
+    /// Parts that a slice is still enough for.
+    left: usize,
 }
 
 impl Visitor for Note<'_> {
     fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
         self.seen[lane].try_lock().expect("one worker a lane").push(serial);
+        self.left = self.left.saturating_sub(1);
         Ok(())
     }
 
     fn finish(&mut self, serial: u64) {
         self.ready.offer(serial);
+    }
+
+    fn is_spent(&mut self) -> bool {
+        self.left == 0
     }
 
     fn wait(&mut self, wait: &mut dyn FnMut()) {
@@ -59,14 +66,14 @@ fn run(
                         did = true;
                         queue.offer(serial, &|lane| subsets[serial as usize] >> (lane % 64) & 1 == 1);
                         front.complete_and_release(serial, &mut |serial| {
-                            if queue.is_empty(serial) {
+                            if !queue.add(serial) {
                                 ready.offer(serial);
                             }
                         });
                     }
-                    for reach in [Reach::Own, Reach::Others] {
+                    for reach in [Reach::Own, Reach::All] {
                         let visit = Visit { worker, reach, released: front.released(), idle, stopped };
-                        did |= queue.work(&visit, &mut Note { seen, ready }).unwrap();
+                        did |= queue.work(&visit, &mut Note { seen, ready, left: 1 + worker }).unwrap();
                     }
                     while let Some(serial) = ready.take() {
                         did = true;
@@ -125,6 +132,9 @@ fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
         fn finish(&mut self, _: u64) {
             panic!("nothing is ever done");
         }
+        fn is_spent(&mut self) -> bool {
+            false
+        }
         fn wait(&mut self, wait: &mut dyn FnMut()) {
             wait();
         }
@@ -132,12 +142,16 @@ fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
     for (name, queue) in QUEUES {
         let queue = (queue.make)(Shape { lanes: 1, workers: 2, window: 4, owner: 0 });
         let (idle, stopped) = (Idle::new(Strategy::Yield, 2, 1), AtomicBool::new(true));
-        (0..2).for_each(|serial| queue.offer(serial, &|_| true));
+        for serial in 0..2 {
+            queue.offer(serial, &|_| true);
+            assert!(queue.add(serial));
+        }
         let visit = Visit { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
         assert_eq!(queue.work(&visit, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
-        // The lane is left to nobody: who would be next has nothing to do, or is told to leave.
+        // The lane is left to nobody: who would be next has nothing to do, leaves it to the one who failed, or is told to
+        // leave.
         let next = queue.work(&Visit { worker: 1, reach: Reach::Own, ..visit }, &mut Fail);
-        assert!(next == Ok(false) || next == Err(RunError::Stopped), "{name}: {next:?}");
+        assert!(next.is_ok() || next == Err(RunError::Stopped), "{name}: {next:?}");
     }
 }
 

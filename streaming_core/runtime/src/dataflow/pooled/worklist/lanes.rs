@@ -1,0 +1,115 @@
+//! Lanes: a worker takes a free lane and does everything released to it, while work for a taken lane stays with its
+//! holder: nobody waits, and nothing is enqueued.
+//!
+//! Workers look after lanes of their own first, and take others' when they have nothing else to do.
+//! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
+//! README.md, "Lanes", has the protocol, and what it owes the paper's hybrid queue.
+
+use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
+use crate::dataflow::pooled::worklist::parts::Parts;
+use crate::error::RunError;
+use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
+
+/// The strategy `queue` = `lanes`.
+pub const QUEUE: QueueStrategy =
+    QueueStrategy { partitions: Partitions::ByCost, make: |shape| Box::new(LaneQueue::new(shape)) };
+
+/// Set in a lane's word while a worker holds the lane.
+const HELD: u64 = 1;
+
+/// The worklist; see the module.
+#[derive(Debug)]
+pub struct LaneQueue {
+    /// Per lane `cursor << 1 | HELD`: the next serial to look at. Written by the lane's holder.
+    lanes: Box<[CachePadded<AtomicU64>]>,
+    parts: Parts,
+    shape: Shape,
+}
+
+impl LaneQueue {
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            lanes: (0..shape.lanes).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
+            parts: Parts::new(shape.lanes, shape.window),
+            shape,
+        }
+    }
+
+    /// Whether somebody who takes `lane` now would find something, perhaps: a hint.
+    #[inline(always)]
+    fn lane_is_waiting(&self, lane: usize, released: u64) -> bool {
+        // ORDERING: Relaxed: a hint; `take` decides.
+        let word = self.lanes[lane].load(Ordering::Relaxed);
+        word & HELD == 0 && word >> 1 < released
+    }
+
+    /// Takes `lane` unless somebody holds it or nothing below `released` is left for it; where it had come to.
+    #[inline]
+    fn take(&self, lane: usize, released: u64) -> Option<u64> {
+        // ORDERING: Relaxed: the exchange decides.
+        let word = self.lanes[lane].load(Ordering::Relaxed);
+        if word & HELD != 0 || word >> 1 >= released {
+            return None;
+        }
+        // ORDERING: Acquire pairs with the Release below: the new holder sees the state as the last one left it.
+        self.lanes[lane].compare_exchange(word, word | HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(word >> 1)
+    }
+
+    /// Does everything released to `lane`, unless somebody holds it. A failed run leaves the lane held: nobody touches
+    /// its state any more.
+    fn work_on(&self, lane: usize, released: u64, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
+        let Some(cursor) = self.take(lane, released) else { return Ok(false) };
+        let mut did = false;
+        for serial in cursor.max(self.parts.oldest(released))..released {
+            if !self.parts.holds(serial, lane) {
+                continue;
+            }
+            visitor.run(lane, serial)?;
+            did = true;
+            if self.parts.done(serial) {
+                visitor.finish(serial);
+            }
+        }
+        // ORDERING: Release pairs with the Acquire in `take`. What is released from now on may be taken by anybody.
+        self.lanes[lane].store(released << 1, Ordering::Release);
+        Ok(did)
+    }
+}
+
+impl Worklist for LaneQueue {
+    fn offer(&self, serial: u64, has_rows: &dyn Fn(usize) -> bool) {
+        self.parts.offer(serial, has_rows);
+    }
+
+    fn add(&self, serial: u64) -> bool {
+        !self.parts.is_empty(serial)
+    }
+
+    #[inline]
+    fn is_waiting(&self, worker: usize, reach: Reach, released: u64) -> bool {
+        let home = self.shape.home(worker);
+        match reach {
+            Reach::Own => home.into_iter().any(|lane| self.lane_is_waiting(lane, released)),
+            Reach::All => (0..self.shape.lanes).any(|lane| self.lane_is_waiting(lane, released)),
+        }
+    }
+
+    fn work(&self, visit: &Visit<'_>, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
+        let home = self.shape.home(visit.worker);
+        let mut did = false;
+        for lane in home.clone() {
+            did |= self.work_on(lane, visit.released, visitor)?;
+        }
+        if visit.reach == Reach::All {
+            // One lane at a time: after it there may be something of this worker's own.
+            for lane in (home.end..self.shape.lanes).chain(0..home.start) {
+                if did {
+                    break;
+                }
+                did = self.work_on(lane, visit.released, visitor)?;
+            }
+        }
+        Ok(did)
+    }
+}
