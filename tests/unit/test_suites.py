@@ -21,7 +21,11 @@ SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, 
 EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUITES[name].SUITE.experiments]
 # Of plans every experiment that is run is the same of another application, each of which has to be compiled for; and so
 # are some of others.
-ALIKE = {"rlas": {app for app, _, _ in rlas.PLANNED} - {"sd"}, "ordered": {"queries", "cost"}, "stretch": {"q2", "q3"}}
+ALIKE = {
+    "rlas": {app for app, _, _ in rlas.PLANNED} - {"sd"},
+    "ordered": {"queries", "cost", "buffers"},
+    "stretch": {"q2", "q3"},
+}
 QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if experiment not in ALIKE.get(name, ())]
 
 
@@ -154,9 +158,17 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
         assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
     axes = EXECUTORS["pooled"].axes
     queries = {"q1", "q2", "q3", "q4", "q15"}
+    usual = ("affinity", "lanes", "non_blocking")
     found = {(s.app, s.heuristic, s.threads, s.batch) for _, s in ways("ordered", "queries")}
     assert found == {(q, h, t, b) for q in queries for h in axes["heuristic"] for t in (1, most) for b in (256, 2048)}
     assert {(s.app, s.queue) for _, s in ways("ordered", "queues")} == {(q, w) for q in queries for w in axes["queue"]}
+    published = {(s.app, s.heuristic, s.queue, s.reorder) for _, s in ways("ordered", "buffers")}
+    assert published == {
+        (q, *way) for q in queries for way in (("ct", "hybrid", "non_blocking"), ("ct", "hybrid", "lock"), usual)
+    }
+    assert {(s.queue, s.partitioning) for _, s in ways("ordered", "skew")} == {
+        ("lanes", None), ("hybrid", "range"), ("partitioned", "range"), ("shared", "range"),
+    }  # fmt: skip
     skew = {(h.params["sigma"], h.params["keys"], s.queue) for h, s in ways("ordered", "skew")}
     assert skew == {(sigma, 100, queue) for sigma in (1, 0.3, 0.1, 0.03, 0.01) for queue in axes["queue"]}
     assert {h.params["r"] for h, _ in ways("ordered", "cost")} == {1000, 10_000, 100_000, 1_000_000}
@@ -223,6 +235,11 @@ def test_what_is_concluded_of_queues_and_heuristics():
     assert list(ordered._queue_gains(rows)) == [
         "q1: lanes has 2.00 times the throughput of partitioned, 3.00 times that of shared"
     ]
+    published = row([1, 2, 1], queue="hybrid", heuristic="ct")
+    assert ordered._published([*rows, published], app="q1") == "; hybrid 2.00 times that of partitioned"
+    buffers = [published, published | {"reorder": "lock", "seconds": [2, 4, 2]}, row([1, 1, 1])]
+    gains = "q1: as published, non_blocking has 2.00 times the throughput of lock"
+    assert list(ordered._reorder_gains(buffers)) == [gains]
     rows[1]["result"] = "different"
     assert list(ordered._queue_gains(rows)) == ["q1: lanes has 3.00 times the throughput of shared"]
     rows[0]["result"] = "different"
