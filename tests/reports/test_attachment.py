@@ -41,9 +41,9 @@ def test_the_file_says_what_the_run_says_with_the_evidence_of_what_is_wrong_or_s
     for said in (
         History(home).run(LAST).sentence,
         "5.1 % slower",
-        "gs/tstream/t2 failed",
-        "sl/tstream/t2 differs from the oracle",
-        "wc/ct/t2 did not run",
+        "gs/owners/t2 failed",
+        "sl/owners/t2 differs from the oracle",
+        "wc/affinity/t2 did not run",
         "gs/serial/t2 equals the oracle",  # it is slower
         '{"amount":250,"source":812,"target":17}',
         "streaming-core generate sl",
@@ -104,7 +104,7 @@ def test_the_command_writes_it_where_it_is_told_to(home, tmp_path, monkeypatch, 
     monkeypatch.setenv("LOCKSTEP_HOME", str(home.root))
     out = tmp_path / "new" / "mail.html"
     assert lockstep("report", LAST, "--file", str(out)) == 1, "as without: the run is red"
-    assert "sl/tstream/t2 differs from the oracle" in Outline(out.read_text()).text
+    assert "sl/owners/t2 differs from the oracle" in Outline(out.read_text()).text
     capfd.readouterr()
     assert lockstep("report", LAST, "--file", str(tmp_path)) == 2
     said, error = capfd.readouterr()

@@ -65,7 +65,7 @@ def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
     text = Outline(index(home)).text
     broke, rest = text.split("What broke")[1].split("What became slower or faster")
     slowed, rest = rest.split("What has run lately")
-    for said in ("gs/tstream/t2", "this run", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
+    for said in ("gs/owners/t2", "this run", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
         assert said in broke
     for said in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
         assert said in slowed
@@ -133,8 +133,8 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     found = morning.coverage(History(home))
     assert found.lately == ["wc"]
     stale = {way: seen.text for way, seen in found.stale}
-    # sl/tstream ran with the last of the nights, and its bound counts for nothing.
-    assert stale.keys() == {"gs/tstream", "gs/serial", "sl/tstream", "sl/serial"}
+    # sl/owners ran with the last of the nights, and its bound counts for nothing.
+    assert stale.keys() == {"gs/owners", "gs/serial", "sl/owners", "sl/serial"}
     assert set(stale.values()) == {"2026-01-05, 15 days before"}
     assert {"q1", "wc on pinned", "wc on morsel"} <= set(found.never)
     assert not {"gs", "wc", "wc on pooled"} & set(found.never)
