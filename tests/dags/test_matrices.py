@@ -38,7 +38,7 @@ def test_a_run_and_its_page_say_which_matrix_and_version(lockstep_home, monkeypa
     monkeypatch.setattr("dags.lib.hosts.name", lambda *_: "here")
     matrices.save(lockstep_home, "mine", {"applications": ["wc"], "executors": ["pooled"], "threads": [4]})
     (cell,) = planned({"matrix": "mine", "events": 700})
-    assert cell["cell"].startswith("wc.pooled.ct.t4.")
+    assert cell["cell"].startswith("wc.pooled.affinity.t4.")
     history = History(lockstep_home)
     run = history.latest()
     assert run.plan["matrix"] == {"name": "mine", "version": 1, "changed": ["events"]}

@@ -23,8 +23,8 @@ EXPERIMENTS = [(name, experiment.name) for name in SUITES for experiment in SUIT
 # are some of others.
 ALIKE = {
     "rlas": {app for app, _, _ in rlas.PLANNED} - {"sd"},
-    "ordered": {"queries", "cost", "buffers"},
-    "stretch": {"q2", "q3"},
+    "ordered": {"queries", "cost", "buffers", "light", "queues", "skew"},
+    "stretch": {"q2", "q3", "q4-outputs", "q6"},
 }
 QUICK = [(name, experiment) for name, experiment in EXPERIMENTS if experiment not in ALIKE.get(name, ())]
 
