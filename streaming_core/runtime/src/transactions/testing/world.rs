@@ -16,9 +16,9 @@ use crate::rows::block::{Block, TEXT_PADDING, Text};
 use crate::state::key_group::{OwnerMap, group, hash_i64};
 use crate::state::table::Tables;
 use crate::threads::idle::{Idle, Strategy};
-use crate::threads::sync::{AtomicBool, UnsafeCell};
+use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
 use crate::transactions::delivery::Delivery;
-use crate::transactions::run::Run;
+use crate::transactions::run::{Run, Scheme};
 use crate::transactions::transaction::Transaction;
 
 /// Of so many tables with a row each, the first has the row of an event's condition, and one whose row is in another of two
@@ -180,4 +180,22 @@ impl World {
         // SAFETY: as the caller says; loom checks it.
         self.rows[1].with(|row| unsafe { *row })
     }
+}
+
+/// Two threads take the block through a scheme, in every order with so many preemptions; both events are executed, under two
+/// tickets.
+pub fn explore(preemptions: usize, make: impl Fn(&World) -> Box<dyn Scheme> + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(move || {
+        let world = World::new();
+        let shared = Arc::new((make(&world), world));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.1.run(|run| shared.0.block(1, run).unwrap()))
+        };
+        shared.1.run(|run| shared.0.block(0, run).unwrap());
+        other.join().unwrap();
+        assert_eq!(shared.1.check(2), 2);
+    });
 }

@@ -199,26 +199,14 @@ impl Serial {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::threads::sync::{Arc, thread};
-    use crate::transactions::testing::world::World;
+    use crate::transactions::testing::world;
 
     /// Two threads write and post-process as they come to it, and each leaves when everything is delivered.
     #[test]
     #[ignore = "a whole executor, half a minute: in make test-full"]
     fn loom_one_writes_at_a_time() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(2);
-        model.check(|| {
-            let world = World::new();
-            let options = Options { threads: 2, batch: 1, ..Options::default() };
-            let shared = Arc::new((make(&world.program, &options).unwrap(), world));
-            let other = {
-                let shared = shared.clone();
-                thread::spawn(move || shared.1.run(|run| shared.0.block(1, run).unwrap()))
-            };
-            shared.1.run(|run| shared.0.block(0, run).unwrap());
-            other.join().unwrap();
-            assert_eq!(shared.1.check(2), 2);
+        world::explore(2, |world| {
+            make(&world.program, &Options { threads: 2, batch: 1, ..Options::default() }).unwrap()
         });
     }
 }

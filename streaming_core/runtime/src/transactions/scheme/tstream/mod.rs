@@ -337,27 +337,15 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::threads::sync::{Arc, thread};
-    use crate::transactions::testing::world::World;
+    use crate::transactions::testing::world;
 
     /// Two threads take a batch of two events through the three modes: loom fails if what is planned, chains, tasks, rows or
     /// outputs are used by two at a time, or before they are handed over.
     fn explore(pool: &'static str, stealing: bool, preemptions: usize) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions);
-        model.check(move || {
-            let world = World::new();
-            let options =
-                Options { threads: 2, punctuation: 2, pool: Some(pool.to_owned()), stealing, ..Options::default() };
-            let scheme = tstream(&world.program, &options).unwrap();
-            let shared = Arc::new((scheme, world));
-            let other = {
-                let shared = shared.clone();
-                thread::spawn(move || shared.1.run(|run| shared.0.block(1, run).unwrap()))
-            };
-            shared.1.run(|run| shared.0.block(0, run).unwrap());
-            other.join().unwrap();
-            assert_eq!(shared.1.check(2), 2);
+        world::explore(preemptions, move |world| {
+            let pool = Some(pool.to_owned());
+            let options = Options { threads: 2, punctuation: 2, pool, stealing, ..Options::default() };
+            make(&world.program, &options).unwrap()
         });
     }
 
