@@ -265,8 +265,14 @@ def test_an_open_loop_source_changes_times_only(cases, name, executor):
     assert sample.seconds >= (case.events.rows - 1) / 100_000.0
 
 
+# Of each kind of application one is written quickly, and one with long texts.
+WRITTEN = ("gs", "hashtag", "lr", "wc")
+
+
 @pytest.mark.parametrize("keys", ["small", pytest.param("large", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in WRITTEN)) for name in registry.names()]
+)
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
     case = cases(name, keys)
     executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.runs)

@@ -61,7 +61,7 @@ def examine_all(subjects: list[tuple], examples: int) -> None:
 
 
 def test_programs_come_to_what_the_oracle_says():
-    examine_all([(plan, ROWS[plan]) for plan in ("tidy", "late")], 200)
+    examine_all([(plan, ROWS[plan]) for plan in ("tidy", "late")], 100)
 
 
 @pytest.mark.slow

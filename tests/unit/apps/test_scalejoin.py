@@ -33,7 +33,10 @@ def pairs_of(events, params):
     [
         (400, {**BY_HAND, "domain": 100, "rate": 1}),  # a window is three quarters of them
         pytest.param(400, {"keys": 1, "size": 500, "domain": 60, "rate": 333}, marks=pytest.mark.slow),
-        (250, {"keys": 40, "size": 100_000, "domain": 100, "band": 3, "rate": 100_000}),  # many at one moment
+        # Many at one moment.
+        pytest.param(
+            250, {"keys": 40, "size": 100_000, "domain": 100, "band": 3, "rate": 100_000}, marks=pytest.mark.slow
+        ),
         pytest.param(400, {"keys": 3, "size": 300, "domain": 5, "band": 0, "phases": True}, marks=pytest.mark.slow),
     ],
 )
