@@ -190,6 +190,11 @@ lint: setup ## check style, types and common mistakes, Python and Rust
 	@$(VENV)/bin/mypy
 	@cargo fmt --all --check
 	@cargo clippy --quiet --workspace --all-targets -- -D warnings
+	@cargo clippy --quiet --workspace --lib --tests --features loom -- -D warnings
+
+.PHONY: screenshots
+screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FOLDER"
+	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
 ##@ Keeping house
 .PHONY: rebuild-warehouse

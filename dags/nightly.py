@@ -7,7 +7,11 @@ by the DAG `edit_matrix`, or `lockstep matrices save nightly`.
 from datetime import timedelta
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert, DeadlineReference
+
+from dags.lib.alerts import late
+
+IN_TIME = timedelta(hours=5)  # people come at seven
 
 with DAG(
     dag_id="streaming_regression_nightly",
@@ -16,6 +20,8 @@ with DAG(
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
+    # Of the queue, not of the schedule: a night that somebody starts by hand has no date.
+    deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, IN_TIME, AsyncCallback(late), name="in time"),
     is_paused_upon_creation=True,
     tags=["lockstep"],
 ) as dag:

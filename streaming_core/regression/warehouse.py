@@ -194,6 +194,6 @@ def way_columns(spec: RunSpec) -> dict:
 def spec_of(row: dict) -> RunSpec:
     """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
     said = {name: row[name] for name in FIELDS if row.get(name) is not None}
-    return RunSpec.parse(
-        said | {name: json.loads(said[name]) for name in ("params", "plan", "schedule", "thresholds") if name in said}
-    )
+    # A plan is a word, or a mapping as JSON.
+    kept = {name: said[name] for name in ("params", "plan", "schedule", "thresholds") if name in said}
+    return RunSpec.parse(said | {name: json.loads(text) for name, text in kept.items() if text[:1] in ("[", "{")})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email
 import json
 import socketserver
@@ -12,7 +13,7 @@ from threading import Thread
 import pytest
 from airflow.utils.state import DagRunState
 
-from dags.lib.alerts import Alert, alert
+from dags.lib.alerts import Alert, alert, late
 from reports.attachment import attachment
 from reports.history import History
 from reports.pages import Pages, file_name, write
@@ -159,8 +160,32 @@ def test_who_wants_slowdowns_alone_gets_nothing_else(home, web, monkeypatch):
     told(LAST)
     assert len(got) == 1
     monkeypatch.setenv("LOCKSTEP_ALERT_ON", "slowdown,misery")
-    with pytest.raises(BadInput, match="unknown misery; known: mismatch, failure, slowdown"):
+    with pytest.raises(BadInput, match="unknown misery; known: mismatch, failure, slowdown, late"):
         told(LAST)
+
+
+def night(state: str) -> None:
+    """As Airflow does it, when a night's deadline has come."""
+    run = {"dag_id": "nights", "dag_run_id": "scheduled__2026-01-06T02:00:00+00:00", "state": state}
+    deadline = {"deadline_time": "2026-01-06T08:00:30+01:00"}
+    asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))
+
+
+def test_a_night_that_goes_on_is_late(home, web, mail, monkeypatch):
+    address, got, _ = web
+    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
+    monkeypatch.setenv("LOCKSTEP_ALERT_MAIL", "ann@example.org")
+    night("running")
+    ((_, body),), ((_, message),) = got, mail
+    assert body["kinds"] == ["late"]
+    assert body["sentence"] == "the night of 2026-01-06 02:00 UTC has not ended by 07:00 UTC, it is running"
+    assert body["url"].endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
+    assert message["Subject"] == f"Lockstep, late: {body['sentence']}"
+    night("failed")
+    assert len(got) == len(mail) == 1, "its verdict has told of it"
+    monkeypatch.setenv("LOCKSTEP_ALERT_ON", "slowdown")
+    night("queued")
+    assert len(got) == len(mail) == 1
 
 
 def test_a_run_that_failed_without_a_plan_is_a_failure(home):

@@ -106,6 +106,8 @@ def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
     assert night.timetable.expression == "0 2 * * *"
     assert str(night.timetable.timezone) == "UTC"
     assert not night.catchup
+    (deadline,) = night.deadline
+    assert (deadline.interval, deadline.callback.path) == (timedelta(hours=5), "dags.lib.alerts.late")
 
 
 def test_the_form_has_every_field_of_the_model_and_only_valid_defaults(dag):

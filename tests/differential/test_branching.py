@@ -1,5 +1,7 @@
 """Pipelines that branch and meet again: oracle, compiled loop and engine agree."""
 
+import itertools
+
 import pyarrow as pa
 import pytest
 
@@ -13,6 +15,7 @@ from tests.differential import branching
 from tests.differential.case import Case, strategies
 
 EVENTS = 3000
+QUICK = ((1, 7), (2, 1), (3, 256), (8, 7))  # threads and batches
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +46,16 @@ def test_the_loop_agrees(case):
 
 
 @pytest.mark.parametrize("executor", ["pooled", "pinned"])
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("batch", [1, 7, 256])
-def test_the_engine_agrees(case, executor, threads, batch):
+@pytest.mark.parametrize(
+    "way",
+    [
+        way if way in QUICK else pytest.param(way, marks=pytest.mark.slow)
+        for way in itertools.product((1, 2, 3, 8), (1, 7, 256))
+    ],
+    ids=str,
+)
+def test_the_engine_agrees(case, executor, way):
+    threads, batch = way
     for fields in strategies(executor):
         case.check(RunSpec(app="branching", threads=threads, batch=batch, **fields))
 

@@ -21,6 +21,7 @@ from tests.differential.case import Events, strategies
 from tests.differential.dataflows import STREAMS, write
 from tests.differential.faulty import restore
 from tests.differential.streams import SEED, Outcome, Stream, Subject, examine, streams
+from tests.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
@@ -136,7 +137,7 @@ def examine_one(folder, number: int, examples: int) -> int:
     return sum(rows)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", seeds(1, of=2))
 def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
     assert examine_one(tmp_path, number, 60) > 60
 
@@ -147,7 +148,7 @@ def test_an_application_in_full(tmp_path, number):
     examine_one(tmp_path, number, 150)
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", seeds(1, of=2))
 def test_without_order_the_same_rows_come(tmp_path, number):
     some, rows = subject(tmp_path, number, is_stateless=True), []
     listed = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategies(name, some.app)]

@@ -231,6 +231,7 @@ def test_killed_before_every_change_while_it_resumes(at, undisturbed, tmp_path):
     assert killed_before_every_change(whole, out, begin) > 5
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_killed_when_a_checkpoint_is_there(undisturbed, tmp_path):
     """As a user starts them, with nothing of a test inside. There are 150 checkpoints."""
     whole, out, dice, kills = undisturbed("gs", 60, 1, "--threads", 2), tmp_path / "out", random.Random(5), 0

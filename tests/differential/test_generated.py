@@ -13,6 +13,7 @@ from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from tests.differential.generated import EVENT, write
 from tests.differential.streams import SEED, Stream, Subject, examine, streams, ways
+from tests.draws import seeds
 
 
 def encode(app):
@@ -61,7 +62,7 @@ def examine_one(folder, number: str, examples: int) -> None:
     assert next(met) > examples // 2  # most of them come to an end
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", seeds(1, of=2))
 def test_an_application_comes_to_what_the_oracle_says(tmp_path, number):
     examine_one(tmp_path, f"{SEED}_{number}", 50)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -19,62 +18,15 @@ import pytest
 from reports.history import History
 from streaming_core.regression.home import Home
 from tests.browser import CHROMIUM, Browser
+from tests.e2e.scheduled import RUNS, Airflow, free_port
 from tests.waiting import alive, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
 PASSWORD = "the password of a connection: no-one must see it"
-RUNS = "/api/v2/dags/streaming_regression/dagRuns"
 SMALL = ["--applications", "wc", "--executors", "pooled", "--threads", "1", "--events", "2000", "--repetitions", "1"]
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Airflow:
-    """A running `make ui`, and calls to it as a person with a login."""
-
-    def __init__(self, environment: dict[str, str], port: int):
-        self.environment = environment
-        self.url = f"http://localhost:{port}"
-        self.process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "lockstep"), "ui", "--port", str(port)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if "Ctrl-C stops it" in line:
-                break
-        assert self.process.poll() is None, said
-        self.said = "".join(said)
-        known = json.loads((Path(environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
-        self.login = {"username": "admin", "password": known["admin"]}
-        self.token = self.call("/auth/token", "POST", self.login)["access_token"]
-
-    def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
-        """One request with the login; its JSON, or its text."""
-        request = urllib.request.Request(self.url + path, method=method)
-        request.add_header("Content-Type", "application/json")
-        if hasattr(self, "token"):
-            request.add_header("Authorization", f"Bearer {self.token}")
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, json.dumps(body).encode() if body is not None else None, timeout=60) as answer:
-            text = answer.read().decode()
-        return text if raw else json.loads(text)
-
-    def tasks(self, run: str) -> dict[tuple[str, int], str]:
-        """(task, map index) -> state."""
-        answer = self.call(f"{RUNS}/{run}/taskInstances")
-        return {(task["task_id"], task["map_index"]): task["state"] for task in answer["task_instances"]}
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +49,7 @@ def airflow(tmp_path_factory, with_compiled):
     }
     running = Airflow(environment, free_port())
     yield running
-    if running.process.poll() is None:
-        running.process.terminate()
-        running.process.wait(120)
+    running.stop()
 
 
 def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
@@ -129,14 +79,8 @@ def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
     chosen = {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["2", "4"], "Batches": ["16"]}
     known = {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]}
     with Browser() as browser:
-        browser.go(f"{airflow.url}/auth/login")
-        for name, text in airflow.login.items():
-            browser.click(f"document.querySelector('input[name={name}]')")
-            browser.type(text)
-        browser.press("Enter")
-        browser.wait("location.pathname === '/' && document.querySelectorAll('button').length > 3")
-        browser.go(f"{airflow.url}/dags/streaming_regression")
-        browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
+        airflow.log_in(browser)
+        airflow.open_form(browser)
         for name, values in chosen.items():
             browser.click(field(name, 'button[aria-label="Clear selected options"]'))
             for value in values:

@@ -11,7 +11,7 @@ import pytest
 from reports.history import History
 from streaming_core.regression.home import Home
 from tests import tutorial
-from tests.e2e.test_scheduler import RUNS, Airflow, free_port
+from tests.e2e.scheduled import RUNS, Airflow, free_port
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

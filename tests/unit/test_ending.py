@@ -64,9 +64,14 @@ def ends(done, code, *words, name="streaming-core"):
         ("run", "wc", "--input", "w", "--out", "new"),
         ("oracle", "wc", "--input", "w", "--out", "new"),
         ("record", "wc", "--operator", "count", "--input", "w", "--out", "new"),
-        ("oracle", "wc", "--operator", "count", "--input", "w", "--out", "new"),
-        ("replay", "recording", "--repetitions", 1, "--out", "new"),
-        ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", "new"),
+        *(
+            pytest.param(arguments, marks=pytest.mark.slow)
+            for arguments in (
+                ("oracle", "wc", "--operator", "count", "--input", "w", "--out", "new"),
+                ("replay", "recording", "--repetitions", 1, "--out", "new"),
+                ("bench", "wc", "--events", 1000, "--threads", 1, "--repetitions", 1, "--out", "new"),
+            )
+        ),
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -184,7 +184,8 @@ def test_a_cell_is_known_again_from_its_raw_row():
     later = {"schedule": [{"event": 5, "replicas": {"count": [1, 0], "sum": 2}}, {"event": 9, "replicas": {"sum": 1}}]}
     windows = {"app": "wordcount", "executor": "pinned", "threads": 2} | later
     windows |= {"controller": "model", "thresholds": [80, 70, 60]}
-    for fields in (*WRITTEN.values(), windows, windows | {"parallelism": "sn"}):
+    plans = [{"app": "wc", "executor": "pinned", "threads": 2, "plan": plan} for plan in ("auto", {"split": [0, 1]})]
+    for fields in (*WRITTEN.values(), windows, windows | {"parallelism": "sn"}, *plans):
         spec = RunSpec(**fields | {"params": {}, "sink": "digest", "repetitions": 0})
         row = {"app": spec.app, "params": "{}", **way_columns(spec)}
         assert spec_of(row) == spec

@@ -9,9 +9,8 @@ from tests.unit.apps.windows import run
 @pytest.mark.parametrize(
     ("copies", "once"),
     [
-        (1, False),
         (8, True),
-        *(pytest.param(*given, marks=pytest.mark.slow) for given in [(1, True), (3, True), (8, False)]),
+        *(pytest.param(*given, marks=pytest.mark.slow) for given in [(1, False), (1, True), (3, True), (8, False)]),
     ],
 )
 def test_forward_hands_on_every_tweet(copies, once):

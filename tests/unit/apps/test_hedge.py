@@ -43,7 +43,8 @@ def pairs_of(events, params):
     ("events", "params"),
     [
         (300, {**BY_HAND, "rate": 2.7, "invalid_ratio": 0.1}),
-        (150, {"keys": 2, "size": 100_000, "rate": 10.0, "same_exchange": True}),  # all in one window
+        # All in one window.
+        pytest.param(150, {"keys": 2, "size": 100_000, "rate": 10.0, "same_exchange": True}, marks=pytest.mark.slow),
     ],
 )
 def test_hedge_finds_every_pair(events, params):

@@ -9,7 +9,7 @@ FAR = {"L": 3, "M": 10, "H": 10**9}
 
 
 @pytest.mark.parametrize("multiplicity", ["set", "bag"])
-@pytest.mark.parametrize("level", ["L", "M", "H"])
+@pytest.mark.parametrize("level", ["L", "M", pytest.param("H", marks=pytest.mark.slow)])
 def test_paircount_counts_the_pairs_of_windows(level, multiplicity):
     params = {"level": level, "multiplicity": multiplicity, "vocabulary": 30, "advance": 1_000, "size": 2_500}
     events, result = run("paircount", params, events=200)

@@ -385,6 +385,7 @@ mod models {
             }
             work(0, &shared);
             thread.join().unwrap();
+            // SAFETY: the other thread has ended.
             shared.cell.with(|cell| assert_eq!(unsafe { *cell }, 3));
         });
     }

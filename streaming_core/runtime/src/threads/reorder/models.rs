@@ -33,6 +33,7 @@ fn model(build: fn() -> Box<dyn ReorderBuffer>, serials: &'static [&'static [u64
                 stream.buffer.complete_and_release(serial, &mut |serial| {
                     // SAFETY: the serial is complete: its cell is written; releasers come one after the other.
                     let value = stream.cells[serial as usize].with(|cell| unsafe { *cell });
+                    // SAFETY: as above.
                     stream.delivered.with_mut(|delivered| unsafe { (*delivered).push(value) });
                 });
             }

@@ -90,8 +90,8 @@ impl StageModel {
             self.queue.work(&visit, &mut &*self).unwrap();
         }
         while let Some(serial) = self.ready.take() {
-            // SAFETY: all lanes are done with it, and one worker takes it.
             let batch = &self.batch[serial as usize % self.batch.len()];
+            // SAFETY: all lanes are done with it, and one worker takes it.
             batch.with_mut(|batch| assert_eq!(unsafe { *batch }, serial));
             self.back.complete_and_release(serial, &mut |_| ());
         }

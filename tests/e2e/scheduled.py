@@ -1,0 +1,80 @@
+"""`make ui`, started for whoever needs a real Airflow: its API, and its pages in a browser."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+from tests.browser import Browser
+
+RUNS = "/api/v2/dags/streaming_regression/dagRuns"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Airflow:
+    """A running `make ui`, and calls to it as a person with a login."""
+
+    def __init__(self, environment: dict[str, str], port: int):
+        self.environment = environment
+        self.url = f"http://localhost:{port}"
+        self.process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "lockstep"), "ui", "--port", str(port)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if "Ctrl-C stops it" in line:
+                break
+        assert self.process.poll() is None, said
+        self.said = "".join(said)
+        known = json.loads((Path(environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
+        self.login = {"username": "admin", "password": known["admin"]}
+        self.token = self.call("/auth/token", "POST", self.login)["access_token"]
+
+    def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
+        """One request with the login; its JSON, or its text."""
+        request = urllib.request.Request(self.url + path, method=method)
+        request.add_header("Content-Type", "application/json")
+        if hasattr(self, "token"):
+            request.add_header("Authorization", f"Bearer {self.token}")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, json.dumps(body).encode() if body is not None else None, timeout=60) as answer:
+            text = answer.read().decode()
+        return text if raw else json.loads(text)
+
+    def tasks(self, run: str) -> dict[tuple[str, int], str]:
+        """(task, map index) -> state."""
+        answer = self.call(f"{RUNS}/{run}/taskInstances")
+        return {(task["task_id"], task["map_index"]): task["state"] for task in answer["task_instances"]}
+
+    def log_in(self, browser: Browser) -> None:
+        """As a person does it, on the login page."""
+        browser.go(f"{self.url}/auth/login")
+        for name, text in self.login.items():
+            browser.click(f"document.querySelector('input[name={name}]')")
+            browser.type(text)
+        browser.press("Enter")
+        browser.wait("location.pathname === '/' && document.querySelectorAll('button').length > 3")
+
+    def open_form(self, browser: Browser) -> None:
+        """The form of streaming_regression, empty as it comes."""
+        browser.go(f"{self.url}/dags/streaming_regression")
+        browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(120)
