@@ -265,7 +265,8 @@ def made(out: Path) -> int | None:
         return None
 
 
-@pytest.mark.parametrize(("keys", "people"), [(2, 1), pytest.param(40, 30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("keys", "people"), [(2, 1), (40, 30)])
 def test_containers_live_on_in_images(keys, people):
     """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
     params = shop.bind({"shelves": keys, "wallets": people})

@@ -14,7 +14,7 @@ from streaming_core.planner.strategies import STRATEGIES, plan
 from tests.differential.streams import examine
 from tests.planner import drawn
 
-APPS = ("wc", "fd", "sd", "lr")
+APPS = ("wc", "lr", *(pytest.param(app, marks=pytest.mark.slow) for app in ("fd", "sd")))
 QUICK = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin", "random")
 
 

@@ -142,7 +142,7 @@ def test_every_experiment_runs_in_full(monkeypatch, tmp_path, name, experiment):
     assert len(found["conclusions"]) >= len({row["app"] for row in found["rows"]}) - 1  # lr keeps total order only
 
 
-@pytest.mark.parametrize("counts", [[1], [2], [1, 2, 4]])
+@pytest.mark.parametrize("counts", [pytest.param([1], marks=pytest.mark.slow), [2], [1, 2, 4]])
 def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
     monkeypatch.setattr(ordered, "_multiplication", lambda: 1e-8)
     monkeypatch.setattr(profile, "EVENTS", 1000)
