@@ -10,6 +10,10 @@ use crate::state::windows::table::Table;
 /// How many entries go for one that is touched.
 const AT_ONCE: usize = 8;
 
+/// How many panes at least, and what part of them, are given back at once.
+const PANES_AT_ONCE: usize = 8;
+const PART_AT_ONCE: usize = 32;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Cell {
@@ -39,10 +43,12 @@ pub struct Gone {
 unsafe impl Send for Gone {}
 
 impl Gone {
-    /// Gives the memory back.
+    /// Gives memory back. A large window's panes are some of them at a time, so that no batch waits until all are; a part of
+    /// those there are, so that there are never more than come in about so many batches.
     #[inline]
     pub fn clear(&mut self) {
-        self.panes.clear();
+        let panes = self.panes.len();
+        self.panes.truncate(panes.saturating_sub(PANES_AT_ONCE.max(panes / PART_AT_ONCE)));
         for entry in self.entries.drain(..) {
             // SAFETY: as `free_single` says; it is in no table any more.
             unsafe { free_single(entry) };
@@ -188,6 +194,27 @@ mod tests {
     use super::*;
     use crate::program::{Growing, Key, KeySpec};
     use crate::rows::column::ColumnKind;
+
+    /// However many panes a window had, few are given back at a time, and all are in the end; of windows that come faster than
+    /// that, there are never more than a bound.
+    #[test]
+    fn panes_are_given_back_some_at_a_time() {
+        let mut gone = Gone::default();
+        let mut add = |gone: &mut Gone, n: usize| (0..n).for_each(|_| gone.add(Box::default()));
+        add(&mut gone, 256);
+        for left in (0..32).rev() {
+            gone.clear();
+            assert_eq!(gone.panes.len(), PANES_AT_ONCE * left);
+        }
+        for _ in 0..1000 {
+            add(&mut gone, 1000);
+            gone.clear();
+            assert!(gone.panes.len() <= PART_AT_ONCE * 1000);
+        }
+        while !gone.panes.is_empty() {
+            gone.clear();
+        }
+    }
 
     /// Of windows of which nobody is told: however many keys have had no row for long, a row has few of them go.
     #[test]
