@@ -38,6 +38,7 @@ from reports.history import (
     started,
 )
 from reports.outcome import outcome
+from reports.stages import Stages
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
@@ -133,6 +134,7 @@ class Pages:
             of_cell=lambda cell: f"{root}{run.run_id}/{cell.name}.html",
             of_run=lambda run_id: f"{root}{run_id}/index.html",
             file=f"{root}{run.run_id}/{file_name(run.run_id)}",
+            stages=Stages.of(self.history.home, run.run_id),
             **said,
         )
 

@@ -16,6 +16,7 @@ from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetry
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
+from dags.lib.stages import noted
 from infra.checkout import ROOT, home
 from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
@@ -71,7 +72,8 @@ class SparkServer(BaseOperator):
         self.conn_id = conn_id
 
     def execute(self, context) -> None:
-        start_server(self.run, self.conn_id, self.log.info)
+        with noted(self.run, self.task_id):
+            start_server(self.run, self.conn_id, self.log.info)
 
 
 def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
@@ -126,7 +128,8 @@ class Job(BaseOperator):
             if server.state(self.run) is None and context["ti"].try_number > 1:
                 start_server(self.run, context["params"]["spark"], self.log.info)
             environment |= server.environment(self.run)
-        code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
+        with noted(self.run, self.task_id):
+            code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
         if code == 0:
             return
         if self.spark and server.state(self.run) is None:
@@ -185,7 +188,8 @@ class CoreRun(BaseOperator):
             last[:] = [line]
 
         try:
-            code = self._host.run(attempt, workload, self.limit, say)
+            with noted(self.run, self.task_id, self.cell):
+                code = self._host.run(attempt, workload, self.limit, say)
         except AttemptLost:
             abandon(attempt)
             raise

@@ -30,26 +30,28 @@ def plan_run(context) -> list[dict]:
     from airflow.sdk.exceptions import AirflowFailException
 
     from dags.lib import hosts
+    from dags.lib.stages import noted
     from reports.estimate import estimate
     from reports.publish import publish
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
     run_id, origin, named = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
-    asked = regression_of(params, context["dag_run"].conf)
-    try:
-        wanted = request(home(), asked, named)
-        hosts.check(params["host"], params["spark"], home())
-        # A task that is cleared and run again finds its own plan.
-        regression = wanted.regression
-        planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, wanted.matrix)
-    except BadInput as error:
-        refuse(home(), run_id, origin, asked | ({"matrix": named} if named else {}), str(error))
-        publish(home(), run_id)
-        raise AirflowFailException(str(error)) from None
-    print(estimate(home(), planned, hosts.name(params["host"], home())))
-    for line in omissions(planned):
-        print(f"left out: {line}")
+    with noted(run_id, "plan_matrix"):
+        asked = regression_of(params, context["dag_run"].conf)
+        try:
+            wanted = request(home(), asked, named)
+            hosts.check(params["host"], params["spark"], home())
+            # A task that is cleared and run again finds its own plan.
+            regression = wanted.regression
+            planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, wanted.matrix)
+        except BadInput as error:
+            refuse(home(), run_id, origin, asked | ({"matrix": named} if named else {}), str(error))
+            publish(home(), run_id)
+            raise AirflowFailException(str(error)) from None
+        print(estimate(home(), planned, hosts.name(params["host"], home())))
+        for line in omissions(planned):
+            print(f"left out: {line}")
     context["ti"].xcom_push("run_id", run_id)
     return [
         {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}

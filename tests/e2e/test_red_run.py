@@ -15,7 +15,9 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from infra.cli.run import STAGES
 from reports.history import History
+from reports.stages import Stages
 from streaming_core.regression.home import Home
 from tests.reports.content import from_elsewhere
 
@@ -131,6 +133,18 @@ def test_everything_after_the_core_runs_happened(result):
     failed = {"prepare_workloads", "run_oracle", "run_core", "expectations", "verdict"}
     assert {stage for stage, state in states.items() if state == "failed"} == failed
     assert {state for stage, state in states.items() if stage not in failed} == {"success"}
+
+
+def test_where_the_time_went_is_noted_of_every_stage(world, result, run):
+    found = Stages.of(Home(world["LOCKSTEP_HOME"]), result["run_id"])
+    assert {stage.name for stage in found.stages} == STAGES.keys() - {"stop_spark", "verdict"}
+    (cells,) = [stage for stage in found.stages if stage.name == "run_core"]
+    assert {span.name for span in cells.spans} == {cell.name for cell in run.cells if cell.verdict != "not_run"} | {
+        cell.name for cell in run.cells if "wc.pooled.affinity.t2" in cell.name
+    }
+    assert 0 < found.cells < found.seconds
+    page = Home(world["LOCKSTEP_HOME"]).report(result["run_id"], "index.html").read_text()
+    assert "Where its time went" in page
 
 
 def test_a_lost_attempt_is_tried_again_and_a_failed_one_is_not(world, result):

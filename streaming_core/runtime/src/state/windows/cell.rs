@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn panes_are_given_back_some_at_a_time() {
         let mut gone = Gone::default();
-        let mut add = |gone: &mut Gone, n: usize| (0..n).for_each(|_| gone.add(Box::default()));
+        let add = |gone: &mut Gone, n: usize| (0..n).for_each(|_| gone.add(Box::default()));
         add(&mut gone, 256);
         for left in (0..32).rev() {
             gone.clear();

@@ -1,0 +1,44 @@
+"""Where a run's time went is what its tasks have noted."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.history import History
+from reports.pages import Pages
+from reports.stages import WIDTH, Stages
+from streaming_core.regression.home import Home
+from streaming_core.storage import write_json
+from tests.reports import past_runs
+
+
+def note(home: Home, run_id: str, stage: str, began: float, ended: float, part: str | None = None) -> None:
+    times = {"stage": stage, "began": began, "ended": ended}
+    write_json(home.run(run_id) / "stages" / f"{part or stage}.json", times)
+
+
+def test_time_is_that_of_the_cells_and_of_what_is_around_them(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    run_id = History(home).run_ids()[-1]
+    assert Stages.of(home, run_id) is None
+    assert "Where its time went" not in Pages(History(home)).overview(History(home).run(run_id))
+    note(home, run_id, "run_core", 110, 118, "a.pooled.t2.1")
+    note(home, run_id, "plan_matrix", 100, 102)
+    note(home, run_id, "run_core", 120, 124, "a.pooled.t1.1")
+    note(home, run_id, "dbt_build", 124, 140)
+    found = Stages.of(home, run_id)
+    assert [(stage.name, stage.seconds) for stage in found.stages] == [
+        ("plan_matrix", 2),
+        ("run_core", 12),
+        ("dbt_build", 16),
+    ]
+    assert (found.seconds, found.cells, found.around) == (40, 12, pytest.approx(0.7))
+    cells = found.stages[1].spans
+    assert {span.name: (span.x, span.width) for span in cells} == {
+        "a.pooled.t2.1": (WIDTH / 4, WIDTH / 5),
+        "a.pooled.t1.1": (WIDTH / 2, WIDTH / 10),
+    }
+    page = Pages(History(home)).overview(History(home).run(run_id))
+    assert "40 s until these pages were written, 12 s of them in cells, 70 % around them" in page
+    assert "<title>a.pooled.t1.1</title>" in page
