@@ -6,7 +6,9 @@
   registered partitions: dropping one touches no file, and a new run folder is seen without a repair.
 #}
 {% macro create_raw_tables() %}
-  {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile') %}
+  {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}
+    {# Who asks for freshness alone has dbt make no schema. #}
+    {% do run_query('create schema if not exists ' ~ target.schema) %}
     {% for source in graph.sources.values() %}
       {% set relation = api.Relation.create(schema=source.schema, identifier=source.identifier, type='table') %}
       {% do run_query('drop table if exists ' ~ relation) %}

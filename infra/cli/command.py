@@ -250,6 +250,14 @@ def rebuild() -> None:
     print(rebuild(home()))
 
 
+@warehouse.command()
+def freshness() -> None:
+    """Say how old the newest results are; exit code 1 where that is too old."""
+    from infra.cli.warehouse import freshness
+
+    print(freshness(home()))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks for; returns the exit code."""
     return invoke(app, arguments)

@@ -2,6 +2,7 @@
 
 `build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation. Cells
 that were loaded before raw results held verdicts are judged first, so that dbt reads one of every cell.
+`freshness` says how old the newest raw results are.
 `rebuild` first removes what is disposable (the metastore, the marts, dbt's own files), then does the same. Raw results
 are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
 local session, which is then the only process that may have the metastore open.
@@ -54,6 +55,29 @@ def rebuild(home: Home) -> str:
         for name in DISPOSABLE:
             shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
         return _build(home)
+
+
+def freshness(home: Home) -> str:
+    """How old the newest raw results are; the line that says it.
+
+    Raises:
+        BadInput: `home` cannot hold a warehouse, or holds no run.
+        RunFailed: they are older than they may be (models/staging/raw.yml); the message is that line.
+    """
+    _check(home)
+    if not any(home.raw("cells").glob("run_id=*/*.parquet")):
+        raise BadInput(f"no run has left results in {home.raw('cells')}")
+    with _alone(home, "freshness"):
+        done = dbt(home, "source", "freshness")
+    results = done.result.results if done.exception is None and done.result else []
+    ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
+    if not ages:
+        _must(home, done)
+    (found,) = ages
+    line = f"the newest results are of {found.max_loaded_at:%Y-%m-%d %H:%M} UTC, {found.age / 3600:,.0f} hours ago"
+    if str(found.status) != "pass":
+        raise RunFailed(line)
+    return line
 
 
 def _build(home: Home) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
@@ -166,6 +167,20 @@ def test_a_run_counts_its_cells_and_is_green_with_bounds_in_it(built):
         FASTER: (6, 4, 0, 0, 0, 2, True),
     }
     assert len(WAYS) * 2 == 6
+
+
+def test_marts_have_the_columns_that_are_documented(built):
+    files = built.home.root / "warehouse" / "dbt"
+    manifest, catalog = (json.loads((files / f"{name}.json").read_text()) for name in ("manifest", "catalog"))
+    marts = {name for name, node in manifest["nodes"].items() if node.get("path", "").startswith("marts/")}
+    assert len(marts) == len([*(built.home.root / "warehouse" / "marts").iterdir()])
+    names = {"long": "bigint", "integer": "int"}  # Spark's own, and what SQL calls them
+    for mart in marts:
+        made = sorted(catalog["nodes"][mart]["columns"].values(), key=lambda column: column["index"])
+        documented = manifest["nodes"][mart]["columns"].values()
+        assert [(one["name"], one["data_type"]) for one in documented] == [
+            (one["name"], names.get(one["type"].lower(), one["type"].lower())) for one in made
+        ], mart
 
 
 def test_the_documentation_is_one_file_that_fetches_nothing_to_show_itself(built):

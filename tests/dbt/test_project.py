@@ -9,6 +9,7 @@ import pyarrow as pa
 import yaml
 
 from streaming_core.regression.warehouse import JUDGED, RAW, RENAMED, WAY
+from streaming_core.run.way import FIELDS
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 SQL_TYPES = {
@@ -39,6 +40,41 @@ def test_sources_have_the_columns_that_are_written():
         assert stated == {
             name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in written.items()
         }
+
+
+def _described() -> dict[str, dict[str, str]]:
+    """By source table or mart, of each column what is said of it, as it is written."""
+    found = {}
+    for path in (PROJECT / "models" / "staging").glob("*.yml"):
+        for source in yaml.safe_load(path.read_text()).get("sources", []):
+            for table in source["tables"]:
+                found[f"{source['name']}.{table['name']}"] = table["columns"]
+    found |= {path.stem: models()[path.stem]["columns"] for path in (PROJECT / "models" / "marts").glob("*.sql")}
+    return {name: {column["name"]: column.get("description", "") for column in found[name]} for name in found}
+
+
+def test_every_column_of_raw_tables_and_marts_says_what_it_is():
+    assert {name: [c for c in columns if not columns[c].strip()] for name, columns in _described().items()} == {
+        name: [] for name in _described()
+    }
+
+
+def test_what_is_said_of_columns_is_said_once_and_of_a_way_as_its_specification_does():
+    page = (PROJECT / "models" / "columns.md").read_text()
+    blocks = dict(re.findall(r"{% docs (\w+) %}\n(.*?)\n{% enddocs %}", page, flags=re.S))
+    used = {said for columns in _described().values() for said in columns.values()}
+    assert {f"{{{{ doc('{name}') }}}}" for name in blocks} == {said for said in used if said.startswith("{{")}
+    assert {name: blocks[name] for name in WAY} == {name: FIELDS[name].description for name in WAY}
+
+
+def test_the_pages_are_exposed_with_the_marts_that_they_read():
+    read = {
+        mart
+        for path in (PROJECT.parent / "reports").glob("*.py")
+        for mart in re.findall(r'\.mart\("(\w+)"\)', path.read_text())
+    }
+    exposures = yaml.safe_load((PROJECT / "models" / "exposures.yml").read_text())["exposures"]
+    assert {f"ref('{mart}')" for mart in read} == {ref for exposure in exposures for ref in exposure["depends_on"]}
 
 
 def test_what_one_thread_did_is_compared_with_what_differs_in_nothing_but_threads():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import shutil
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -77,6 +80,28 @@ def test_a_warehouse_that_nobody_has_written_to_has_empty_marts(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert {name: read_mart(home, name) for name in MARTS} == {name: [] for name in MARTS}
     assert (home.reports / "dbt" / "index.html").is_file()
+
+
+@pytest.mark.slow
+def test_results_that_are_too_old_are_said_to_be(tmp_path):
+    home = Home(tmp_path)
+    done = run_warehouse(home, "freshness")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"lockstep: no run has left results in {home.raw('cells')}\n"
+    write_history(home)
+    done = run_warehouse(home, "freshness")
+    assert done.returncode == 1, done.stdout + done.stderr
+    line = done.stderr.strip().splitlines()[-1]
+    assert re.fullmatch(r"lockstep: the newest results are of 2025-03-\d\d \d\d:\d\d UTC, [\d,]+ hours ago", line)
+    today = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-00000000"
+    shutil.copytree(next(home.raw("cells").glob("run_id=*")), home.raw("cells") / f"run_id={today}")
+    part = home.part("cells", today)
+    table = pq.ParquetFile(part).read()
+    ids = pa.array([today] * len(table), table.schema.field("run_id").type)
+    pq.write_table(table.set_column(table.schema.get_field_index("run_id"), "run_id", ids), part)
+    done = run_warehouse(home, "freshness")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip().splitlines()[-1].endswith("UTC, 0 hours ago")
 
 
 @pytest.mark.slow
