@@ -3,6 +3,7 @@
 index.html                  overview of the latest run         performance.html, charts/*.svg
 <run id>/index.html         overview of that run               runs.html, every run, and what ran when
 <run id>/<cell>.html        evidence of one cell               style.css
+<run id>/beside-*.html      that run beside another
 <run id>/lockstep-*.html    the run as one file (attachment.py)
                                                                data_docs/, dbt/ are made by their own tools
 """
@@ -22,6 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import benchmarks, morning, series
+from reports.beside import Beside, before
 from reports.estimate import expected
 from reports.history import (
     NOTHING,
@@ -75,6 +77,7 @@ class Pages:
             started=started,
             mark=MARKS,
             classes=series.classes,
+            beside_name=beside_name,
         )
 
     def index(self) -> str:
@@ -134,9 +137,14 @@ class Pages:
             of_cell=lambda cell: f"{root}{run.run_id}/{cell.name}.html",
             of_run=lambda run_id: f"{root}{run_id}/index.html",
             file=f"{root}{run.run_id}/{file_name(run.run_id)}",
+            before=before(self.history, run) if root else None,
             stages=Stages.of(self.history.home, run.run_id),
             **said,
         )
+
+    def beside(self, run: Run, other: Run) -> str:
+        """A run beside another."""
+        return self.render("beside.html", root="../", here="", beside=Beside.of(run, other))
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
@@ -270,6 +278,11 @@ def write(path: Path, text: str) -> None:
 def file_name(run_id: str) -> str:
     """What the run is called as one file (attachment.py), wherever that is put."""
     return f"lockstep-{run_id}.html"
+
+
+def beside_name(run_id: str) -> str:
+    """The page of a run beside that one, in the folder of the run."""
+    return f"beside-{run_id}.html"
 
 
 def _evidence(cell: Cell) -> Iterator[dict]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from reports.attachment import attachment
+from reports.beside import before
 from reports.history import History
-from reports.pages import HERE, Pages, file_name, write
+from reports.pages import HERE, Pages, beside_name, file_name, write
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -23,6 +24,8 @@ def publish(home: Home, run_id: str) -> str:
     write(home.report(run_id, file_name(run_id)), attachment(pages, run))
     for cell in run.cells:
         write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
+    if (earlier := before(history, run)) is not None:
+        write(home.report(run_id, beside_name(earlier)), pages.beside(run, history.run(earlier)))
     write(home.report(run_id, "index.html"), pages.overview(run))
     write_json(home.report(run_id, "summary.json"), summary(run))
     performance(home, pages)

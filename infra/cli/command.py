@@ -136,12 +136,15 @@ def report(
     file: Annotated[
         Path | None, typer.Option(metavar="OUT.html", help="Write it to one file as well, to be mailed.")
     ] = None,
+    beside: Annotated[
+        str | None, typer.Option(metavar="RUN_ID", help="Write a page of it beside that run as well.")
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Print the table of a run, and where its reports are. Exit code 1: it was not green."""
     from infra.cli.report import report as shown
 
-    return shown(home(), run_id, as_json, file)
+    return shown(home(), run_id, as_json, file, beside)
 
 
 @app.command()

@@ -15,8 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.attachment import attachment
+from reports.beside import Beside
 from reports.history import Cell, History, Run, human_micros, human_rate, short
-from reports.pages import Pages
+from reports.pages import Pages, beside_name
 from reports.publish import performance
 from streaming_core.errors import BadInput, refusal
 from streaming_core.regression.home import Home
@@ -166,8 +167,9 @@ def _shown(path: Path) -> str:
         return str(path)
 
 
-def report(home: Home, run_id: str | None, as_json: bool, file: Path | None) -> int:
-    """Prints a run, or the last one, and writes it to a file if one is named; the exit code: 1 where it was not green.
+def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, other: str | None) -> int:
+    """Prints a run, or the last one, and writes it to a file if one is named, and a page of it beside an `other`
+    one. The exit code: 1 where it was not green.
 
     Raises:
         BadInput, CommandFailed: there is no such run, or the file cannot be written.
@@ -179,12 +181,21 @@ def report(home: Home, run_id: str | None, as_json: bool, file: Path | None) -> 
         return 0
     if not ids:
         raise BadInput(f"no runs yet in {home.root}; make run makes one")
-    if run_id and run_id not in ids:
-        raise BadInput(f"no run {run_id}; the last ones are {', '.join(ids[-3:])}")
+    for asked in (run_id, other):
+        if asked and asked not in ids:
+            raise BadInput(f"no run {asked}; the last ones are {', '.join(ids[-3:])}")
     if file:
         history = History(home)
         try:
             write_text(file, attachment(Pages(history), history.run(run_id or ids[-1])))
         except OSError as error:
             raise refusal(error, f"{file} cannot be written") from None
-    return 0 if print_run(home, run_id or ids[-1], Console(), as_json) else 1
+    green = print_run(home, run_id or ids[-1], Console(), as_json)
+    if other:
+        history = History(home)
+        one, page = history.run(run_id or ids[-1]), home.report(run_id or ids[-1], beside_name(other))
+        write_text(page, Pages(history).beside(one, history.run(other)))
+        if not as_json:
+            said = f"\nbeside   {_shown(page)}\n{Beside.of(one, history.run(other)).sentence}"
+            Console().print(Text(said), soft_wrap=True)
+    return 0 if green else 1

@@ -63,6 +63,10 @@ def get(server, token):
 
 PAGES = ["", "index.html", "performance.html", "style.css", f"{past_runs.LAST}/index.html", f"{past_runs.LAST}/"]
 PAGES += ["runs.html", f"{past_runs.LAST}/lockstep-{past_runs.LAST}.html"]
+PAGES += [
+    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[0]}.html",
+    f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[-2]}.html",
+]
 PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html"]
 # In the reports, where each leads to.
 LINKS = {
@@ -125,6 +129,14 @@ def test_whatever_the_answer_is_it_is_guarded(server, token, path, login, method
     assert answer.headers["referrer-policy"] == "no-referrer"
     assert answer.headers["cross-origin-resource-policy"] == "same-origin"
     assert answer.headers["cache-control"] == "no-store", "nothing of it stays in a browser or a proxy"
+
+
+def test_a_run_is_shown_beside_any_other_that_there_was(get):
+    last, first = past_runs.LAST, past_runs.RUN_IDS[0]
+    assert "cells of both runs have another verdict" in get(f"/lockstep/{last}/beside-{first}.html").text
+    for one, other in ((last, "20000101T000000Z-00000000"), ("20000101T000000Z-00000000", last)):
+        answer = get(f"/lockstep/{one}/beside-{other}.html")
+        assert (answer.status_code, "There is no such run." in answer.text) == (404, True)
 
 
 def test_a_bearer_token_is_a_login_too(server, token):

@@ -43,6 +43,7 @@ POLICIES = {
     "sandbox allow-scripts",
 }
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
+BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
 # What every answer says, also one that refuses or redirects.
 GUARDS = {
     "Content-Security-Policy": OWN,
@@ -119,7 +120,8 @@ async def page(user: Reader, path: str = "") -> Response:
     target = served(root, path)
     if not target.is_file():
         if RUN_ID.fullmatch(target.parent.name):
-            return _going_on(target.parent.name)
+            other = BESIDE.fullmatch(target.name)
+            return _beside(target.parent.name, other[1]) if other else _going_on(target.parent.name)
         if path in ("", "index.html", "runs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
@@ -161,6 +163,15 @@ def _going_on(run_id: str) -> Response:
         return HTMLResponse(Pages(history).going_on(history.run(run_id)))
     except BadInput:
         return _page("There is no such run, or it has not planned anything yet.", 200)
+
+
+def _beside(run_id: str, other: str) -> Response:
+    """A run beside any other: those beside the one before them are files."""
+    history = History(checkout.home())
+    try:
+        return HTMLResponse(Pages(history).beside(history.run(run_id), history.run(other)))
+    except BadInput:
+        return _page("There is no such run.", 404)
 
 
 def _page(text: str, status: int) -> Response:

@@ -114,6 +114,21 @@ def test_report_before_the_first_run(call):
     assert "no runs yet" in done.stderr
 
 
+def test_report_beside_another_run_is_a_page(call, tmp_path):
+    home = Home(tmp_path / "l")
+    past_runs.make(home)
+    first = past_runs.RUN_IDS[0]
+    done = call("report", "--beside", first)
+    page = home.report(past_runs.LAST, f"beside-{first}.html")
+    assert done.returncode == 1
+    assert done.stdout.endswith(f"{page}\n3 of the 14 cells of both runs have another verdict\n")
+    assert "have another verdict" in page.read_text()
+    assert isinstance(json.loads(call("report", "--beside", first, "--json").stdout), dict)
+    done = call("report", "--beside", "20000101T000000Z-00000000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no run 20000101T000000Z-00000000; the last ones are " in done.stderr
+
+
 def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"))
     done = call("report")

@@ -1,0 +1,84 @@
+"""A run beside another: cells by their names, verdicts that changed, and ratios where both did the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from reports.beside import Beside, before
+from reports.history import History
+from reports.pages import Pages, beside_name
+from reports.publish import publish
+from streaming_core.regression.home import Home
+from tests.reports import past_runs
+from tests.reports.content import from_elsewhere
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = Home(tmp_path)
+    past_runs.make(made, nights=3)  # the last one is red
+    return made
+
+
+def test_verdicts_that_changed_are_counted_and_marked(home):
+    history = History(home)
+    *_, earlier, last = history.run_ids()
+    one, other = history.run(last), history.run(earlier)
+    found = Beside.of(one, other)
+    changed = [pair.label for pair in found.pairs if pair.changed]
+    assert changed == [cell.label for cell in one.cells if cell.red]
+    assert found.sentence == f"{len(changed)} of the {len(one.cells)} cells of both runs have another verdict"
+    page = Pages(history).beside(one, other)
+    assert re.findall(r"<b>(\S+/\S+)</b>", page) == changed
+    assert Beside.of(other, other).sentence.startswith("None of the ")
+    assert not any(pair.changed for pair in Beside.of(other, other).pairs)
+
+
+def test_a_ratio_is_said_of_cells_that_did_the_same_on_the_same_machine(home):
+    history = History(home)
+    one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    name = "gs.transactional.serial"
+    (cell,) = [cell for cell in one.cells if cell.name.startswith(name) and cell.spec.threads == 1]
+    twin = other.cell(cell.name)
+    cell.speed, twin.speed = (type(twin.speed)("unchanged", to_loop=ratio) for ratio in (1.0, 0.8))
+
+    def ratio() -> float | None:
+        (pair,) = [pair for pair in Beside.of(one, other).pairs if pair.one is cell]
+        return pair.faster
+
+    assert ratio() == pytest.approx(1.25)
+    for column in ("workload_address", "host", "yardstick"):
+        kept, cell.facts[column] = cell.facts[column], "another"
+        assert ratio() is None
+        cell.facts[column] = kept
+    twin.speed = None
+    assert ratio() is None
+
+
+def test_cells_that_one_of_them_lacks_are_there_too(home):
+    history = History(home)
+    one, other = (history.run(run_id) for run_id in history.run_ids()[-2:])
+    gone = other.cells.pop(0)
+    found = Beside.of(one, other)
+    assert [pair.one.name for pair in found.pairs if pair.other is None] == [gone.name]
+    found = Beside.of(other, one)
+    assert [pair.other.name for pair in found.pairs if pair.one is None] == [gone.name]
+    assert found.pairs[-1].label == gone.label
+    assert Pages(history).beside(other, one).count("not planned") == 1
+    other.cells.clear()
+    assert Beside.of(one, other).sentence == "No cell was planned in both runs"
+
+
+def test_a_run_leads_to_its_page_beside_the_one_before_it(home):
+    history = History(home)
+    first, earlier, last = history.run_ids()
+    assert before(history, history.run(last)) == earlier
+    assert before(history, history.run(first)) is None
+    publish(home, last)
+    publish(home, first)
+    page = home.report(last, beside_name(earlier))
+    assert f'href="{page.name}"' in home.report(last, "index.html").read_text()
+    assert from_elsewhere(page) == []
+    assert "beside-" not in home.report(first, "index.html").read_text()
