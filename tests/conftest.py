@@ -23,6 +23,9 @@ TOGETHER = {
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
 }
+# In full it has so many tests that one worker would still be at them when the others are done: each function is dealt out
+# by itself then.
+MANY = "tests/differential/test_engine.py"
 # Begun last, they would keep one worker busy alone.
 FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
 
@@ -34,6 +37,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
+            if nodeid.startswith(MANY) and "not slow" not in config.option.markexpr:
+                return nodeid.partition("[")[0]
             return next((name for folder, name in TOGETHER.items() if nodeid.startswith(folder)), None) or (
                 super()._split_scope(nodeid)
             )
