@@ -61,7 +61,7 @@ class Pages:
     def __init__(self, history: History):
         self.history = history
         self.reports = history.home.reports
-        self._drawn: dict[str, tuple[dict[str, str], list[dict]]] = {}
+        self._drawn: dict[str | None, tuple[dict[str, str], list[dict]]] = {}
         self._env = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -179,20 +179,27 @@ class Pages:
         """All that have been measured, in the order of their colours."""
         return sorted({row["strategy"] for row in self._measured[0]})
 
-    def charts(self, run_id: str) -> tuple[dict[str, str], list[dict]]:
-        """Charts of what was measured in a run, name -> SVG, and the sections that they stand in."""
+    def charts(self, run_id: str | None) -> tuple[dict[str, str], list[dict]]:
+        """Charts of what was measured in a run, or of each application in its last one, name -> SVG, and the sections
+        that they stand in."""
         if run_id not in self._drawn:
-            all_rows, _ = self._measured
-            rows, latencies = ([row for row in mart if row["run_id"] == run_id] for mart in self._measured)
-            drawn = _draw(all_rows, rows, latencies, self.history.mart("speed"), self.strategies) if rows else ({}, [])
-            self._drawn[run_id] = drawn
+            rows, latencies = self._of(run_id)
+            drawn = _draw(self._measured[0], rows, latencies, self.history.mart("speed"), self.strategies)
+            self._drawn[run_id] = drawn if rows else ({}, [])
         return self._drawn[run_id]
+
+    def _of(self, run_id: str | None) -> list[list[dict]]:
+        """The rows of throughput and latency of a run, or of each application's last one."""
+        last: dict[str, str] = {}
+        for row in self._measured[0]:
+            last[row["app"]] = max(row["run_id"], last.get(row["app"], ""))
+        return [[row for row in mart if row["run_id"] == (run_id or last.get(row["app"]))] for mart in self._measured]
 
     def performance(self, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
         """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
         drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
-        all_rows, all_latencies = self._measured
-        ids = sorted({row["run_id"] for row in all_rows})
+        rows, latencies = self._of(None)
+        ids = sorted({row["run_id"] for row in rows})
         if not ids:
             why = (
                 "No run has been measured yet." if not self.history.run_ids() else "The marts have not been built yet."
@@ -202,21 +209,19 @@ class Pages:
                 root="",
                 here="Performance",
                 headline=why,
-                run_id=None,
+                run_ids=[],
                 notice=None,
                 strategies=[],
                 sections=[],
                 rows=[],
+                apps=[],
                 energy=False,
                 suites=suites,
                 said=benchmarks.RESULTS,
             )
             return page, drawn
-        run_id = ids[-1]
         latest = self.history.run_ids()[-1]
-        rows = [row for row in all_rows if row["run_id"] == run_id]
-        latencies = [row for row in all_latencies if row["run_id"] == run_id]
-        svgs, sections = self.charts(run_id)
+        svgs, sections = self.charts(None)
         p = {(r["cell"], r["kind"]): r for r in latencies}
         for row in rows:
             found = p.get((row["cell"], "processing"), {})
@@ -231,13 +236,14 @@ class Pages:
             root="",
             here="Performance",
             headline=headline,
-            run_id=run_id,
+            run_ids=ids,
             notice=None
-            if run_id == latest
+            if ids[-1] == latest
             else f"Run {latest} is not in the marts: nothing in it equals the oracle, or they were not built.",
             strategies=self.strategies,
             sections=sections,
             rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
+            apps=sorted({row["app"] for row in rows}),
             energy=any(row["energy_nj"] is not None for row in rows),
             suites=suites,
             said=benchmarks.RESULTS,
@@ -510,7 +516,8 @@ def _draw(
         section(title, f"latency-{kind}", charts.latency, [(a, a, of(chosen, a)) for a in apps])
     # Of each application with the most threads, by one way of measuring: a change of method is no change of speed.
     groups = []
-    current = {row["series"] for row in trend if row["run_id"] == rows[0]["run_id"]}
+    ran = {row["app"]: row["run_id"] for row in rows}
+    current = {row["series"] for row in trend if row["run_id"] == ran.get(row["app"])}
     for app in apps:
         most = max(row["threads"] for row in of(rows, app))
         chosen = [row for row in of(trend, app) if row["threads"] == most and row["series"] in current]
