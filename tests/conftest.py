@@ -23,8 +23,8 @@ TOGETHER = {
     **dict.fromkeys(("tests/infra/cli/test_check.py", "tests/infra/cli/test_importing.py"), "spark"),
     "tests/dags/": "airflow",
 }
-# In full it has so many tests that one worker would still be at them when the others are done: each function is dealt out
-# by itself then.
+# In full it has so many tests that one worker would still be at them when the others are done: each function is dealt
+# out by itself then.
 MANY = "tests/differential/test_engine.py"
 # Begun last, they would keep one worker busy alone.
 FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
