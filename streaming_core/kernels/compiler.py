@@ -110,7 +110,8 @@ def post(work: Work) -> None:
 
 
 def execute(work: Work) -> None:
-    steps = passes(work.operator.functions["plan"])
+    readers = [work.translator.modifications[function] for function in work.bound.readers]
+    steps = passes(work.operator.functions["plan"], readers)
     work.kernels["execute"] = execute_kernel(
         work.functions["plan"], steps, work.event, work.bound, work.modifications, work.conditions,
         work.functions["post"], work.output,

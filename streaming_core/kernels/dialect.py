@@ -208,10 +208,9 @@ class _Rewriter(ast.NodeTransformer):
             case (("row" | "result"), [table, index]):
                 number = ast.Constant(self.source.outer(table).index)
                 return self.word(f"txn_{name}", owner, number, self.visit(index))
-            case "modify", [row, function, *argument]:
+            case "modify", [row, function, *given]:
                 index = self._index(function, self.translator.modifications)
-                given = self.visit(argument[0]) if argument else ast.Constant(0)
-                return self.word("txn_modify", owner, self.visit(row), index, given)
+                return self.word("txn_modify", owner, self.visit(row), index, self._row(given))
             case "require", [condition]:
                 return self.word("txn_hold", owner, self._called(condition, self.word("txn_request", owner)))
             case "require", [condition, *rows]:

@@ -3,7 +3,8 @@
 For who is alone with the tables: nothing is written down, dealt out or waited for. The plan function is compiled a
 second time, with a `txn` that acts at once. Nothing of a dropped event is ever done, conditions read the state before
 the event, and any false one rejects all of it: so a plan that is not written in this order (`plans.passes` says) is
-called several times, first to see whether it drops, then to check, then to act.
+called several times, first to see whether it drops, then to check, then to act. Rows that a modification reads beside
+its own are copied when conditions are checked, and the event's results stand behind the copies.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from streaming_core.kernels.memory import load_half, load_word, store_word
 from streaming_core.kernels.values import RowType
 from streaming_core.language.record import Resolved
 
-# Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped.
-FAILED, READS, GONE = 0, 8, 16
+# Of the event at hand, on the kernel's stack: conditions that failed (in units of a decision word), reads, dropped;
+# bytes of rows kept for modifications that read them, and how many of these were used.
+FAILED, READS, GONE, KEPT, USED = 0, 8, 16, 24, 32
 
 
 class EventModel(models.StructModel):
@@ -139,18 +141,56 @@ def _copy_row(typingctx, txn, row):
         reads = code.load(builder, held.counters, READS, code.I64)
         code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
         begin = builder.mul(reads, code.i64(stride))
-        capacity = code.load(builder, held.context, abi.EXECUTE_CAPACITY, code.I64, code.CONTEXT)
-        needed = builder.add(begin, code.i64(stride))
-        with builder.if_then(builder.icmp_unsigned(">", needed, capacity), likely=False):
-            more = code.load(builder, held.context, abi.EXECUTE_MORE, code.PTR, code.CONTEXT)
-            failed = builder.icmp_unsigned("!=", code.call(builder, more, held.context, needed), code.i64(0))
-            code.raise_if(context, builder, failed, MemoryError, "no room for results")
-        results = code.load(builder, held.context, abi.EXECUTE_RESULTS, code.PTR, code.CONTEXT)
+        if txn.bound.readers:
+            begin = builder.add(begin, code.load(builder, held.counters, KEPT, code.I64))
+        place = _room(context, builder, held, begin, stride)
         source = code.at(builder, _row_at(builder, txn, held, row, args[1]), first)
-        code.copy(builder, code.at(builder, results, begin), source, last - first)
+        code.copy(builder, place, source, last - first)
         return context.get_dummy_value()
 
     return types.none(txn, row), codegen
+
+
+def _room(context, builder, held, begin, size: int):
+    """Address of the bytes begin..begin+size-1 of the results, which may move."""
+    capacity = code.load(builder, held.context, abi.EXECUTE_CAPACITY, code.I64, code.CONTEXT)
+    needed = builder.add(begin, code.i64(size))
+    with builder.if_then(builder.icmp_unsigned(">", needed, capacity), likely=False):
+        more = code.load(builder, held.context, abi.EXECUTE_MORE, code.PTR, code.CONTEXT)
+        failed = builder.icmp_unsigned("!=", code.call(builder, more, held.context, needed), code.i64(0))
+        code.raise_if(context, builder, failed, MemoryError, "no room for results")
+    results = code.load(builder, held.context, abi.EXECUTE_RESULTS, code.PTR, code.CONTEXT)
+    return code.at(builder, results, begin)
+
+
+@intrinsic
+def _keep_row(typingctx, txn, row):
+    """Copies the row, as it is before the event, behind those that were kept for its modifications."""
+    size = txn.bound.tables[row.table].state[1]
+
+    def codegen(context, builder, signature, args):
+        held = _held(context, builder, txn, args[0])
+        begin = code.load(builder, held.counters, KEPT, code.I64)
+        code.copy(builder, _room(context, builder, held, begin, size), _row_at(builder, txn, held, row, args[1]), size)
+        code.store(builder, builder.add(begin, code.i64(size)), held.counters, KEPT)
+        return context.get_dummy_value()
+
+    return types.none(txn, row), codegen
+
+
+@intrinsic
+def _kept_row(typingctx, txn, row):
+    """Address of the next of the rows that were kept."""
+    size = txn.bound.tables[row.table].state[1]
+
+    def codegen(context, builder, signature, args):
+        held = _held(context, builder, txn, args[0])
+        begin = code.load(builder, held.counters, USED, code.I64)
+        code.store(builder, builder.add(begin, code.i64(size)), held.counters, USED)
+        results = code.load(builder, held.context, abi.EXECUTE_RESULTS, code.PTR, code.CONTEXT)
+        return builder.ptrtoint(code.at(builder, results, begin), code.I64)
+
+    return types.int64(txn, row), codegen
 
 
 @intrinsic(prefer_literal=True)
@@ -195,7 +235,7 @@ def _require(txn, condition, rows):
         return None
     if not txn.checks:
         return lambda txn, condition, rows: None
-    tables = [kind.table for kind in rows.types if isinstance(kind, tx.NamedRow)]
+    tables = tx.given_rows(rows)
     function = txn.conditions[condition.literal_value]
     given = [f"row_{j}(address(txn, rows[{j}]), 0, arena(txn))" for j in range(len(tables))] + ["request(txn)"]
     if len(rows.types) > len(tables):
@@ -211,26 +251,26 @@ def _require(txn, condition, rows):
 
 
 @overload(tx.txn_modify, prefer_literal=True)
-def _modify(txn, row, function, argument):
+def _modify(txn, row, function, given):
     if not isinstance(txn, DirectType):
         return None
-    if not txn.acts:
-        return lambda txn, row, function, argument: None
-    act = txn.modifications[function.literal_value]
-    make_row = shapes.row_maker(txn.bound.tables[row.table], False)
-    if tx.takes_argument(act, 1):
-
-        def modify(txn, row, function, argument):
-            i = _argument(txn, "modify", argument)
-            if _is_accepted(txn):
-                act(make_row(_address(txn, row), 0, _arena(txn)), request_row(txn), i)
-    else:
-
-        def modify(txn, row, function, argument):
-            if _is_accepted(txn):
-                act(make_row(_address(txn, row), 0, _arena(txn)), request_row(txn))
-
-    return modify
+    act, others = txn.modifications[function.literal_value], tx.given_rows(given)
+    namespace = {"act": act, "accepted": _is_accepted, "address": _address, "arena": _arena, "request": request_row}
+    namespace |= {"argument": _argument, "keep": _keep_row, "kept": _kept_row}
+    namespace |= {f"row_{j}": shapes.row_maker(txn.bound.tables[t], False) for j, t in enumerate((row.table, *others))}
+    lines = [f"keep(txn, given[{j}])" for j in range(len(others))] if txn.checks else []
+    if txn.acts:
+        rows = ["row_0(address(txn, row), 0, arena(txn))"]
+        for j in range(len(others)):
+            lines.append(f"kept_{j} = kept(txn, given[{j}])")
+            rows.append(f"row_{j + 1}(kept_{j}, 0, 0)")
+        if tx.takes_argument(act, 1 + len(others)):
+            lines.append(f"i = argument(txn, 'modify', given[{len(others)}])")
+        rows += ["request(txn)", *(["i"] if tx.takes_argument(act, 1 + len(others)) else [])]
+        lines += ["if accepted(txn):", f"    act({', '.join(rows)})"]
+    body = "\n    ".join(lines or ["pass"])
+    exec(f"def modify(txn, row, function, given):\n    {body}\n", namespace)
+    return namespace["modify"]
 
 
 @overload(tx.txn_read)
@@ -264,6 +304,7 @@ def execute_kernel(
     makers = [shapes.maker(DirectType(bound, modifications, conditions, what), 3) for what in passes]
     make_first, make_second, make_third = (makers * 3)[:3]  # of which as many are used as there are passes
     two, three = len(passes) >= 2, len(passes) == 3
+    keeps = bool(bound.readers)
 
     def execute_events(context):
         rows, begin, end, text = (
@@ -279,6 +320,9 @@ def execute_kernel(
             store_word(counters, FAILED, 0)
             store_word(counters, READS, 0)
             store_word(counters, GONE, 0)
+            if keeps:
+                store_word(counters, KEPT, 0)
+                store_word(counters, USED, 0)
             address = rows + number * size
             plan(make_row(address, text, 0), make_first(context, counters, address))
             if load_word(counters, GONE) != 0:
@@ -289,6 +333,8 @@ def execute_kernel(
             if three:
                 plan(make_row(address, text, 0), make_third(context, counters, address))
             failed, results = load_word(counters, FAILED), load_word(context, abi.EXECUTE_RESULTS)
+            if keeps:
+                results += load_word(counters, KEPT)  # behind these, the last of which is not needed any more
             rejected += failed != 0
             store_word(results, -8, load_word(counters, READS))
             out = make_out(emitter, load_word(address, 0), number)

@@ -73,8 +73,8 @@ def _require(txn, condition, rows):
 
 
 @overload(tx.txn_modify, prefer_literal=True)
-def _modify(txn, row, function, argument):
-    return (lambda txn, row, function, argument: None) if isinstance(txn, PlaceType) else None
+def _modify(txn, row, function, given):
+    return (lambda txn, row, function, given: None) if isinstance(txn, PlaceType) else None
 
 
 @overload(tx.txn_read)

@@ -6,18 +6,19 @@ A plan calls its `txn` by one name, and hands it on once to each function: the l
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from streaming_core.language.source import Source
 
 
-def passes(plan: Callable) -> tuple[str, ...]:
+def passes(plan: Callable, readers: Collection[Callable] = ()) -> tuple[str, ...]:
     """How often a transaction's plan has to be gone through to carry it out at once, and for what each time.
 
-    A dropped event's conditions are never evaluated, and conditions read the state before the event: so what a plan
-    does not do in this order on every path, or cannot be seen from its source to do, takes one more pass.
+    A dropped event's conditions are never evaluated, and conditions read the state before the event, as `readers` do,
+    modifications that read other rows: so what a plan does not do in this order on every path, or cannot be seen from
+    its source to do, takes one more pass.
     """
-    order = _Order()
+    order = _Order(readers)
     order.function(plan, 1, 0)
     if order.drops_late:
         return ("drop", "check", "act")
@@ -29,7 +30,8 @@ class _Order:
 
     CHECKED, ACTED = 1, 2
 
-    def __init__(self) -> None:
+    def __init__(self, readers: Collection[Callable]) -> None:
+        self.readers = readers
         self.drops_late = self.checks_late = False
 
     def function(self, function: Callable, position: int, done: int) -> int:
@@ -73,7 +75,10 @@ class _Order:
                     case "require":
                         self.checks_late |= bool(done & self.ACTED)
                         done |= self.CHECKED
-                    case "modify" | "read":
+                    case "modify" | "read" as word:
+                        if word == "modify" and source.outer(call.args[1]) in self.readers:
+                            self.checks_late |= bool(done & self.ACTED)
+                            done |= self.CHECKED
                         done |= self.ACTED
             elif txn in (passed := [ast.unparse(a) for a in call.args]):
                 done = self.function(source.outer(call.func), passed.index(txn), done)

@@ -294,7 +294,7 @@ def plan_kernel(function: Callable, event: Resolved, bound: tx.Bound) -> bytes:
                 store_word(context, abi.PLAN_LEN, start)
             else:
                 if decision > most:
-                    raise OverflowError("a transaction has 16383 conditions at most")
+                    raise OverflowError("a transaction has 16383 conditions, and changes by other rows, at most")
                 if load_word(counters, late) != 0:
                     _conditions_first(load_word(context, abi.PLAN_ACCESSES), start, load_word(context, abi.PLAN_LEN))
                 decision |= load_word(counters, failed)
@@ -433,6 +433,9 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     def row(t: int) -> str:
         return f"table_{t} + row * {bound.tables[t].state[1]}"
 
+    def captured(tables: tuple[int, ...]) -> str:
+        return ", ".join(f"row_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
+
     def argument(function: Callable, rows: int, where: str) -> str:
         return f", {where}" if tx.takes_argument(function, rows) else ""
 
@@ -443,10 +446,13 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
         return "\n".join(lines) if lines else f"{indent}pass"
 
     number = f"load_half(access, {abi.ACCESS_SLOT})"
-    modify = {
-        fn: f"modify_{fn}(row_{t}({row(t)}, 0, arena), request{argument(modifications[function], 1, number)})"
-        for (function, t), fn in bound.modifications.items()
-    }
+    modify = {}
+    for (function, (t, *others)), fn in bound.modifications.items():
+        rows, where = f"row_{t}({row(t)}, 0, arena)", number
+        if others:
+            rows, where = f"{rows}, {captured(tuple(others))}", "load_half(group, 4)"
+        change = f"modify_{fn}({rows}, request{argument(modifications[function], 1 + len(others), where)})"
+        modify[fn] = f"{f'group = load_word(captures, event * 8) + {number} * 8; ' if others else ''}{change}"
     alone = {
         fn: f"holds = condition_{fn}(row_{tables[0]}({row(tables[0])}, 0, arena), request"
         f"{argument(conditions[function], 1, number)})"
@@ -456,9 +462,8 @@ def apply_kernel(bound: tx.Bound, event: Resolved, modifications: list[Callable]
     together = {}
     for (function, tables), fn in bound.conditions.items():
         if len(tables) > 1:
-            rows = ", ".join(f"row_{t}(group + {8 + j * row_stride}, 0, 0)" for j, t in enumerate(tables))
             extra = argument(conditions[function], len(tables), "load_half(group, 4)")
-            together[fn] = f"holds = condition_{fn}({rows}, request{extra})"
+            together[fn] = f"holds = condition_{fn}({captured(tables)}, request{extra})"
     names = range(len(bound.tables))
     source = f"""
 def apply_accesses(context):

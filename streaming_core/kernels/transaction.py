@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.imputils import lower_getattr
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 FAILED_UNIT, FAILED_MASK, WAITING_MASK, DROPPED_BIT = 1 << 16, abi.FAILED, abi.PENDING, abi.DROPPED
 MAX_CONDITIONS = FAILED_MASK >> 16
+NO_CONDITION = (1 << 16) - 1  # the `fn` of a CAPTURE for a modification: no condition has it, so that it holds
 
 
 @dataclass(eq=False)
 class Bound:
     """The tables of a bound application, and what its plan turned out to do, filled in while the plan is compiled.
 
-    `modifications` and `conditions` map what a plan names (function index and tables) to the `fn` of an access.
+    `modifications` and `conditions` map what a plan names (function index and tables, a modification's own first) to
+    the `fn` of an access.
     `spans` says which bytes of a table's rows a READ takes along, all of them until it is known what post-processing
     looks at; `seen` collects that by table.
     """
@@ -40,13 +43,18 @@ class Bound:
     tables: list[Resolved]
     sizes: list[int]
     event: Resolved
-    modifications: dict[tuple[int, int], int] = field(default_factory=dict)
+    modifications: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     conditions: dict[tuple[int, tuple[int, ...]], int] = field(default_factory=dict)
     spans: list[tuple[int, int]] = field(default_factory=list)
     seen: list[set[str]] | None = None
 
     def __post_init__(self):
         self.spans = self.spans or [(0, t.state[1]) for t in self.tables]
+
+    @property
+    def readers(self) -> set[int]:
+        """Modifications, by function index, that read other rows than their own."""
+        return {function for function, tables in self.modifications if len(tables) > 1}
 
     @property
     def result_stride(self) -> int:
@@ -131,8 +139,8 @@ def txn_hold(txn, holds):
     """`txn.require(condition)`, of which `holds` is the value."""
 
 
-def txn_modify(txn, row, function, argument):
-    """`txn.modify(row, function)` or `txn.modify(row, function, argument)`; the argument is 0 when left out."""
+def txn_modify(txn, row, function, given):
+    """`txn.modify(row, function, ...)`; `given`: other rows and an argument, as far as they are there."""
 
 
 def txn_read(txn, row):
@@ -218,20 +226,50 @@ def checked_argument(context, builder, value, given: types.Type, word: str):
     return argument
 
 
+def given_rows(given: types.BaseTuple) -> tuple[int, ...]:
+    """The tables of the rows that a condition or modification is given, which stand before the argument."""
+    return tuple(kind.table for kind in given.types if isinstance(kind, NamedRow))
+
+
+def _argument(context, builder, given: types.BaseTuple, values, word: str):
+    """The integer behind the given rows, as i64; 0 when left out."""
+    n = len(given_rows(given))
+    if len(given.types) == n:
+        return code.i64(0)
+    return checked_argument(context, builder, builder.extract_value(values, n), types.unliteral(given.types[n]), word)
+
+
+def _late_if_operated(builder, held) -> None:
+    """What reads the state before the event and comes late has to move to the front (shapes.py)."""
+    operations = code.load(builder, held.counters, OPERATIONS, code.I64)
+    with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
+        code.store(builder, code.i64(1), held.counters, LATE)
+
+
+def _count(builder, held, counter: int) -> None:
+    count = code.load(builder, held.counters, counter, code.I64)
+    code.store(builder, builder.add(count, code.i64(1)), held.counters, counter)
+
+
 @intrinsic(prefer_literal=True)
-def _plan_modify(typingctx, txn, row, function, argument):
-    key = (function.literal_value, row.table)
+def _plan_modify(typingctx, txn, row, function, given):
+    others = given_rows(given)
+    key = (function.literal_value, (row.table, *others))
     fn = txn.bound.modifications.setdefault(key, len(txn.bound.modifications))
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        argument = checked_argument(context, builder, args[3], signature.args[3], "modify")
-        _append(context, builder, held.address, held.event, args[1], argument, fn, row.table, MODIFY)
-        count = code.load(builder, held.counters, OPERATIONS, code.I64)
-        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        slot = _argument(context, builder, given, args[3], "modify")
+        if others:
+            # Captured as a condition's rows are, by one that always holds: so the event is not decided before they are.
+            _late_if_operated(builder, held)
+            slot = _capture(context, builder, held, txn.bound, args[3], slot, NO_CONDITION, others)
+            _count(builder, held, CONDITIONS)
+        _append(context, builder, held.address, held.event, args[1], slot, fn, row.table, MODIFY)
+        _count(builder, held, OPERATIONS)
         return context.get_dummy_value()
 
-    return types.none(txn, row, function, types.unliteral(argument)), codegen
+    return types.none(txn, row, function, given), codegen
 
 
 @intrinsic
@@ -241,8 +279,7 @@ def _plan_read(typingctx, txn, row):
         reads = code.load(builder, held.counters, READS, code.I64)
         _append(context, builder, held.address, held.event, args[1], reads, 0, row.table, READ)
         code.store(builder, builder.add(reads, code.i64(1)), held.counters, READS)
-        count = code.load(builder, held.counters, OPERATIONS, code.I64)
-        code.store(builder, builder.add(count, code.i64(1)), held.counters, OPERATIONS)
+        _count(builder, held, OPERATIONS)
         return context.get_dummy_value()
 
     return types.none(txn, row), codegen
@@ -250,35 +287,28 @@ def _plan_read(typingctx, txn, row):
 
 @intrinsic(prefer_literal=True)
 def _plan_require(typingctx, txn, condition, rows):
-    given = [types.unliteral(kind) for kind in rows.types]
-    argument = None if isinstance(given[-1], NamedRow) else given.pop()
-    tables = tuple(row.table for row in given)
+    tables = given_rows(rows)
     key = (condition.literal_value, tables)
     fn = txn.bound.conditions.setdefault(key, len(txn.bound.conditions))
 
     def codegen(context, builder, signature, args):
         held = cgutils.create_struct_proxy(txn)(context, builder, args[0])
-        operations = code.load(builder, held.counters, OPERATIONS, code.I64)
-        # Conditions read the state before the event: one that comes late has to move to the front (shapes.py).
-        with builder.if_then(builder.icmp_unsigned("!=", operations, code.i64(0)), likely=False):
-            code.store(builder, code.i64(1), held.counters, LATE)
-        extra = code.i64(0)
-        if argument is not None:
-            extra = checked_argument(context, builder, builder.extract_value(args[2], len(tables)), argument, "require")
+        _late_if_operated(builder, held)
+        extra = _argument(context, builder, rows, args[2], "require")
         if len(tables) == 1:
             row = builder.extract_value(args[2], 0)
             _append(context, builder, held.address, held.event, row, extra, fn, tables[0], CONDITION)
         else:
             _capture(context, builder, held, txn.bound, args[2], extra, fn, tables)
-        count = code.load(builder, held.counters, CONDITIONS, code.I64)
-        code.store(builder, builder.add(count, code.i64(1)), held.counters, CONDITIONS)
+        _count(builder, held, CONDITIONS)
         return context.get_dummy_value()
 
     return types.none(txn, condition, rows), codegen
 
 
-def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> None:
-    """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates."""
+def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tables: tuple[int, ...]) -> ir.Value:
+    """A condition over several rows: each row's owner copies it into the group, whoever comes last evaluates. Returns
+    where the group begins, in words."""
     size = 8 + len(tables) * bound.row_stride
     captures = code.load(builder, held.address, abi.PLAN_CAPTURES, code.PTR, code.CONTEXT)
     begin = code.at(builder, captures, builder.mul(held.event, code.i64(8)))
@@ -295,6 +325,7 @@ def _capture(context, builder, held, bound: Bound, rows, argument, fn: int, tabl
         row = builder.extract_value(rows, j)
         _append(context, builder, held.address, held.event, row, words, fn, table, CAPTURE + j)
     code.store(builder, builder.add(words, code.i64(size // 8)), held.counters, CAPTURE_WORDS)
+    return words
 
 
 @intrinsic
@@ -400,10 +431,10 @@ def _hold(txn, holds):
 
 
 @overload(txn_modify, prefer_literal=True)
-def _modify(txn, row, function, argument):
+def _modify(txn, row, function, given):
     if not isinstance(txn, PlanType):
         return None
-    return lambda txn, row, function, argument: _plan_modify(txn, row, function, argument)
+    return lambda txn, row, function, given: _plan_modify(txn, row, function, given)
 
 
 @overload(txn_read)

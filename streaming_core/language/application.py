@@ -340,6 +340,11 @@ class App:
         rows of `require` or the function of `modify` becomes one more argument, after the request: which position of
         the event this is about. A condition over several rows sees no set, map, counter or top-k of theirs.
 
+        `txn.modify(row, fn, other, ...)` with `fn(row, other, ..., request)` also reads other rows, as they were before
+        the transaction, whatever it does to them: READ_MODIFY(d, f(t)) of Table II. Of these it sees no set, map,
+        counter or top-k. A WRITE with a condition of its own is a function that leaves its row alone where that does
+        not hold; what `require` asks for is asked for all operations of the transaction.
+
         Several transactional operators become one joint operator (TStream, section V) by being called, one after the
         other, by the function that is decorated: each is a function `fn(request, txn)` like it. Their operations are
         at sub-timestamps (seq, 0), (seq, 1), ... in the order of the calls: a later one sees what an earlier one did,

@@ -26,6 +26,8 @@ class Faulty(Interpreter):
         results: list = []
         step.namespace["_result"] = result_reader(results)
         plan, post = step.compiled("plan"), step.compiled("post")
+        for table in self.tables:
+            step.namespace[f"_copy_{table.index}"] = lambda row: row
         used = step.printer.read_fields
         copiers = {t.index: copier(self.program.resolved(t.row), used[t.index]) for t in self.tables}
         former: dict = {}
@@ -42,14 +44,15 @@ class Faulty(Interpreter):
             def holds(condition, places, extra, among=lambda row: row):
                 return places if condition is None else condition(*map(among, places), request, *extra)
 
-            def operate(change, row, extra, accepted):
+            rows = [row for table in self.tables.values() for row in table]
+            now = {id(row): copy.deepcopy(row) for row in rows}
+
+            def operate(change, row, others, extra, accepted, among=lambda row: now[id(row)]):
                 if change is None:
                     results.append((extra, copiers[extra](row)))
                 elif accepted:
-                    change(row, request, *extra)
+                    change(row, *map(among, others), request, *extra)
 
-            rows = [row for table in self.tables.values() for row in table]
-            now = {id(row): copy.deepcopy(row) for row in rows}
             accepted = carry_out(conditions, operations, holds, operate, lambda row: former.get(id(row), row))
             if accepted is None:  # undo everything
                 for row in rows:
@@ -101,6 +104,14 @@ def condition_on_the_state_after(conditions, operations, holds, operate, outdate
     return True if met(holds(*condition) for condition in conditions) else None
 
 
+def other_rows_as_they_are(conditions, operations, holds, operate, outdated):
+    """A modification sees what its own event has done to other rows."""
+    accepted = met(holds(*condition) for condition in conditions)
+    for operation in operations:
+        operate(*operation, accepted, lambda row: row)
+    return accepted
+
+
 def abort_that_leaves_a_write(conditions, operations, holds, operate, outdated):
     """The first modification of a rejected event stays."""
     accepted = met(holds(*condition) for condition in conditions)
@@ -110,4 +121,4 @@ def abort_that_leaves_a_write(conditions, operations, holds, operate, outdated):
     return accepted
 
 
-FAULTS = [lost_dependency, condition_on_the_state_after, abort_that_leaves_a_write]
+FAULTS = [lost_dependency, condition_on_the_state_after, other_rows_as_they_are, abort_that_leaves_a_write]

@@ -9,6 +9,7 @@ a function divides by what the event says.
 """
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 HEAD = """
@@ -187,26 +188,32 @@ class Writer:
             value = f"{value} and (event.b + i) % 5 != {self.r.randrange(5)}"
         return self.function("asks", [*rows, "event", *(["i"] if argument else [])], [f"return {value}"])
 
-    def modification(self, table: Table, argument: bool) -> str:
-        r, rows, body = self.r, {"row": table}, []
+    def modification(self, table: Table, argument: bool, others: Sequence[Table] = ()) -> str:
+        r, body = self.r, []
+        rows = {"row": table, **{f"other{i}": other for i, other in enumerate(others)}}
         for f in r.sample(table.fields, r.randint(1, len(table.fields))):
             body += self.store(f, rows, argument)
         if r.random() < 0.3:
-            body = [f"if {self.test(rows, 1)}:", *(INDENT + line for line in body), "else:", INDENT + "pass"]
+            body = [
+                f"if {self.test(rows, 1, len(rows) > 1)}:",
+                *(INDENT + line for line in body),
+                "else:",
+                INDENT + "pass",
+            ]
             body = body[:-2] if r.random() < 0.5 else body
         if r.random() < 0.1:
-            body.append(f"spare = {self.whole(rows, 0)} % (event.n - 501)")
-        return self.function("does", ["row", "event", *(["i"] if argument else [])], body)
+            body.append(f"spare = {self.whole(rows, 0, len(rows) > 1)} % (event.n - 501)")
+        return self.function("does", [*rows, "event", *(["i"] if argument else [])], body)
 
     def store(self, f: Field, rows: dict[str, Table], argument: bool) -> list[str]:
-        r, at = self.r, f"row.{f.name}"
-        value = self.whole(rows, 2) + (" + i" if argument else "")
-        item = self.real(rows) if f.item == "f64" else f"({value}) & {MASKS[f.item]}"
+        r, at, joint = self.r, f"row.{f.name}", len(rows) > 1
+        value = self.whole(rows, 2, joint) + (" + i" if argument else "")
+        item = self.real(rows, joint) if f.item == "f64" else f"({value}) & {MASKS[f.item]}"
         match f.kind:
             case "f64":
-                return [f"{at} = {self.real(rows)}"]
+                return [f"{at} = {self.real(rows, joint)}"]
             case "boolean":
-                return [f"{at} = {self.test(rows, 1)}"]
+                return [f"{at} = {self.test(rows, 1, joint)}"]
             case "Array":
                 return [f"{at}[{'i' if argument else 'event.a'} % {f.count}] = {item}"]
             case "Ring":
@@ -215,11 +222,11 @@ class Writer:
                 clear = [f"if len({at}) > {r.randint(2, 9)}:", f"{INDENT}{at}.clear()"] if r.random() < 0.5 else []
                 return [*clear, f"{at}.add(({value}) & {r.choice((7, 31, 127))})"]
             case "Map":
-                return [f"{at}.put(({self.whole(rows, 1)}) & 15, {item})"]
+                return [f"{at}.put(({self.whole(rows, 1, joint)}) & 15, {item})"]
             case "Counter":
                 return [f"{at}.add(({value}) & 7, {r.choice(('1', 'event.a % 3'))})"]
             case "TopK":
-                return [f"{at}.offer(({value}) & 7, {self.whole(rows, 1)} & 63)"]
+                return [f"{at}.offer(({value}) & 7, {self.whole(rows, 1, joint)} & 63)"]
         return [f"{at} = ({at} * {r.choice((1, 3, 31))} + {value}) & {MASKS[f.kind]}"]
 
     # --- the plan: lines of it, and of what looks at its reads afterwards
@@ -249,7 +256,9 @@ class Writer:
                     does = [self.modification(table, False) for _ in range(2)]
                     name = f"row{self.tables.index(table)}"
                     return [f"{name} = {row}", *(f"txn.modify({name}, {do})" for do in does)], []
-                return [f"txn.modify({row}, {self.modification(table, argument)}{extra})"], []
+                others = [self.row(index) for _ in range(r.choice((0, 0, 1, 2)))]
+                does = self.modification(table, argument, [other for other, _ in others])
+                return [f"txn.modify({', '.join([row, does, *(named for _, named in others)])}{extra})"], []
             case _:
                 table, row = self.row(index)
                 return [f"txn.read({row})"], self.look(table)

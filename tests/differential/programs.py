@@ -2,10 +2,10 @@
 
 Compiled once, it plays as many random applications as there are event streams. An event's program is its text, four
 bytes a step: what to do, two rows, an amount. Between them the steps use every word of a transaction: reads before and
-after writes, modifications with and without an index, conditions on the event alone and over one to three rows of
-three tables, with scalars, narrow fields and every container; an event may name a row any number of times, and no row
-at all. What is stored depends on the order in which it is stored, and conditions on the low bits of what is stored: a
-wrong state cannot stay unseen for long. The outputs show every value read, and slices of the text.
+after writes, modifications with and without an index and by other rows, conditions on the event alone and over one to
+three rows of three tables, with scalars, narrow fields and every container; an event may name a row any number of
+times, and no row at all. What is stored depends on the order in which it is stored, and conditions on the low bits of
+what is stored: a wrong state cannot stay unseen for long. The outputs show every value read, and slices of the text.
 
 There are three plans, one for each way in which the engine can go through a plan (kernels/plans.py): `tidy` asks first
 and drops first, `joint` is two fused operators of which the second asks after the first has acted, and `late` drops
@@ -99,7 +99,7 @@ for app in APPS.values():
 
 
 def action(event, i):
-    return event.program[STEP * i] % 20
+    return event.program[STEP * i] % 24
 
 
 def amount(event, i):
@@ -198,6 +198,26 @@ def spill(tally, event, i):
     tally.count = tally.count + amount(event, i) // FAILS * 200  # a store that loses bits, sooner or later
 
 
+def follow(account, other, event):
+    account.balance = other.balance * 3 + other.limits[event.code % 2]
+    account.rate = other.rate * 0.5
+
+
+def weigh(account, shelf, other, event, i):
+    if shelf.stock % 2 == 0 and len(shelf.recent) > 0:  # a write with a condition of its own
+        account.balance += shelf.recent[0] * other.level + amount(event, i)
+        account.level = (other.level + shelf.grade) % 100 + fails(event, i) * 0
+
+
+def stack(shelf, account, event, i):
+    shelf.stock += account.balance % 1000 - i + fails(event, i) * 0
+    shelf.recent.append(account.level)
+
+
+def tell(tally, other, shelf, event):
+    tally.count = (other.count * 3 + shelf.stock % 4) % 256
+
+
 # --- plans ----------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +273,20 @@ def act(event, txn, i):
     elif what == 18:
         for j in range(event.program[STEP * i + 3] % 4):  # a few rows side by side
             txn.modify(txn.row(shelves, (place(event, i, 1) + j) % p.shelves), restock, j)
+    elif what == 20:
+        other = txn.row(accounts, place(event, i, 2) % p.accounts)
+        txn.modify(txn.row(accounts, place(event, i, 1) % p.accounts), follow, other)
+    elif what == 21:
+        account = txn.row(accounts, place(event, i, 1) % p.accounts)
+        shelf = txn.row(shelves, place(event, i, 2) % p.shelves)
+        txn.modify(account, weigh, shelf, txn.row(accounts, place(event, i, 2) % p.accounts), i)
+    elif what == 22:
+        account = txn.row(accounts, place(event, i, 2) % p.accounts)
+        txn.modify(txn.row(shelves, place(event, i, 1) % p.shelves), stack, account, i)
+    elif what == 23:
+        tally = txn.row(tallies, place(event, i, 2) % p.tallies)
+        shelf = txn.row(shelves, place(event, i, 2) % p.shelves)
+        txn.modify(txn.row(tallies, place(event, i, 1) % p.tallies), tell, tally, shelf)
     elif what == 19 and event.code == FAILS:
         txn.read(txn.row(accounts, p.accounts))  # no such row
     elif what == 19:

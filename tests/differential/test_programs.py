@@ -56,7 +56,7 @@ def examine_all(subjects: list[tuple], examples: int) -> None:
     agree()
     # A comparison of nothing is not a pass.
     assert seen["passes"] > examples
-    assert seen["failed"] > examples // 100
+    assert seen["failed"] >= examples // 100
     assert min(seen["accepted"], seen["rejected"], seen["dropped"]) > examples, seen
 
 

@@ -60,6 +60,31 @@ def joint_in_order(request, txn):
     helper(request, txn)
 
 
+def by_another_row(request, txn):
+    return None
+
+
+def another_row_first(request, txn):
+    txn.require(condition, txn.row(table, 0))
+    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
+    txn.modify(txn.row(table, 1), change)
+
+
+def another_row_after_a_modification(request, txn):
+    txn.modify(txn.row(table, 1), change)
+    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
+
+
+def other_rows_in_turns(request, txn):
+    for i in range(request.n):
+        txn.modify(txn.row(table, i), by_another_row, txn.row(table, 1))
+
+
+def drop_after_another_row(request, txn):
+    txn.modify(txn.row(table, 0), by_another_row, txn.row(table, 1))
+    txn.drop()
+
+
 def joint_out_of_order(request, txn):
     helper(request, txn)
     checker(request, txn)
@@ -75,7 +100,11 @@ def joint_out_of_order(request, txn):
         (condition_in_the_next_turn, TWO),
         (joint_out_of_order, TWO),
         (drop_after_a_condition, THREE),
+        (another_row_first, ONE),
+        (another_row_after_a_modification, TWO),
+        (other_rows_in_turns, TWO),
+        (drop_after_another_row, THREE),
     ],
 )
 def test_passes(plan, wanted):
-    assert passes(plan) == wanted
+    assert passes(plan, [by_another_row]) == wanted

@@ -209,7 +209,8 @@ class Expressions(Scope):
                 if row.kind.role == "result":
                     raise self.fail(node, f"{where}: a read returns scalars, never a container")
                 if row.kind.role == "joint" and not isinstance(slot.type, Ring):
-                    raise self.fail(node, f"{where}: a condition over several rows sees no set, map, counter or top-k")
+                    said = "no set, map, counter or top-k is seen where a condition or modification reads several rows"
+                    raise self.fail(node, f"{where}: {said}")
                 return Node("part", BoxKind(slot.type, slot.count, row.kind.writable, where), [row], slot)
 
     def row(self, node: ast.expr) -> Node:

@@ -27,8 +27,9 @@ NUMBERS = (BOOL, INT, FLOAT)
 @dataclass(frozen=True)
 class RowKind:
     """A row. `role`: event (header, read-only), state, table (inside conditions and modifications), joint (one of
-    several of a condition: no growing containers), place (what `txn.row` names: no access to fields), result (of a
-    `txn.read`: no containers), key (of a window: read-only) or queued (in a queue: read-only)."""
+    several of a condition, or another row that a modification reads: no growing containers), place (what `txn.row`
+    names: no access to fields), result (of a `txn.read`: no containers), key (of a window: read-only) or queued (in a
+    queue: read-only)."""
 
     resolved: Resolved
     role: str

@@ -30,7 +30,7 @@ from streaming_core.language.typed.kinds import (
 )
 from streaming_core.language.typed.tree import Function, Node
 
-MOST_ROWS = 100  # of a condition
+MOST_ROWS = 100  # that a condition or modification is given to read
 
 
 class Reader(Expressions):
@@ -259,27 +259,34 @@ class Reader(Expressions):
                 raise self.fail(call, f"txn.{name} takes rows named by txn.row")
             return row
 
+        def behind(given: list[ast.expr]) -> tuple[list[Node], list[Node]]:
+            """The rows that a condition or modification is given to read, and the integer behind them."""
+            last = self.expression(given[-1]).kind if given else None
+            extra = self.argument(call, given[-1:] if last in (INT, BOOL) else [])
+            rows = [place(p) for p in given[: len(given) - len(extra)]]
+            if len(rows) > MOST_ROWS:
+                raise self.fail(call, f"txn.{name} reads at most {MOST_ROWS} rows")
+            return rows, extra
+
+        def read(rows: list[Node], role: str) -> list[Any]:
+            return [RowKind(row.kind.resolved, role, False, row.kind.table) for row in rows]
+
         match name, call.args:
-            case "require", [condition, *places]:
-                last = self.expression(places[-1]).kind if places else None
-                extra = self.argument(call, [places.pop()] if last in (INT, BOOL) else [])
-                rows = [place(p) for p in places]
+            case "require", [condition, *given]:
+                rows, extra = behind(given)
                 if extra and not rows:
                     raise self.fail(call, "txn.require takes rows before the integer")
-                if len(rows) > MOST_ROWS:
-                    raise self.fail(call, f"a condition reads at most {MOST_ROWS} rows")
-                role = "table" if len(rows) == 1 else "joint"
-                kinds: list[Any] = [RowKind(r.kind.resolved, role, False, r.kind.table) for r in rows]
-                kinds += [request, *(e.kind for e in extra)]
+                kinds = [*read(rows, "table" if len(rows) == 1 else "joint"), request, *(e.kind for e in extra)]
                 function = self.program.function(self.named(condition, "require"), kinds)
                 if function.kind not in NUMBERS:
                     raise self.fail(call, f"condition {function.name} returns {function.kind}, not a truth value")
                 return Node("require", NONE, rows, (function, extra))
-            case "modify", [where, change, *given] if len(given) <= 1:
-                row, extra = place(where), self.argument(call, given)
+            case "modify", [where, change, *given]:
+                row, (others, extra) = place(where), behind(given)
                 kind = RowKind(row.kind.resolved, "table", True, row.kind.table)
-                kinds = [kind, request, *(e.kind for e in extra)]
-                return Node("modify", NONE, [row, *extra], self.program.function(self.named(change, "modify"), kinds))
+                kinds = [kind, *read(others, "joint"), request, *(e.kind for e in extra)]
+                function = self.program.function(self.named(change, "modify"), kinds)
+                return Node("modify", NONE, [row, *others], (function, extra))
             case "read", [where]:
                 return Node("read", NONE, [place(where)])
         raise self.fail(call, f"txn.{name} is not known, or its arguments are not")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming_core.language.record import Array, Resolved, Scalar, Text
+from streaming_core.language.record import Array, Resolved, Ring, Scalar, Text
 from streaming_core.oracle import events
 from streaming_core.oracle.interpreter import twins
 
@@ -40,12 +40,12 @@ def zero(resolved: Resolved) -> Callable[[], Any]:
     return eval(f"lambda: _Row({', '.join(values)})", {"_Row": cls, **makers})
 
 
-def copier(resolved: Resolved, used: set[str]) -> Callable:
-    """Copies the fields of a row that somebody looks at afterwards: scalars and arrays."""
+def copier(resolved: Resolved, used: set[str] | None = None) -> Callable:
+    """Copies the fields of a row that somebody looks at afterwards (None: any): scalars, arrays and rings."""
     cls, parts = row_class(resolved, header=False), []
     for name, slot in resolved.state[0].items():
-        copied = f"row.{name}[:]" if isinstance(slot.type, Array) else f"row.{name}"
-        parts.append(copied if name in used else "None")
+        copied = {Scalar: f"row.{name}", Array: f"row.{name}[:]", Ring: f"row.{name}.copy()"}.get(type(slot.type))
+        parts.append(copied if copied and (used is None or name in used) else "None")
     return eval(f"lambda row: _Row({', '.join(parts)})", {"_Row": cls})
 
 

@@ -115,13 +115,18 @@ class Source(Printer):
         self.add(f"_require(({self.names[condition]}, ({places}), ({given})))", node.line)
 
     def s_modify(self, node: Node) -> None:
-        self.make(node.data)
-        row, *extra = self.operands(node)
-        self.add(f"_operate(({self.names[node.data]}, {row}, ({''.join(f'{e},' for e in extra)})))", node.line)
+        function, extra = node.data
+        self.make(function)
+        row, *others = self.operands(node)
+        # Operations take effect behind the plan: so what is copied here is the state before the transaction.
+        tables = (other.kind.table.index for other in node.args[1:])
+        copies = "".join(f"_copy_{table}({other}), " for table, other in zip(tables, others, strict=True))
+        given = "".join(f"{self.expression(e)}, " for e in extra)
+        self.add(f"_operate(({self.names[function]}, {row}, ({copies}), ({given})))", node.line)
 
     def s_read(self, node: Node) -> None:
         [row] = node.args
-        self.add(f"_operate((None, {self.expression(row)}, {row.kind.table.index}))", node.line)
+        self.add(f"_operate((None, {self.expression(row)}, (), {row.kind.table.index}))", node.line)
 
     # --- arithmetic
 

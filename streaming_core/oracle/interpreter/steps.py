@@ -138,7 +138,8 @@ def take(row):
 
 
 class Transaction(Step):
-    """Conditions read the state before the event; then its operations take effect in program order, or none does."""
+    """Conditions read the state before the event, and so do modifications of other rows than their own; then its
+    operations take effect in program order, or none does."""
 
     def __init__(self, shared: Shared, operator: Operator, is_last: bool):
         super().__init__(shared, operator, is_last)
@@ -153,6 +154,7 @@ class Transaction(Step):
         }
         for table, rows in shared.tables.items():
             self.namespace[f"_table_{table.index}"] = rows
+            self.namespace[f"_copy_{table.index}"] = copier(shared.program.resolved(table.row))
         plan, post, seq = self.compiled("plan"), self.compiled("post"), self.seq
         used = self.printer.read_fields
         copiers = {t.index: copier(shared.program.resolved(t.row), used[t.index]) for t in shared.tables}
@@ -170,11 +172,11 @@ class Transaction(Step):
             for condition, places, extra in requires:  # every one is evaluated, also after one has failed
                 if not (places if condition is None else condition(*places, request, *extra)):
                     accepted = False
-            for change, row, extra in operations:
+            for change, row, others, extra in operations:
                 if change is None:
                     results.append((extra, copiers[extra](row)))
                 elif accepted:
-                    change(row, request, *extra)
+                    change(row, *others, request, *extra)
             if not accepted:
                 shared.rejected += 1
             post(request, accepted, None)

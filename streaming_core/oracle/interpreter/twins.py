@@ -108,6 +108,11 @@ class RingTwin:
     def length(self) -> int:
         return len(self.items)
 
+    def copy(self) -> RingTwin:
+        other = RingTwin(self.scalar, self.capacity, self.where)
+        other.items, other.head = self.items[:], self.head
+        return other
+
     def item(self, index: int) -> Any:
         if not 0 <= index < len(self.items):
             raise IndexError(f"{self.where}: index {index} out of range 0..{len(self.items) - 1}")

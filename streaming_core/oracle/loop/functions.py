@@ -21,7 +21,8 @@ from streaming_core.oracle.printer import HIGH, LOW, Printer
 _CALLED = {
     memory: (
         "get", "put", "get_u32", "put_u32", "get_u64", "more_rows", "append_rows", "allocate", "release",
-        "copy_bytes", "float_bits", "bits_float", "wipe", "result_slot",
+        "copy_bytes", "float_bits", "bits_float", "wipe", "result_slot", "keep_row",
+        "taken_row",
     ),
     checks: (
         "index", "fit", "divide", "floor_divide", "modulo", "step", "float_floor_divide", "float_modulo",
@@ -69,6 +70,8 @@ class Functions(Printer):
         # calls have conditions and operations too, the context does.
         self.shared = False
         self.result_stride = 0  # bytes of what a read hands on; a transaction has some
+        # Whether modifications read other rows: their copies take the slots in front of the results.
+        self.keeps = False
 
     def source(self) -> str:
         self.lines = self.finished
@@ -120,6 +123,10 @@ class Functions(Printer):
                 held = "txn_ok" if suffix == "operations" else "True"
                 self.add(f"_put(_ctx + {layout.HOLDS}, _int({held}))" if self.shared else f"_ok = {held}")
                 self.add(f"_put(_ctx + {layout.READS}, 0)" if self.shared else "_reads = 0")
+                if self.keeps:
+                    self.add(f"_put(_ctx + {layout.TAKEN}, 0)")
+                    if suffix != "operations":
+                        self.add(f"_put(_ctx + {layout.COPIES}, 0)")
             self.indent = 0
             self.block(function.body)
             if planned:
@@ -238,14 +245,27 @@ class Functions(Printer):
         self.add(f"    _put(_ctx + {layout.HOLDS}, 0)" if self.shared else "    _ok = False")
 
     def s_modify(self, node: Node) -> None:
-        row, *extra = self.operands(node)
+        function, extra = node.data
+        row, *others = self.operands(node)
         self.add(f"_place = {row}")
+        for i, other in enumerate(others):
+            self.add(f"_other_{i} = {other}")
         for value in extra:
-            self.add(f"_argument = {value}")
+            self.add(f"_argument = {self.expression(value)}")
+        if self.phase in ("whole", "conditions"):
+            for i, other in enumerate(node.args[1:]):
+                self.add(f"_keep_row(_ctx, _other_{i}, {other.kind.resolved.state[1]}, {self.result_stride})")
         if self.phase in ("whole", "operations"):
+            for i in range(len(others)):
+                self.add(f"_other_{i} = _taken_row(_ctx, {self.result_stride})")
             self.add(f"if _get(_ctx + {layout.HOLDS}) != 0:" if self.shared else "if _ok:")
-            given = ", ".join(["_ctx", "_place", self.request(), *(["_argument"] if extra else [])])
-            self.add(f"    {self.function_name(node.data)}({given})")
+            rows = ["_place", *(f"_other_{i}" for i in range(len(others)))]
+            given = ", ".join(["_ctx", *rows, self.request(), *(["_argument"] if extra else [])])
+            self.add(f"    {self.function_name(function)}({given})")
+
+    def copies(self) -> str:
+        """The slots that stand before the results: printed code that adds them, if there may be any."""
+        return f"_get(_ctx + {layout.COPIES}) + " if self.keeps else ""
 
     def s_read(self, node: Node) -> None:
         self.add(f"_place = {self.expression(node.args[0])}")
@@ -254,7 +274,7 @@ class Functions(Printer):
         table = node.args[0].kind.table
         resolved = self.work.program.resolved(table.row)
         reads = f"_get(_ctx + {layout.READS})" if self.shared else "_reads"
-        self.add(f"_slot = _result_slot(_ctx, {reads}, {self.result_stride})")
+        self.add(f"_slot = _result_slot(_ctx, {self.copies()}{reads}, {self.result_stride})")
         for name in sorted(self.read_fields[table.index]):
             slot = resolved.state[0][name]
             if isinstance(slot.type, Scalar):
@@ -500,7 +520,7 @@ class Functions(Printer):
     def e_result(self, node: Node) -> str:
         stride = max(self.work.program.resolved(t.row).state[1] for t in self.work.app.tables)
         position = f"_index(_ctx, {self.expression(node.args[0])}, _get(_ctx + {layout.READS}), {self.site(node.line)})"
-        return f"(_get(_ctx + {layout.RESULTS}) + {position} * {stride})"
+        return f"(_get(_ctx + {layout.RESULTS}) + ({self.copies()}{position}) * {stride})"
 
 
 def before(queue: Queue, field: str) -> int:

@@ -3,8 +3,8 @@
 # The context's words.
 (
     SEQ, TEXT, SITE, REJECTED, RESULTS, READS, ARENA, ARENA_LIMIT, ARENA_CHUNKS, DIGEST, ROWS, SUBS, SUBS_CAPACITY,
-    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, MADE,
-) = range(0, 152, 8)  # fmt: skip
+    RESULT_CAPACITY, COUNT, HOLDS, LAST, NEXT_SUB, MADE, COPIES, TAKEN,
+) = range(0, 168, 8)  # fmt: skip
 HEAD_BYTES = 192
 # An emitter's words: where the next row goes, end and begin of the buffer, inputs dropped.
 NEXT, LIMIT, BEGIN, DROPPED = 0, 8, 16, 24

@@ -17,10 +17,12 @@ from streaming_core.oracle.loop.layout import (
     ARENA_CHUNKS,
     ARENA_LIMIT,
     BEGIN,
+    COPIES,
     LIMIT,
     NEXT,
     RESULT_CAPACITY,
     RESULTS,
+    TAKEN,
 )
 from streaming_core.oracle.loop.machine import compiled
 
@@ -267,6 +269,22 @@ def result_slot(ctx, i, stride):
     if (i + 1) * stride > get(ctx + RESULT_CAPACITY):
         more_results(ctx, (i + 1) * stride)
     return get(ctx + RESULTS) + i * stride
+
+
+@compiled
+def keep_row(ctx, row, size, stride):
+    """Copies a row, as it is before the event, into the next of the slots in front of the event's results."""
+    n = get(ctx + COPIES)
+    copy_bytes(result_slot(ctx, n, stride), row, size)
+    put(ctx + COPIES, n + 1)
+
+
+@compiled
+def taken_row(ctx, stride):
+    """Address of the next of the rows that were kept."""
+    n = get(ctx + TAKEN)
+    put(ctx + TAKEN, n + 1)
+    return get(ctx + RESULTS) + n * stride
 
 
 @compiled

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from streaming_core.language.typed.kinds import PLAN
-from streaming_core.language.typed.tree import Function, within
+from streaming_core.language.typed.tree import Function, Node, within
 
 
 def plans(function: Function) -> bool:
@@ -15,14 +16,26 @@ def plans(function: Function) -> bool:
 
 def operates(function: Function) -> bool:
     """Whether a function that a plan calls has conditions or operations."""
-    return any(
-        n.op in ("require", "modify", "read") or (n.op == "call" and plans(n.data) and operates(n.data))
-        for n in within(function.body)
-    )
+    return has(function, lambda node: node.op in ("require", "modify", "read"))
 
 
-def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: str) -> tuple[bool, bool]:
-    """Whether one of the steps `first` has been met by the end of `parts`, and whether a step `second` may come
+def reads_before(node: Node) -> bool:
+    """Whether a step reads the state before the event: a condition, or a modification that reads other rows."""
+    return node.op == "require" or reads_others(node)
+
+
+def reads_others(node: Node) -> bool:
+    """Whether a step is a modification that reads other rows."""
+    return node.op == "modify" and len(node.args) > 1
+
+
+def has(function: Function, step: Callable[[Node], bool]) -> bool:
+    """Whether a plan has such a step, or a function that it calls."""
+    return any(step(n) or (n.op == "call" and plans(n.data) and has(n.data, step)) for n in within(function.body))
+
+
+def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: Callable[[Node], bool]) -> tuple[bool, bool]:
+    """Whether one of the steps `first` has been met by the end of `parts`, and whether one that is `second` may come
     after one; `seen`: one has been met before."""
     late = False
     for part in parts:
@@ -40,7 +53,7 @@ def follows(parts: list[Any], seen: bool, first: tuple[str, ...], second: str) -
             if part.op == "call" and plans(part.data):
                 seen, further = follows(part.data.body, seen, first, second)
                 inside = inside or further
-            inside = inside or (seen and part.op == second)
+            inside = inside or (seen and second(part))
             seen = seen or part.op in first
         late = late or inside
     return seen, late

@@ -9,7 +9,7 @@ from streaming_core.language.operator import Operator
 from streaming_core.language.record import Array, Resolved, Scalar, Text
 from streaming_core.language.typed.tree import Function, within
 from streaming_core.oracle.loop import layout
-from streaming_core.oracle.loop.plans import follows, operates, plans
+from streaming_core.oracle.loop.plans import follows, has, operates, plans, reads_before, reads_others
 from streaming_core.oracle.loop.windowed import Windowed
 
 _SLICE = 512  # events an operator takes in before the next one does
@@ -78,16 +78,17 @@ class Source(Windowed):
         """One event: conditions on the state before it, operations in program order, post-processing."""
         program, work = self.work.program, self.work
         self.read_fields = {t.index: set() for t in work.app.tables}
+        plan = program.operator(operator, "plan")
+        self.keeps = has(plan, reads_others)
         post = self.function_name(program.operator(operator, "post"))
         self.result_stride = max(program.resolved(t.row).state[1] for t in work.app.tables)
-        plan = program.operator(operator, "plan")
         self.plans = [plan]
         self.shared = any(operates(n.data) for n in within(plan.body) if n.op == "call" and plans(n.data))
         lines = []
-        if follows(plan.body, False, ("require", "modify", "read"), "drop")[1]:
+        if follows(plan.body, False, ("require", "modify", "read"), lambda node: node.op == "drop")[1]:
             self.phase = "drops"
             lines += [f"_status = {self.function_name(plan, 'drops')}(_ctx, _row, 0)", "if _status != 2:"]
-        if follows(plan.body, False, ("modify", "read"), "require")[1]:
+        if follows(plan.body, False, ("modify", "read"), reads_before)[1]:
             self.phase = "conditions"
             first = self.function_name(plan, "conditions")
             self.phase = "operations"
