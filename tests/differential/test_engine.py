@@ -30,6 +30,7 @@ SMALL = {
     "ob": {"n_items": 20, "gen_parts": 1, "bid_length": 3, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 2, "vehicles": 400, "window": 1, "flagged": True, "invalid_ratio": 0.05},
     "tb": {"n_flights": 2, "n_hotels": 1, "invalid_ratio": 0.05},
+    "fx": {"n_accounts": 3, "n_currencies": 2, "quote_ratio": 0.3, "invalid_ratio": 0.05},
     "tpk": {"segments": 2, "vehicles": 400, "invalid_ratio": 0.05},
     "q1": {"items": 60, "threshold": 1, "limit": 20, "events_per_day": 10_000, "invalid_ratio": 0.05},
     "q2": {"items": 30, "users": 40, "emit_every": 500, "limit": 7, "width": 5, "invalid_ratio": 0.05},
@@ -62,6 +63,7 @@ FEW = {
     "ob": {"n_items": 200, "gen_parts": 7, "duplicates": True, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 30, "vehicles": 3000, "invalid_ratio": 0.05},
     "tb": {"n_flights": 50, "n_hotels": 20, "seats": 20, "invalid_ratio": 0.05},
+    "fx": {"n_accounts": 100, "n_currencies": 10, "quote_ratio": 0.3, "invalid_ratio": 0.05},
 }
 
 

@@ -17,6 +17,7 @@ PARAMS = {
     "ob": {"n_items": 30, "init_qty": 40, "unauth_ratio": 0.05, "invalid_ratio": 0.05},
     "tp": {"segments": 3, "vehicles": 200, "invalid_ratio": 0.05},
     "tb": {"n_flights": 10, "n_hotels": 5, "invalid_ratio": 0.05},
+    "fx": {"n_accounts": 9, "n_currencies": 4, "quote_ratio": 0.4, "invalid_ratio": 0.05},
     "tpk": {"segments": 3, "vehicles": 200, "invalid_ratio": 0.05},
     "wc": {"vocabulary": 30, "words": 4, "invalid_ratio": 0.05},
     "fd": {"entities": 20, "window": 3, "threshold_e4": 9300, "invalid_ratio": 0.05},
@@ -113,6 +114,10 @@ LR_HISTORY = "an expenditure is what the history says"
 NEW_FIRST = "a vehicle's first report, and each from elsewhere than the one before, is forwarded"
 NEW_STAYED = "where a vehicle has stayed, just those reports are forwarded that come after the longest silences"
 NEW_LAST = "a vehicle is remembered as it has last reported, if ever"
+FX_ONE = "one answer of its kind for each valid event, none for others"
+FX_QUOTE = "a quote sets its rate just when it lies near enough to the other one, which stays"
+FX_MOVES = "a swap gives each what the other had, a transfer what its share of that comes to"
+FX_ENDS = "a transfer goes by the newest rates, and every row ends as it was last shown, or as it began"
 TB_ONE = "one answer of its kind for each valid event, none for others"
 TB_TWICE = "nothing is sold twice: no more is taken than there is, and no less than nothing"
 TB_SEES = "an event sees what those before it have taken, and all of them together leave what is taken in the end"
@@ -278,6 +283,16 @@ WRONG = [
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: r["ok"] and r["kind"] == 0, ok=False)),
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: not r["ok"] and r["kind"] == 1, ok=True)),
     ("tb", TB_JUST, lambda o, s: set_first(o, lambda r: r["ok"] and r["kind"] == 0, cost=1 << 40)),
+    ("fx", FX_ONE, lambda o, s: lose(o)),
+    ("fx", FX_ONE, lambda o, s: o[3].update(kind=(o[3]["kind"] + 1) % 3)),
+    ("fx", FX_QUOTE, lambda o, s: last(o, lambda r: r["kind"] == 0).update(one=1)),
+    ("fx", FX_QUOTE, lambda o, s: last(o, lambda r: r["kind"] == 0).update(other=1)),
+    ("fx", FX_MOVES, lambda o, s: last(o, lambda r: r["kind"] == 1).update(one=1)),
+    ("fx", FX_MOVES, lambda o, s: last(o, lambda r: r["kind"] == 1).update(other=1)),
+    ("fx", FX_MOVES, lambda o, s: last(o, lambda r: r["kind"] == 2).update(other=1)),
+    ("fx", FX_ENDS, lambda o, s: set_first(o, lambda r: r["kind"] == 1, one_rate=1)),
+    ("fx", FX_ENDS, lambda o, s: shift(s["state_accounts"], "balance")),
+    ("fx", FX_ENDS, lambda o, s: shift(s["state_currencies"], "rate")),
     ("tpk", TP_ONE, lambda o, s: lose(o)),
     ("tpk", TP_ONE, lambda o, s: o[7].update(vid=1_000)),
     ("tpk", TP_ONE, lambda o, s: lose(s["state_road_speed"])),

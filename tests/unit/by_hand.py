@@ -3,6 +3,7 @@
 Small on purpose, and neither the oracle nor the runtime: with it, applications are tested by themselves.
 """
 
+import copy
 import sys
 from collections import Counter as Numbers
 from contextlib import contextmanager
@@ -128,19 +129,21 @@ class Txn:
         argument = [g for g in given if isinstance(g, int)]
         self.conditions.append((condition, given[: len(given) - len(argument)], argument))
 
-    def modify(self, row, fn, *argument):
-        self.operations.append((fn, row, *argument))
+    def modify(self, row, fn, *given):
+        # Other rows are read before anything is done.
+        others = [copy.deepcopy(g) for g in given if not isinstance(g, int)]
+        self.operations.append((fn, row, others, *given[len(others) :]))
 
     def read(self, row):
-        self.operations.append((None, row))
+        self.operations.append((None, row, []))
 
     def apply(self, request):
         self.accepted = all(condition(*rows, request, *argument) for condition, rows, argument in self.conditions)
-        for fn, row, *argument in self.operations:
+        for fn, row, others, *argument in self.operations:
             if fn is None:
                 self.reads.append(SimpleNamespace(**vars(row)))
             elif self.accepted:
-                fn(row, request, *argument)
+                fn(row, *others, request, *argument)
 
     def result(self, table, i):
         return self.reads[i]

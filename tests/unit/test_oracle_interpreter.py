@@ -57,6 +57,7 @@ def table(**columns):
         ("ob", {"n_items": 24, "length": 24, "len_mode": "code", "bid_length": 2, "unauth_ratio": 0.1}),
         ("tp", {"segments": 3, "vehicles": 300, "invalid_ratio": 0.1, "window": 1}),
         ("tb", {"n_flights": 9, "n_hotels": 4, "invalid_ratio": 0.1}),
+        ("fx", {"n_accounts": 9, "n_currencies": 4, "quote_ratio": 0.3, "invalid_ratio": 0.1}),
         ("pos_rep", {"seconds": 300, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1}),
         ("new_seg", {"seconds": 120, "veh_per_s": 2.0, "request_ratio": 0.2, "invalid_ratio": 0.1, "purge": 31}),
         ("lr", {"seconds": 600, "veh_per_s": 0.5, "request_ratio": 0.2, "invalid_ratio": 0.1}),

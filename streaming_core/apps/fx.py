@@ -1,0 +1,217 @@
+"""Currency Exchange: balances change by other balances, and by rates that change meanwhile (Lockstep's own).
+
+    exchange (transaction: two rates of a quote, two accounts of a swap or transfer, and its two rates) -> sink
+
+Account n is held in currency n modulo `n_currencies`. A QUOTE sets the rate of its currency if it lies within `band`
+per cent of another one's: a WRITE with a condition of its own on another row (TStream, Table II), and no rejection of
+the event. A TRANSFER moves a share, in thousandths, of what its source holds to its target, by the rates of the two
+currencies: READ_MODIFY(target, f(source, rates)). A SWAP gives two accounts each other's balance. What an engine has
+to get right here are values that depend on other rows, in circles too, each as it was before the event. The output
+holds the two balances, or the two rates, after the event, and a transfer's rates. Events of an unknown kind, with an
+account or currency that does not exist or is named twice, a rate of zero or a share above the whole are invalid.
+"""
+
+import numpy as np
+
+from streaming_core.api import App, Param, Profile, i64, record, u8, u16, u32
+from streaming_core.generator import Draws, Keys
+
+app = App(
+    "fx",
+    reads="Lockstep's own: writes that read other rows, as TStream's Table II has them",
+    params={
+        "n_accounts": Param(10_000, "accounts", minimum=2, maximum=100_000_000),
+        "n_currencies": Param(100, "currencies", minimum=2, maximum=1_000_000),
+        "opening": Param(1_000_000, "what every account begins with", minimum=0, maximum=1_000_000),
+        "band": Param(10, "per cent that a rate may differ from another one", minimum=0, maximum=100),
+        "spread": Param(15, "per cent that quoted rates may differ from the first one", minimum=0, maximum=90),
+        "quote_ratio": Param(0.1, "share of quotes", minimum=0.0, maximum=1.0),
+        "swap_ratio": Param(0.2, "share of swaps", minimum=0.0, maximum=1.0),
+        "theta": Param(0.6, "Zipf exponent of accounts and currencies", minimum=0.0, maximum=4.0),
+        "invalid_ratio": Param(0.0, "share of events whose two rows are one", minimum=0.0, maximum=1.0),
+    },
+    profiles={
+        "fx-crisis": Profile("rates move all the time", {"quote_ratio": 0.5, "n_currencies": 10}),
+        "fx-circles": Profile("swaps only, among few", {"quote_ratio": 0.0, "swap_ratio": 1.0, "n_accounts": 100}),
+    },
+)
+p = app.params
+QUOTE = 0
+TRANSFER = 1
+SWAP = 2
+PAR = 1_000_000  # the rate of every currency in the beginning
+WHOLE = 1_000  # of which shares are parts
+
+
+@record
+class Request:
+    ts: i64
+    kind: u8
+    one: u32
+    other: u32
+    share: u16
+    rate: u32
+
+
+@record
+class Account:
+    balance: i64
+
+
+@record
+class Currency:
+    rate: i64
+
+
+@record
+class Answer:
+    kind: u8
+    one: i64
+    other: i64
+    one_rate: i64
+    other_rate: i64
+
+
+accounts = app.table("accounts", Account, "n_accounts", lambda key, params: {"balance": params["opening"]})
+currencies = app.table("currencies", Currency, "n_currencies", lambda key, params: {"rate": PAR})
+
+
+def set_near(currency, other, request):
+    if abs(request.rate - other.rate) * 100 <= other.rate * p.band:
+        currency.rate = request.rate
+
+
+def moved(balance, request):
+    return balance * request.share // WHOLE
+
+
+def receive(target, source, its_rate, rate, request):
+    target.balance += moved(source.balance, request) * its_rate.rate // rate.rate
+
+
+def send(source, request):
+    source.balance -= moved(source.balance, request)
+
+
+def take_over(account, other, request):
+    account.balance = other.balance
+
+
+@app.transaction(input=Request, output=Answer)
+def exchange(request, txn):
+    rows = p.n_currencies if request.kind == QUOTE else p.n_accounts
+    known = request.kind <= SWAP and max(request.one, request.other) < rows and request.one != request.other
+    if not known or request.share > WHOLE or request.rate == 0:
+        txn.drop()
+        return
+    if request.kind == QUOTE:
+        currency = txn.row(currencies, request.one)
+        reference = txn.row(currencies, request.other)
+        txn.modify(currency, set_near, reference)
+        txn.read(currency)
+        txn.read(reference)
+        return
+    one = txn.row(accounts, request.one)
+    other = txn.row(accounts, request.other)
+    if request.kind == TRANSFER:
+        one_rate = txn.row(currencies, request.one % p.n_currencies)
+        other_rate = txn.row(currencies, request.other % p.n_currencies)
+        txn.modify(other, receive, one, one_rate, other_rate)
+        txn.modify(one, send)
+        txn.read(one)
+        txn.read(other)
+        txn.read(one_rate)
+        txn.read(other_rate)
+    else:
+        txn.modify(one, take_over, other)
+        txn.modify(other, take_over, one)
+        txn.read(one)
+        txn.read(other)
+
+
+@exchange.post
+def answer(request, txn, out):
+    if request.kind == QUOTE:
+        one = txn.result(currencies, 0).rate
+        other = txn.result(currencies, 1).rate
+    else:
+        one = txn.result(accounts, 0).balance
+        other = txn.result(accounts, 1).balance
+    one_rate = 0
+    other_rate = 0
+    if request.kind == TRANSFER:
+        one_rate = txn.result(currencies, 2).rate
+        other_rate = txn.result(currencies, 3).rate
+    out.emit(kind=request.kind, one=one, other=other, one_rate=one_rate, other_rate=other_rate)
+
+
+@app.generates
+def requests(params, seed, start, stop):
+    """Accounts and currencies by Zipf, everything else uniform; ts is the number of the event."""
+    draws = Draws(seed, "fx.requests", start, stop)
+    whole, single = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)  # one partition: all of a table
+    quote = draws.chance(0, params["quote_ratio"])
+    pairs = []
+    for size, name in (("n_accounts", "fx.accounts"), ("n_currencies", "fx.currencies")):
+        space, keys = Keys(params[size], params["theta"], 1, False), Draws(seed, name, start, stop)
+        one = space.draw(keys, 0, whole, single, (2, 2))
+        pairs.append((one, space.draw(keys, 1, whole, single, (2, 2), [one])))
+    one, other = (np.where(quote, currency, account) for account, currency in zip(*pairs, strict=True))
+    if params["invalid_ratio"] > 0:
+        invalid = Draws(seed, "fx.invalid", start, stop).chance(0, params["invalid_ratio"])
+        other = np.where(invalid, one, other)
+    spread = params["spread"] * PAR // 100
+    return {
+        "ts": np.arange(start, stop),
+        "kind": np.where(quote, QUOTE, np.where(draws.chance(1, params["swap_ratio"]), SWAP, TRANSFER)),
+        "one": one,
+        "other": other,
+        "share": draws.below(2, WHOLE // 10 + 1),
+        "rate": PAR - spread + draws.below(3, 2 * spread + 1),
+    }
+
+
+VALID = f"""greatest(one, other) < (SELECT count(*) FROM state_accounts)
+    AND (kind > 0 OR greatest(one, other) < (SELECT count(*) FROM state_currencies))
+    AND one <> other AND kind <= 2 AND share <= {WHOLE} AND rate > 0"""
+
+# Each row that an event shows: its value, and what the event before has shown of it, or it began with.
+SHOWN = f"""SELECT *, coalesce(lag(value) OVER (PARTITION BY name, key ORDER BY seq, pos),
+    IF(name = 'accounts', :opening, {PAR})) AS former FROM
+    (SELECT e.seq, e.kind, stack(4, 0, IF(e.kind = 0, 'currencies', 'accounts'), e.one, o.one,
+    1, IF(e.kind = 0, 'currencies', 'accounts'), e.other, o.other,
+    2, 'currencies', e.one % :n_currencies, o.one_rate,
+    3, 'currencies', e.other % :n_currencies, o.other_rate) AS (pos, name, key, value)
+    FROM outputs o JOIN events e ON o.seq = e.seq) WHERE kind = 1 OR pos < 2"""
+BEFORE = f"""SELECT seq, max(IF(pos = 0, former, NULL)) AS had, max(IF(pos = 1, former, NULL)) AS other_had
+    FROM ({SHOWN}) GROUP BY seq"""
+
+app.invariant(
+    "one answer of its kind for each valid event, none for others",
+    f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
+    (SELECT seq, kind, {VALID} AS valid FROM events) e FULL OUTER JOIN
+    (SELECT seq, count(*) AS outputs, max(kind) AS of_kind FROM outputs GROUP BY seq) o ON e.seq = o.seq
+    WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind""",
+)
+app.invariant(
+    "a quote sets its rate just when it lies near enough to the other one, which stays",
+    f"""SELECT o.*, e.rate, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
+    ON o.seq = b.seq WHERE o.kind = 0 AND (o.other <> b.other_had
+    OR o.one <> IF(abs(e.rate - b.other_had) * 100 <= b.other_had * :band, e.rate, b.had))""",
+)
+app.invariant(
+    "a swap gives each what the other had, a transfer what its share of that comes to",
+    f"""SELECT o.*, e.share, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
+    ON o.seq = b.seq WHERE (o.kind = 2 AND (o.one <> b.other_had OR o.other <> b.had)) OR (o.kind = 1 AND
+    (o.one <> b.had - b.had * e.share DIV {WHOLE}
+    OR o.other <> b.other_had + b.had * e.share DIV {WHOLE} * o.one_rate DIV o.other_rate))""",
+)
+app.invariant(
+    "a transfer goes by the newest rates, and every row ends as it was last shown, or as it began",
+    f"""SELECT seq, name, key, value, former FROM ({SHOWN}) WHERE pos > 1 AND value <> former
+    UNION ALL SELECT -1, s.name, s.key, s.value, coalesce(l.newest, s.first) FROM
+    (SELECT 'accounts' AS name, key, balance AS value, :opening AS first FROM state_accounts
+    UNION ALL SELECT 'currencies', key, rate, {PAR} FROM state_currencies) s LEFT JOIN
+    (SELECT name, key, max_by(value, struct(seq, pos)) AS newest FROM ({SHOWN}) GROUP BY name, key) l
+    ON s.name = l.name AND s.key = l.key WHERE s.value <> coalesce(l.newest, s.first)""",
+)
