@@ -24,7 +24,7 @@ const LAYERS: &[&str] = &[
 /// Executors, and schemes, know nothing of each other.
 const APART: &[(&str, &[&str])] = &[
     ("dataflow", &["pooled", "pinned", "morsel"]),
-    ("transactions/scheme", &["owners", "tstream", "serial", "ahead", "no_lock"]),
+    ("transactions/scheme", &["owners", "tstream", "serial", "ahead"]),
     ("transactions/scheme", &["lock", "mvlk", "pat", "owners", "tstream", "serial", "no_lock"]),
 ];
 

@@ -256,6 +256,15 @@ fn racing_without_locks_delivers_everything_in_order() {
     assert_eq!(seqs, wanted);
 }
 
+#[test]
+fn where_no_two_events_conflict_no_locks_are_needed() {
+    let event = |i: u32| Transfer { seq: i64::from(i), kind: 0, from: 2 * i, to: 2 * i + 1, item: 0, amount: 10 };
+    let events: Vec<Transfer> = (0..5_000).map(event).collect();
+    for threads in [2, 3] {
+        check(&events, 10_000, 1, options("no_lock", threads, 500, ""), 2500);
+    }
+}
+
 fn any_events() -> impl Strategy<Value = Vec<Transfer>> {
     let event = (0_u32..5, 0_u32..6, 0_u32..6, 0_u32..3, 0_i64..60);
     proptest::collection::vec(event, 1..120).prop_map(|events| {
