@@ -26,6 +26,11 @@ app = App(
         "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
         "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
         "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "mp_partitions": Param(
+            "neighbours",
+            "neighbours: a multi-partition event's partitions follow each other; any: drawn from all",
+            choices=("neighbours", "any"),
+        ),
         "pattern": Param(
             "code",
             "code: the last of every 8 events are multi-partition ones; independent: drawn",
@@ -38,6 +43,10 @@ app = App(
         "gs-write": Profile("writes only, for sweeps of theta", {"read_ratio": 0.0}),
         "gs-hot": Profile("writes only, on few hot keys", {"read_ratio": 0.0, "theta": 1.0, "partitioned": False}),
         "gs-multi": Profile("half of the events span six partitions", {"mp_ratio": 0.5, "mp_len": 6}),
+        "gs-scattered": Profile(
+            "half of the events span six partitions, wherever these lie",
+            {"mp_ratio": 0.5, "mp_len": 6, "mp_partitions": "any"},
+        ),
         "gs-heavy": Profile("a costly operator behind the state access", {"post_compute": 1000}),
     },
 )
@@ -120,10 +129,11 @@ def requests(params, seed, start, stop):
     space = Keys(n_items, params["theta"], params["gen_parts"], params["partitioned"])
     first = space.start(draws, length)
     per_part = -(-length // min(params["mp_len"], space.parts))
+    partitions = space.partitions(draws, first, -(-length // per_part), params["mp_partitions"] == "neighbours")
     columns = []
     for i in range(length):
         group = i // per_part
-        partition = (first + group * multi) % space.parts
+        partition = np.where(multi, partitions[group], first)
         if params["duplicates"]:
             needs, avoid = (1, 1), ()
         else:

@@ -42,6 +42,11 @@ app = App(
         "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
         "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
         "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "mp_partitions": Param(
+            "neighbours",
+            "neighbours: a multi-partition event's partitions follow each other; any: drawn from all",
+            choices=("neighbours", "any"),
+        ),
         "pattern": Param(
             "code",
             "code: the last of every 8 events are multi-partition ones, ALTER and TOP; independent: drawn",
@@ -199,7 +204,7 @@ def requests(params, seed, start, stop):
         rows = np.flatnonzero((n == length) & (order != bids))
         keys = Draws(seed, "ob.items", units=start + rows)
         distinct = bids or not params["duplicates"]
-        items[rows, :length] = _keys(keys, space, length, multi[rows], params["mp_len"], distinct)
+        items[rows, :length] = _keys(keys, space, length, multi[rows], params, distinct)
         values = Draws(seed, "ob.values", units=start + rows)
         for i in range(length):
             prices[rows, i] = values.below(i, params["max_price"])
@@ -221,18 +226,19 @@ def requests(params, seed, start, stop):
     }
 
 
-def _keys(draws, space, length, multi, mp_len, distinct):
+def _keys(draws, space, length, multi, params, distinct):
     """`length` keys per event: a single-partition event's are of one partition, a multi-partition event's of `mp_len`
     partitions, in order, equally many of each."""
     first = space.start(draws, length)
-    per_part = -(-length // min(mp_len, space.parts))
+    per_part = -(-length // min(params["mp_len"], space.parts))
+    partitions = space.partitions(draws, first, -(-length // per_part), params["mp_partitions"] == "neighbours")
     columns = []
     for i in range(length):
         group = i // per_part
         needs, avoid = (1, 1), ()
         if distinct:
             needs, avoid = (length, min(per_part, length - group * per_part)), columns
-        columns.append(space.draw(draws, i, (first + group * multi) % space.parts, multi, needs, avoid))
+        columns.append(space.draw(draws, i, np.where(multi, partitions[group], first), multi, needs, avoid))
     return np.stack(columns, axis=1)
 
 

@@ -33,6 +33,21 @@ class Keys:
         key = zipf(self.n_items, self.theta).pick(draws.u53(lane))
         return np.minimum(key // self.size, self.parts - 1)
 
+    def partitions(self, draws: Draws, first: np.ndarray, n: int, neighbours: bool, lane: int = 32) -> list[np.ndarray]:
+        """The `n` partitions of each event, if it is a multi-partition one: its first and those that follow it, or
+        others out of all, each equally likely and each once. `lane`: of the first draw, of one for each partition."""
+        if neighbours:
+            return [(first + i) % self.parts for i in range(n)]
+        every, whole, single = (
+            Keys(self.parts, 0.0, 1, False),
+            np.zeros(len(first), np.int64),
+            np.zeros(len(first), bool),
+        )
+        found = [first]
+        for i in range(1, n):
+            found.append(every.draw(draws, lane + i, whole, single, (1, 1), found))
+        return found
+
     def pools(self, need: int) -> np.ndarray:
         """Per partition, from how many keys on from its first one `need` distinct keys are drawn: its own, and whole
         next partitions while those are too few."""

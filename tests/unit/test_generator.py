@@ -288,3 +288,19 @@ def test_periods_that_contradict_themselves_are_refused():
     assert "columns of [9, 10] values" in refused(lambda *asked: {**ten(*asked), "x": np.zeros(9)})
     assert "period 0 has 10 events, not as many as were counted" in refused(ten, lambda *asked: 11)
     assert "no events in its periods 1 to 10000" in refused(lambda *asked: {"ts": np.zeros(0)})
+
+
+def test_partitions_of_an_event_follow_each_other_or_lie_anywhere():
+    draws, n = Draws(7, "keys", 0, 4000), 6
+    space = Keys(400, 0.6, 40, True)
+    first = space.start(draws, 0)
+    near, any_ = (np.stack(space.partitions(draws, first, n, neighbours), axis=1) for neighbours in (True, False))
+    assert np.array_equal(near, (first[:, None] + np.arange(n)) % 40)
+    assert np.array_equal(any_[:, 0], first)
+    assert all(len(set(row)) == n for row in any_.tolist())
+    # Each of the others is as likely as any: those that follow are no more than their share, 1 in 39.
+    followed = np.mean((np.diff(any_, axis=1) % 40) == 1)
+    assert 0.5 / 39 < followed < 2 / 39
+    assert set(any_[:, 1:].ravel().tolist()) == set(range(40))
+    few = np.stack(Keys(3, 0.6, 3, True).partitions(draws, np.zeros(4000, np.int64), 3, False), axis=1)
+    assert {tuple(row) for row in few.tolist()} == {(0, 1, 2), (0, 2, 1)}
