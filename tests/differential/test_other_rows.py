@@ -95,8 +95,8 @@ def trade(order, txn):
         txn.modify(first, take_over, first)
         txn.modify(first, set_within, txn.row(limits, order.first % p.limits), second, 1)
     else:
+        txn.require(modest, third)
         txn.modify(second, take_over, third)
-        txn.require(modest, txn.row(accounts, order.third))
     if order.kind != SHIFT:
         txn.read(first)
     txn.read(second)
