@@ -19,7 +19,9 @@ MOST = 30  # cells that are shown in full
 def attachment(pages: Pages, run: Run) -> str:
     """The file of a run, as HTML."""
     told = [cell for cell in run.cells if cell.red]
-    told += [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower" and not cell.red]
+    slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]
+    slower += [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower" and cell not in slower]
+    told += [cell for cell in slower if not cell.red]
     shown = {cell.name for cell in told[:MOST]}
     svgs, sections = pages.charts(run.run_id)
     inside = [

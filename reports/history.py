@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from reports import speed
+from reports import gate, speed
+from reports.gate import Gate
 from reports.speed import Speed
 from streaming_core.errors import BadInput
-from streaming_core.regression import warehouse
+from streaming_core.regression import decisions, warehouse
+from streaming_core.regression.decisions import Decision
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
@@ -51,7 +53,8 @@ class Cell:
     """One planned cell of a run and what came of it.
 
     `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
-    `speed`, the verdict on its speed, is there once the marts are, of a cell that is equal.
+    `speed` and `gate`, the verdicts on its speed over the nights and beside the baseline, are there once the marts are,
+    of a cell that is equal and was measured so. `acknowledged`, by whom and why, says that somebody has seen it red.
     """
 
     name: str
@@ -63,6 +66,8 @@ class Cell:
     samples: list[dict] = field(default_factory=list)
     facts: dict = field(default_factory=dict)
     speed: Speed | None = None
+    gate: Gate | None = None
+    acknowledged: Decision | None = None
 
     @property
     def strategy(self) -> str:
@@ -119,6 +124,7 @@ class Cell:
 class Run:
     """One run of the matrix.
 
+    `baseline`: the decision by which the build is the baseline that it was measured beside, or would be.
     By name of a cell: `green_builds`, the build since which it is wrong, where one before it was better; `red_since`,
     the first run of the unbroken series in which it is red.
     """
@@ -128,6 +134,7 @@ class Run:
     cells: list[Cell]
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
+    baseline: Decision | None = None
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -209,6 +216,23 @@ class Run:
         known = [(cell.label, cell.speed) for cell in self.cells if cell.speed]
         return speed.sentence((label, short(of_cell.since_build), of_cell) for label, of_cell in known)
 
+    @property
+    def gates(self) -> list[tuple[str, str, Gate]]:
+        """The cells that were measured beside the baseline: label, baseline, what is said of it."""
+        return [(cell.label, short(cell.gate.baseline), cell.gate) for cell in self.cells if cell.gate]
+
+    @property
+    def gated(self) -> list[Cell]:
+        """The cells of which the gate has more to say than that they are as before: slower ones first."""
+        words = ("slower", "different", "failed", "faster")
+        found = [cell for cell in self.cells if cell.gate and cell.gate.verdict in words]
+        return sorted(found, key=lambda cell: words.index(cell.gate.verdict) if cell.gate else 0)
+
+    @property
+    def gate_sentence(self) -> str:
+        """What there is to say of its build beside the baseline, which makes no run red either."""
+        return gate.sentence(self.gates)
+
     def _complaint(self, cell: Cell) -> str:
         text = f"{cell.label} {cell.outcome.word}"
         since = self.green_builds.get(cell.name)
@@ -280,8 +304,11 @@ class History:
             # A loaded run has a row of every cell that it planned; one without is not half known but not there.
             cell.facts = facts.get(cell.name, {"status": "not_run"} if facts else {})
             cell.speed = self.speeds.get((run_id, cell.name))
+            cell.gate = self.gates.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
-        return Run(run_id, plan, cells)
+            cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
+        measured = next((cell.gate.baseline for cell in cells if cell.gate), None)
+        return Run(run_id, plan, cells, baseline=decisions.baseline(self.home, measured))
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """What `Run` calls `red_since` and `green_builds`. A wrong result is interrupted by a better one only, not by a
@@ -312,6 +339,16 @@ class History:
     def speeds(self) -> dict[tuple[str, str], Speed]:
         """The verdicts on speed, by run and cell; none before the marts are made."""
         return {(row["run_id"], row["cell"]): Speed.of(row) for row in self.mart("speed")}
+
+    @cached_property
+    def gates(self) -> dict[tuple[str, str], Gate]:
+        """What the gate says, by run and cell; nothing before the marts are made."""
+        return {(row["run_id"], row["cell"]): Gate.of(row) for row in self.mart("gate")}
+
+    @cached_property
+    def acknowledgements(self) -> dict[tuple[str, str], Decision]:
+        """Who has seen which red cell, by run and cell."""
+        return decisions.acknowledgements(self.home)
 
     def ways(self, run_id: str) -> set[tuple[str, str, str]]:
         """Application, executor and strategy of the cells of a run that got to their end and are no bounds."""

@@ -19,6 +19,7 @@ def outcome(run: Run) -> dict:
         "threads": threads,
         "groups": _groups(run, threads),
         "red": [cell for cell in run.cells if cell.red],
+        "acknowledged": any(cell.acknowledged for cell in run.cells),
         "most": MOST,
         "asked": {} if run.cells else {name: short_json(value) for name, value in regression.items()},
         "events": regression.get("events") if run.cells else None,

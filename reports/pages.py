@@ -215,6 +215,7 @@ class Pages:
                 sections=[],
                 rows=[],
                 apps=[],
+                gated=False,
                 energy=False,
                 suites=suites,
                 said=benchmarks.RESULTS,
@@ -228,6 +229,7 @@ class Pages:
             row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
             row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
             row["speed"] = self.history.speeds.get((row["run_id"], row["cell"]))
+            row["gate"] = self.history.gates.get((row["run_id"], row["cell"]))
         best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
         cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
         headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
@@ -244,6 +246,7 @@ class Pages:
             sections=sections,
             rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
             apps=sorted({row["app"] for row in rows}),
+            gated=any(row["gate"] for row in rows),
             energy=any(row["energy_nj"] is not None for row in rows),
             suites=suites,
             said=benchmarks.RESULTS,

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 ENOUGH = 15  # nights, of which the last three are held against the others (macros/trend.sql)
 
@@ -32,7 +33,7 @@ class Speed:
     others: float | None = None
 
     @classmethod
-    def of(cls, row: dict) -> Speed:
+    def of(cls, row: dict) -> Self:
         """Of a row, whatever else is in it."""
         return cls(**{name: row[name] for name in cls.__dataclass_fields__ if name in row})
 

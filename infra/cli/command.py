@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+Reason = Annotated[str, typer.Option("--reason", metavar="WHY", help="Why; it is kept, with your name.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run, as `lockstep report` names it.")]
 
 
@@ -148,6 +150,46 @@ def report(
 
 
 @app.command()
+def gate(
+    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
+    cells: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Its cells to measure. Default: all that equal the oracle.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure a run's cells beside the accepted baseline, in turns, some minutes a cell. Exit code 1: one is slower."""
+    from infra.cli.gate import gate as measured
+
+    return measured(home(), run_id, named_cells(cells), as_json)
+
+
+@app.command()
+def accept(why: Reason) -> None:
+    """Keep this checkout's build and make it the baseline, beside which `gate` measures later ones."""
+    from infra.cli.decide import accept as accepted
+    from reports.publish import performance
+
+    print(accepted(home(), None, getpass.getuser(), why))
+    performance(home())
+
+
+@app.command()
+def acknowledge(
+    run_id: RunId,
+    why: Reason,
+    cells: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Of its red cells these. Default: all of them.")
+    ] = None,
+) -> None:
+    """Say that a run's red cells have been seen. They stay red; once all are, prune may remove their outputs."""
+    from infra.cli.decide import acknowledge as acknowledged
+    from reports.publish import publish
+
+    print(acknowledged(home(), run_id, named_cells(cells), getpass.getuser(), why))
+    publish(home(), run_id)
+
+
+@app.command()
 def publish(
     run_id: Annotated[str | None, typer.Option("--run", metavar="RUN_ID", help="Write this run's pages, too.")] = None,
 ) -> None:
@@ -160,13 +202,8 @@ def publish(
         print(f"publish: {publish.publish(home(), run_id)}")
 
 
-prune = typer.Typer()
-app.add_typer(prune, name="prune")
-
-
-@prune.callback(invoke_without_command=True)
-def remove(
-    context: typer.Context,
+@app.command()
+def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     cache_gb: Annotated[
         float, typer.Option(metavar="GB", help="Size that workloads and oracles may have together.")
@@ -174,23 +211,13 @@ def remove(
 ) -> int:
     """Remove old outputs and caches; raw results and reports stay.
 
-    Outputs of the last seven green runs stay, too, and those of a red one until it is acknowledged.
+    Outputs of the last seven green runs stay, too, and those of a red one until its red cells are acknowledged.
     """
     if not 0 <= cache_gb < 1e9:
         raise BadInput(f"--cache-gb must lie in 0..1e9, got {cache_gb:g}")
-    if context.invoked_subcommand:
-        return 0
-    from infra.cli.prune import prune
+    from infra.cli.prune import prune as removed
 
-    return prune(home(), int(cache_gb * 1e9), dry_run)
-
-
-@prune.command()
-def acknowledge(run_id: RunId) -> None:
-    """Mark a red run as seen: the next prune removes its outputs, which are the evidence."""
-    from infra.cli.prune import acknowledge
-
-    print(acknowledge(home(), run_id))
+    return removed(home(), int(cache_gb * 1e9), dry_run)
 
 
 matrices = typer.Typer()
@@ -259,6 +286,16 @@ def freshness() -> None:
     from infra.cli.warehouse import freshness
 
     print(freshness(home()))
+
+
+def named_cells(text: str | None) -> list[str] | None:
+    """Names of cells, as an option has them; None where it was not given."""
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise BadInput("--cells: name at least one")
+    return names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

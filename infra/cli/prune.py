@@ -4,7 +4,7 @@ Removed are the outputs and final states of runs, and workloads and oracles beyo
 results, the reports, and of every run its plan, its specs, its reports and its exit codes.
 
 - Of the last seven green runs, outputs stay. Which are green, streaming_core/regression/verdict.py says.
-- Of a run that is not green they stay until a person acknowledges it: they are the evidence.
+- Of a run that is not green they stay until persons have acknowledged each of its red cells: they are the evidence.
 - Of a run without verdicts (it is going on, or died) they stay as well.
 - Of workloads and oracles the most recently made stay, up to the size given; what a run without verdicts refers to
   stays whatever the size.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from typing import Any
 from infra.services.lock import hold
 from streaming_core.ending import say
 from streaming_core.errors import BadInput
+from streaming_core.regression.decisions import acknowledgements
 from streaming_core.regression.home import RUN_ID, Home
-from streaming_core.regression.verdict import is_green, of_run
+from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import rows
 
 GREEN_RUNS_KEPT = 7
-ACKNOWLEDGED = "acknowledged"
+ACKNOWLEDGED = "acknowledged"  # a file in a run's folder said so before there were decisions
 
 # What a prune may remove inside an attempt; every other file of a run folder stays.
 OUTPUTS = ("outputs", "state", ".checkpoint")
@@ -46,13 +47,15 @@ class Item:
 def removable(home: Home, cache_bytes: int) -> list[Item]:
     """What is to be removed, runs first, then caches, oldest first; nothing is touched."""
     runs = sorted(path for path in _folders(home.root / "runs") if RUN_ID.fullmatch(path.name))
-    green = {run.name: _is_green(home, run.name) for run in runs}
+    known = {run.name: verdicts(home, run.name) for run in runs}
+    green = {name: None if found is None else _is_green(found) for name, found in known.items()}
+    seen = acknowledgements(home)
     kept = [run.name for run in runs if green[run.name]][-GREEN_RUNS_KEPT:]
     items = []
     for run in runs:
         if green[run.name] and run.name not in kept:
             why = f"green, and not among the last {GREEN_RUNS_KEPT}"
-        elif green[run.name] is False and (run / ACKNOWLEDGED).exists():
+        elif green[run.name] is False and _is_acknowledged(run, red(known[run.name] or {}), seen):
             why = "red, acknowledged"
         else:
             continue
@@ -84,13 +87,26 @@ def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:
     return items
 
 
-def _is_green(home: Home, run_id: str) -> bool | None:
-    """Whether the run is green (verdict.py); None when it has not been compared, or not been loaded, yet."""
+def verdicts(home: Home, run_id: str) -> dict[str, Verdict] | None:
+    """What became of a run's cells (verdict.py); None when it has not been compared, or not been loaded, yet."""
     cells, checks, samples = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
     if cells is None or checks is None:
         return None
-    verdicts = of_run(_planned(home.run(run_id)), cells, checks, samples or [])
-    return is_green(verdict for verdict, _ in verdicts.values())
+    return of_run(_planned(home.run(run_id)), cells, checks, samples or [])
+
+
+def red(found: dict[str, Verdict]) -> list[str]:
+    """The cells that make a run red."""
+    return [name for name, (verdict, _) in found.items() if not is_green([verdict])]
+
+
+def _is_green(found: dict[str, Verdict]) -> bool:
+    return is_green(verdict for verdict, _ in found.values())
+
+
+def _is_acknowledged(run: Path, wrong: list[str], seen: Container[tuple[str, str]]) -> bool:
+    """Whether all of a run's red cells have been seen; of one without any there is nothing to see."""
+    return (run / ACKNOWLEDGED).exists() or (bool(wrong) and all((run.name, cell) in seen for cell in wrong))
 
 
 def _planned(run: Path) -> list[str]:
@@ -112,19 +128,6 @@ def _read(path: Path, choose: Callable[[Any], list[str]]) -> list[str]:
         return []
     except (ValueError, LookupError, TypeError, AttributeError):
         raise BadInput(f"{path} is damaged; repair or remove {path.parent} by hand") from None
-
-
-def acknowledge(home: Home, run_id: str) -> str:
-    """Marks a red run as seen, so that the next prune may remove its outputs."""
-    if not RUN_ID.fullmatch(run_id) or not _is_folder(home.run(run_id)):
-        raise BadInput(f"no run {run_id!r} in {home.root / 'runs'}")
-    green = _is_green(home, run_id)
-    if green is None:
-        raise BadInput(f"run {run_id} has no verdicts yet: there is nothing to acknowledge")
-    if green:
-        raise BadInput(f"run {run_id} is green: only a red run needs acknowledging")
-    (home.run(run_id) / ACKNOWLEDGED).touch()
-    return f"prune: run {run_id} is acknowledged; the next prune removes its outputs"
 
 
 def remove(item: Item) -> bool:

@@ -63,6 +63,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
     if run.speed_sentence:
         slower = any(cell.speed and cell.speed.verdict == "slower" for cell in run.cells)
         console.print(Text(run.speed_sentence, "yellow" if slower else "dim"), soft_wrap=True)
+    if run.gate_sentence:
+        console.print(Text(run.gate_sentence, "yellow" if run.gated else "dim"), soft_wrap=True)
     return run.green
 
 
@@ -110,6 +112,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
         "green": run.green,
         "sentence": run.sentence,
         "speed": run.speed_sentence,
+        "gate": run.gate_sentence,
         "counts": run.counts,
         "cells": [
             {
@@ -124,6 +127,7 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
                 "verdict": cell.verdict,
                 "reason": cell.reason,
                 "speed": _speed_as_dict(cell),
+                "gate": asdict(cell.gate) if cell.gate else None,
             }
             for cell in run.cells
         ],

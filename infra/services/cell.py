@@ -29,8 +29,9 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from infra.services.lock import of_host  # noqa: E402
 from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, start  # noqa: E402
-from streaming_core.storage import Lock, write_json  # noqa: E402
+from streaming_core.storage import write_json  # noqa: E402
 
 FAILED = 3
 LOST = 75
@@ -54,7 +55,7 @@ def run(attempt, workload, command, timeout, tethered):
     if tethered:
         threading.Thread(target=wait_for_end_of_input, args=(noted,), daemon=True).start()
 
-    lock, told = Lock(lock_path(), shared=True), False
+    lock, told = of_host(), False
     try:
         while not lock.take(attempt):
             if noted.number:
@@ -140,10 +141,6 @@ def wait_for_end_of_input(noted):
     while os.read(0, 4096):
         pass
     noted.number = signal.SIGTERM
-
-
-def lock_path():
-    return os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock")
 
 
 def now():

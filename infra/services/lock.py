@@ -1,6 +1,7 @@
 """Locks that say in JSON who holds them: an owner, its process and host, since when, and what else others need to know.
 
-The one on LOCKSTEP_HOME is held by a run's Spark server, or by who works there outside a run.
+The one on LOCKSTEP_HOME is held by a run's Spark server, or by who works there outside a run; the one on this host, by
+who measures on it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from streaming_core.storage import Lock
 def of_home(home: Home) -> Lock:
     """The lock on LOCKSTEP_HOME."""
     return Lock(home.root / "lock.json")
+
+
+def of_host() -> Lock:
+    """The lock on this host, whoever works on it."""
+    return Lock(os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock"), shared=True)
 
 
 def signed(owner: str, **details: str) -> str:

@@ -64,6 +64,10 @@ class Home:
         """Folder of one attempt at one cell: spec.json, outputs/, state/, report.json."""
         return below(self.cell(run_id, cell), f"attempt-{attempt}")
 
+    def build(self, name: str) -> Path:
+        """Folder of one build that is kept: what a commit of the engine runs from."""
+        return below(self.root / "builds", name)
+
     def raw(self, table: str) -> Path:
         """Folder of one raw warehouse table: run_id=<run id>/part-0.parquet."""
         return self.root / "warehouse" / "raw" / table

@@ -1,7 +1,8 @@
 """Schemas of the raw warehouse: the only truth about past runs, immutable Parquet, replaced whole per run.
 
 Grain: cells = one row per planned cell; samples = one per measured pass; verdicts = one per cell and check;
-violations = the first differing rows of a verdict, capped.
+violations = the first differing rows of a verdict, capped; pairs = one per cell and pair of passes beside the baseline.
+Decisions, one row each, are of no run: each has an id of its own, formed as a run's.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from streaming_core.storage import canonical_json
 # samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
 # them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds; a verdict may be
 # invariant_broken. 7: words of strategies that had been taken from a paper mean that paper's algorithm; what had them
-# before has the names below; cells have partitioning, partitions, slice and throughput_window.
-SCHEMA_VERSION = 7
+# before has the names below; cells have partitioning, partitions, slice and throughput_window. 8: there are pairs and
+# decisions.
+SCHEMA_VERSION = 8
 # By column of raw cells: a word as rows of versions before 7 have it, and what that is called since. dbt has the same
 # (vars in dbt_project.yml). The column `strategy` is made of such words.
 RENAMED: dict[str, dict[str, str]] = {
@@ -157,7 +159,53 @@ VIOLATIONS = pa.schema(
     ]
 )
 
-RAW = {"cells": CELLS, "samples": SAMPLES, "verdicts": VERDICT_ROWS, "violations": VIOLATIONS}
+PAIRS = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),  # the run whose cell it is, and whose build the baseline's is held against
+        ("cell", pa.string()),
+        ("pair", pa.int32()),  # from 0
+        ("baseline", pa.string()),  # the accepted build
+        ("build", pa.string()),
+        ("host", pa.string()),
+        ("first", pa.string()),  # baseline | build: which of them was measured first, by lot
+        ("passes", pa.int32()),  # of each of them, in a process of its own
+        ("baseline_seconds", pa.float64()),  # median over them
+        ("build_seconds", pa.float64()),
+        ("baseline_digest", pa.string()),  # of outputs and final state
+        ("build_digest", pa.string()),
+        ("steal", pa.float64()),  # this and `others`: as in cells, the greater of the two
+        ("others", pa.float64()),
+        ("accepted_environment", pa.string()),  # digest of requirements.lock when the baseline was accepted
+        ("environment", pa.string()),  # in which both ran
+        ("error", pa.string()),  # why there is no pair; null where there is
+        ("measured_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+DECISIONS = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("run_id", pa.string()),  # its own id
+        ("kind", pa.string()),  # baseline: a build is accepted | acknowledgement: a red cell has been seen
+        ("build", pa.string()),  # of a baseline
+        ("environment", pa.string()),  # of a baseline: digest of requirements.lock
+        ("of_run", pa.string()),  # of an acknowledgement, as is `cell`
+        ("cell", pa.string()),
+        ("decided_by", pa.string()),
+        ("why", pa.string()),
+        ("decided_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+
+RAW = {
+    "cells": CELLS,
+    "samples": SAMPLES,
+    "verdicts": VERDICT_ROWS,
+    "violations": VIOLATIONS,
+    "pairs": PAIRS,
+    "decisions": DECISIONS,
+}
 
 # Not raw, and made anew from it: warehouse/judged/cells, what became of cells that were loaded before version 4.
 JUDGED = pa.schema([(name, pa.string()) for name in ("run_id", "cell", "verdict", "reason")])

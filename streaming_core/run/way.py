@@ -241,12 +241,18 @@ class RunSpec(BaseModel):
     @property
     def spec_digest(self) -> str:
         """Digest of this spec's canonical JSON: known before anything runs."""
+        return digest_of(self.digested)
+
+    @property
+    def digested(self) -> dict[str, Any]:
+        """What the digest is of: all of it but options that came later and are as they were before. It says the same as
+        the whole, also to builds that do not know those."""
 
         def counts(name: str, value: Any) -> bool:
             usual = FIELDS[name].get_default(call_default_factory=True), NOTHING.get(name)
             return name in ALWAYS_DIGESTED or value not in usual
 
-        return digest_of({name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)})
+        return {name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)}
 
     @property
     def strategy(self) -> str:

@@ -15,7 +15,18 @@ from streaming_core.regression.verdict import is_green
 from streaming_core.regression.warehouse import SCHEMA_VERSION
 from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec
-from tests.dbt.history import FASTER, GREEN, RED, RUNS, WAYS, base_speed, expected_verdict, specs, write_history
+from tests.dbt.history import (
+    FASTER,
+    GREEN,
+    RED,
+    RUNS,
+    WAYS,
+    base_speed,
+    expected_verdict,
+    slowdown,
+    specs,
+    write_history,
+)
 
 MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
 
@@ -37,7 +48,7 @@ def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(said) == 1
-    assert "13 models made" in said[0]
+    assert "15 models made" in said[0]
 
 
 def test_every_unit_test_of_the_project_ran_and_passed(built):
@@ -49,6 +60,19 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
     assert written
     assert set(built.unit_tests) == written
     assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
+
+
+def test_cells_that_were_measured_beside_the_baseline_have_its_verdict(built):
+    gated = by_key(built.mart("gate"), "run_id", "cell")
+    wanted = {key: spec for key, spec in equal_cells().items() if key[0] == FASTER}
+    assert gated.keys() == wanted.keys()
+    for key, spec in wanted.items():
+        row = gated[key]
+        assert row["verdict"] == ("slower" if spec.threads == 2 else "unchanged"), key
+        assert row["change"] == pytest.approx(1 / slowdown(FASTER, spec) - 1, abs=1e-3)
+        assert row["change_low"] < row["change"] < row["change_high"]
+        assert (row["baseline"], row["build"], row["pairs"]) == ("build-01", "build-03", 32)
+        assert not row["environment_changed"]
 
 
 def test_every_planned_cell_of_every_run_has_its_verdict(built):

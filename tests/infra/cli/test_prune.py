@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cli import prune
+from infra.cli import decide
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
@@ -122,12 +122,27 @@ def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, cap
         make_run(home, day)
     assert lockstep("prune") == 0
     assert len(outputs_of(red)) == 4
-    assert lockstep("prune", "acknowledge", red.name) == 0
-    assert (red / "acknowledged").exists()
+    assert "1 of 1 red cells acknowledged" in decide.acknowledge(home, red.name, None, "ada", "seen")
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
     assert lockstep("prune") == 0
     assert outputs_of(red) == []
     assert "red, acknowledged" in capsys.readouterr().out
+
+
+def test_a_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged(home):
+    red = make_run(home, 1, "different", bound="failed")
+    decide.acknowledge(home, red.name, [BOUND], "ada", "the bound crashed")
+    assert is_kept(home, red)
+    decide.acknowledge(home, red.name, [CELL], "ada", "known")
+    assert lockstep("prune") == 0
+    assert outputs_of(red) == []
+
+
+def test_a_red_run_that_was_acknowledged_before_there_were_decisions_still_is(home):
+    red = make_run(home, 1, "different")
+    (red / "acknowledged").touch()
+    assert lockstep("prune") == 0
+    assert outputs_of(red) == []
 
 
 def test_red_runs_do_not_push_green_ones_out(home):
@@ -186,8 +201,8 @@ def test_runs_that_any_version_loaded_are_judged_alike(home, version):
     for run in (GREEN, RED):
         home.run(run).mkdir(parents=True)
     with pytest.raises(BadInput, match=f"{GREEN} is green"):
-        prune.acknowledge(home, GREEN)
-    assert "is acknowledged" in prune.acknowledge(home, RED)
+        decide.acknowledge(home, GREEN, None, "ada", "seen")
+    assert "3 of 3 red cells acknowledged" in decide.acknowledge(home, RED, None, "ada", "seen")
 
 
 def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
@@ -260,10 +275,6 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["acknowledge", "../../etc"], "no run '../../etc'"),
-        (["acknowledge", run_id(28)], f"no run '{run_id(28)}'"),
-        (["acknowledge", run_id(1)], "is green"),
-        (["acknowledge", run_id(2)], "has no verdicts yet"),
         (["--cache-gb", "many"], "--cache-gb"),
         (["--cache-gb", "-1"], "must lie in 0..1e9, got -1"),
         (["--cache-gb", "nan"], "got nan"),

@@ -1,0 +1,2 @@
+select * except (schema_version)
+from {{ source('raw', 'pairs') }}

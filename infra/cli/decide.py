@@ -1,0 +1,65 @@
+"""What persons decide, kept: a row of the raw table `decisions` each, with who and why. Pages that are written later
+show it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.cli.prune import red, verdicts
+from infra.services.build import environment, keep, kept
+from jobs.raw import write_raw
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import RUN_ID, Home, new_run_id
+
+LONGEST = 500  # characters of a reason
+
+
+def accept(home: Home, name: str | None, by: str, why: str) -> str:
+    """Makes a build that is kept the baseline, or this checkout's (None), which then is; the line that says so.
+
+    Raises:
+        BadInput: there is no reason, or no such build to keep.
+    """
+    reason = _reason(why)
+    build = kept(home, name) if name else keep(home)
+    _decide(home, by, reason, [{"kind": "baseline", "build": build.name, "environment": environment()}])
+    return f"build {build.name} is the baseline from now on, by {by}: {reason}"
+
+
+def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: str) -> str:
+    """Notes that a run's red cells, or those of them that are named, have been seen; the line that says so. They stay
+    red.
+
+    Raises:
+        BadInput: there is no reason, no such run, or no such cell that is red.
+    """
+    reason = _reason(why)
+    if not RUN_ID.fullmatch(run_id) or not home.run(run_id).is_dir():
+        raise BadInput(f"no run {run_id!r} in {home.root / 'runs'}")
+    found = verdicts(home, run_id)
+    if found is None:
+        raise BadInput(f"run {run_id} has no verdicts yet: there is nothing to acknowledge")
+    wrong = red(found)
+    if not wrong:
+        raise BadInput(f"run {run_id} is green: only red cells need acknowledging")
+    if unknown := set(names or ()) - set(wrong):
+        raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; red: {', '.join(wrong)}")
+    chosen = [name for name in wrong if names is None or name in names]
+    _decide(home, by, reason, [{"kind": "acknowledgement", "of_run": run_id, "cell": name} for name in chosen])
+    return f"run {run_id}: {len(chosen)} of {len(wrong)} red cells acknowledged, by {by}: {reason}"
+
+
+def _reason(why: str) -> str:
+    """A reason in one line."""
+    reason = " ".join(why.split())
+    if not reason:
+        raise BadInput("a decision has a reason: say why")
+    if len(reason) > LONGEST:
+        raise BadInput(f"a reason has {LONGEST} characters at most, this one has {len(reason)}")
+    return reason
+
+
+def _decide(home: Home, by: str, reason: str, rows: list[dict[str, Any]]) -> None:
+    about = {"decided_by": by, "why": reason, "decided_at": datetime.now(UTC)}
+    write_raw(home, "decisions", new_run_id(), [row | about for row in rows])

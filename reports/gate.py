@@ -1,0 +1,68 @@
+"""The gate's verdict on a cell, as people read it: its build beside the accepted baseline. The mart `gate` gives it
+(docs/speed.md). It turns no run red."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reports.speed import Speed
+
+
+@dataclass(frozen=True)
+class Gate(Speed):
+    """A row of the mart `gate`."""
+
+    baseline: str = ""
+    build: str = ""
+    pairs: int = 0
+    baseline_seconds: float | None = None
+    build_seconds: float | None = None
+    environment_changed: bool | None = None
+    reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """As `Speed` has it; `results differ` and `failed` where nothing could be compared."""
+        return {"different": "results differ", "failed": "failed"}.get(self.verdict, super().text)
+
+    @property
+    def why(self) -> str:
+        """What there is to say of it beside `text`, in one line."""
+        if self.reason:
+            return self.reason
+        if self.verdict == "too_short":
+            return "its passes take too little time to be compared: take more events"
+        said = f"a slowdown of {self.visible} would be found nine times of ten" if self.visible else ""
+        return f"{said}; {OTHER_PACKAGES}" if self.environment_changed else said
+
+
+OTHER_PACKAGES = "both ran with today's packages, not those that were locked when the baseline was accepted"
+
+
+def sentence(gates: Iterable[tuple[str, str, Gate]]) -> str:
+    """What the gate has to say of a run; empty where nothing was measured beside the baseline.
+
+    Args:
+        gates: a cell's label, its baseline as people write it, and what is said of it.
+    """
+    found = list(gates)
+    if not found:
+        return ""
+    counts = Counter(gate.verdict for _, _, gate in found)
+    said = []
+    for verdict in ("slower", "faster", "different", "failed"):
+        chosen = [(label, gate) for label, _, gate in found if gate.verdict == verdict]
+        for label, gate in chosen[:3]:
+            said.append(f"{label} {'is ' if gate.changed else ''}{gate.text}{_interval(gate)}")
+        if len(chosen) > 3:
+            said.append(f"{len(chosen) - 3} more {verdict}")
+    for verdict in ("unchanged", "too_noisy", "too_short"):
+        if counts[verdict]:
+            said.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
+    return f"Beside baseline {found[0][1]}: " + "; ".join(said)
+
+
+def _interval(gate: Gate) -> str:
+    return f" ({gate.interval})" if gate.interval else ""

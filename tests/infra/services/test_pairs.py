@@ -1,0 +1,161 @@
+"""The gate's measuring: with small programs in the engine's place, and once with the engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from socket import gethostname
+
+import pytest
+
+from infra.services import build, pairs
+from infra.services.build import Build
+from jobs.raw import write_raw
+from streaming_core.apps import registry
+from streaming_core.data import workload
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression import matrix
+from streaming_core.regression.home import Home, new_run_id
+from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.warehouse import PAIRS
+from streaming_core.run import engine
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import write_json
+
+SPEC = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "parquet", "rate": 100.0})
+# A build that answers with a report of its own making: what stands in its folder, and how often it was asked.
+ANSWERS = """
+import hashlib, json, sys
+from pathlib import Path
+
+def main():
+    tree, spec, out = Path(__file__).parents[1], json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[6])
+    with open(tree / "asked", "a") as asked:
+        print(json.dumps(spec), file=asked)
+    answer = {"seconds": 0.25, "digest": "1:a", "steal": 0.0, "means": ""} | json.loads((tree / "answer").read_text())
+    if "error" in answer:
+        sys.exit(answer["error"])
+    sample = {"seconds": answer["seconds"], "digest": answer["digest"]}
+    out.mkdir()
+    spec_digest = hashlib.sha256((json.dumps(spec, sort_keys=True, separators=(",", ":")) + answer["means"]).encode())
+    report = {"spec_digest": spec_digest.hexdigest()[:16], "state_digest": "0:0", "host": {"steal": answer["steal"]}}
+    report["samples"] = [sample | {"seconds": 9.0}] + [sample] * spec["repetitions"]
+    (out / "report.json").write_text(json.dumps(report))
+"""
+
+
+def answering(folder: Path, **answer: object) -> Build:
+    """A build whose passes take `seconds` and come to `digest`, or that ends with `error`."""
+    (folder / "streaming_core").mkdir(parents=True)
+    (folder / "streaming_core" / "__init__.py").touch()
+    (folder / "streaming_core" / "cli.py").write_text(ANSWERS)
+    write_json(folder / "answer", answer)
+    return Build(folder.name, folder)
+
+
+def two(folder: Path, baseline: dict, other: dict) -> dict[str, Build]:
+    return {"baseline": answering(folder / "old", **baseline), "build": answering(folder / "new", **other)}
+
+
+def asked(build: Build) -> list[dict]:
+    return [json.loads(line) for line in (build.tree / "asked").read_text().splitlines()]
+
+
+def test_pairs_are_of_two_processes_and_lots_say_who_is_first(tmp_path):
+    builds = two(tmp_path, {"seconds": 0.25, "steal": 0.1}, {"seconds": 0.3125})
+    made = pairs._pairs(builds, SPEC, tmp_path, "a lot")
+    assert [row["pair"] for row in made] == list(range(pairs.PAIRS))
+    assert {(row["baseline_seconds"], row["build_seconds"], row["passes"]) for row in made} == {(0.25, 0.3125, 3)}
+    assert {(row["baseline_digest"], row["build_digest"]) for row in made} == {("1:a 0:0", "1:a 0:0")}
+    assert {(row["steal"], row["others"]) for row in made} == {(0.1, 0.0)}
+    first = [row["first"] for row in made]
+    assert 8 < first.count("build") < 24
+    wanted = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "digest", "seconds": 0.0})
+    for one in builds.values():
+        # One more, which does not count; files, rates and the loop, which the cell has, are not asked for.
+        assert [RunSpec.parse(spec) for spec in asked(one)] == [wanted] * 33
+    assert not any({"error"} & row.keys() for row in made)
+    assert all(set(row) <= set(PAIRS.names) for row in made)
+
+
+def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs, "PAIRS", 6)
+    builds = two(tmp_path, {}, {})
+    drawn = [[row["first"] for row in pairs._pairs(builds, SPEC, tmp_path, lot)] for lot in ("a", "a", "b")]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(0.11, 5), (0.004, 100)])
+def test_passes_are_as_many_as_half_a_second_takes(tmp_path, monkeypatch, seconds, passes):
+    monkeypatch.setattr(pairs, "PAIRS", 1)
+    builds = two(tmp_path, {"seconds": 0.125}, {"seconds": seconds})
+    made = pairs._pairs(builds, SPEC, tmp_path, "x")
+    assert [spec["repetitions"] for spec in asked(builds["build"])] == [3, passes]
+    assert made[0]["passes"] == passes
+
+
+@pytest.mark.parametrize(
+    ("baseline", "other", "said"),
+    [
+        ({}, {"digest": "1:b"}, {"baseline_digest": "1:a 0:0", "build_digest": "1:b 0:0"}),
+        ({"seconds": 0.0004}, {}, {"baseline_seconds": 0.0004, "build_seconds": 0.25}),
+        ({}, {"error": "it broke"}, {"error": "build new: it broke"}),
+        ({"means": "something else"}, {}, {"error": "build old: the same words mean another way of executing to it"}),
+    ],
+)
+def test_what_cannot_be_compared_ends_the_cell_with_one_row_that_says_so(tmp_path, baseline, other, said):
+    (row,) = pairs._pairs(two(tmp_path, baseline, other), SPEC, tmp_path, "x")
+    assert said.items() <= row.items()
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> tuple[Home, str, list[str]]:
+    """A run of two cells that equal the oracle, and one that does not, as far as the gate looks at one."""
+    home = Home(tmp_path_factory.mktemp("home"))
+    run_id = new_run_id("measured", 1e9)
+    regression = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1, 2, 3], events=2000)
+    planned = matrix.plan(regression, home, run_id)
+    address = planned["workloads"][0]["address"]
+    app = registry.load("wc")
+    workload.write(app, app.bind(), 2000, 1, home.workload("wc", address))
+    names = [cell["cell"] for cell in planned["cells"]]
+    about = {"host": gethostname(), "build": engine.build(), "status": "ok", "verdict": "equal"}
+    rows = [about | {"cell": name} for name in names]
+    rows[2]["verdict"] = "different"
+    write_raw(home, "cells", run_id, rows)
+    return home, run_id, names
+
+
+def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(measured, tmp_path):
+    home, run_id, _ = measured
+    (planned, *_) = json.loads((home.run(run_id) / "plan.json").read_text())["cells"]
+    spec, source = RunSpec.parse(planned["spec"]), home.workload("wc", planned["workload"])
+    side = pairs.one_side(build.checkout(), spec, source, 3)
+    assert side.seconds > 0
+    right = engine.run(RunSpec.parse({"app": "wc", "executor": "pooled"}), source, None)
+    assert side.digest == f"{right.verified.digest} {right.state_digest}"
+    with pytest.raises(RunFailed, match=r"^build .*: streaming-core: .*nothing"):
+        pairs.one_side(build.checkout(), spec, tmp_path / "nothing", 3)
+
+
+def test_what_is_not_measured_is_said_before_anything_is(measured, tmp_path, monkeypatch):
+    home, run_id, names = measured
+
+    def refused(asked: list[str] | None = None, run: str = run_id) -> str:
+        with pytest.raises(BadInput) as error:
+            pairs.measure(home, run, asked, lambda line: pytest.fail(line))
+        return str(error.value)
+
+    assert refused().startswith("no baseline is accepted yet: lockstep accept --reason WHY")
+    decided = {"kind": "baseline", "build": "abc1234", "environment": "e", "decided_by": "ada", "why": "x"}
+    write_raw(home, "decisions", new_run_id("d", 1e9), [decided | {"decided_at": 0}])
+    assert refused().startswith("build abc1234 is not kept: ")
+    home.build("abc1234").mkdir(parents=True)
+    assert refused(["nosuch"]) == f"run {run_id} has no cell nosuch"
+    assert refused([names[2]]) == f"{names[2]}: speed is compared of cells that equal the oracle"
+    assert refused(run=new_run_id("none", 1e9)).startswith("no run ")
+    monkeypatch.setattr(pairs, "checkout", lambda: Build("def5678", tmp_path))
+    assert refused().endswith("this checkout is def5678: run it first")
+    monkeypatch.undo()
+    monkeypatch.setattr(pairs, "gethostname", lambda: "elsewhere")
+    assert refused().endswith("pairs are measured on this host")
