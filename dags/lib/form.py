@@ -76,6 +76,13 @@ def matrix_params(about: str, **beside: Param) -> dict[str, Param]:
     }
 
 
+def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
+    """A run, and cells of it, neither of which has to be named."""
+    run = Param(None, type=["string", "null"], title="Run", description=about_run, maxLength=40)
+    cells = Param(None, type=["string", "null"], title="Cells", description=f"{about_cells} With commas between them.")
+    return {"run": run, "cells": cells}
+
+
 def regression_of(params: dict, conf: dict | None) -> dict:
     """The RegressionSpec fields among a run's params, as they were sent. Beside a matrix, only those that somebody has
     chosen: whoever calls the API sends no others, the form sends all of them."""

@@ -34,7 +34,13 @@ def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: 
     Raises:
         BadInput: there is no reason, no such run, or no such cell that is red.
     """
-    reason = _reason(why)
+    reason, chosen = _reason(why), seen(home, run_id, names)
+    _decide(home, by, reason, [{"kind": "acknowledgement", "of_run": run_id, "cell": name} for name in chosen])
+    return f"run {run_id}: {len(chosen)} red cell{'s' * (len(chosen) > 1)} acknowledged, by {by}: {reason}"
+
+
+def seen(home: Home, run_id: str, names: list[str] | None) -> list[str]:
+    """The red cells of a run, or those of them that are named; raises as `acknowledge` does."""
     if not RUN_ID.fullmatch(run_id) or not home.run(run_id).is_dir():
         raise BadInput(f"no run {run_id!r} in {home.root / 'runs'}")
     found = verdicts(home, run_id)
@@ -45,9 +51,7 @@ def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: 
         raise BadInput(f"run {run_id} is green: only red cells need acknowledging")
     if unknown := set(names or ()) - set(wrong):
         raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; red: {', '.join(wrong)}")
-    chosen = [name for name in wrong if names is None or name in names]
-    _decide(home, by, reason, [{"kind": "acknowledgement", "of_run": run_id, "cell": name} for name in chosen])
-    return f"run {run_id}: {len(chosen)} of {len(wrong)} red cells acknowledged, by {by}: {reason}"
+    return [name for name in wrong if names is None or name in names]
 
 
 def _reason(why: str) -> str:

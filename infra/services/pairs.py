@@ -24,7 +24,7 @@ from infra.services.lock import of_host
 from infra.services.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression.decisions import baseline
+from streaming_core.regression.decisions import Decision, baseline
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
@@ -47,16 +47,9 @@ class Side(NamedTuple):
 
 
 def measure(home: Home, run_id: str, names: list[str] | None, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Rows of the raw table `pairs`: of the run's cells that equal the oracle, or of those of them that are named.
-
-    Raises:
-        BadInput: no baseline is accepted, or the run is another build's, or has no such cells.
-    """
-    accepted = baseline(home)
-    if accepted is None or accepted.build is None:
-        raise BadInput("no baseline is accepted yet: lockstep accept --reason WHY keeps this checkout's build as one")
-    builds = {"baseline": kept(home, accepted.build), "build": checkout()}
-    cells = _cells(home, run_id, names, builds["build"].name)
+    """Rows of the raw table `pairs` of the cells that are `asked` for, which raises if something is wrong with that."""
+    accepted, cells = asked(home, run_id, names)
+    builds = {"baseline": kept(home, accepted.build or ""), "build": checkout()}
     about = {
         "baseline": builds["baseline"].name,
         "build": builds["build"].name,
@@ -80,8 +73,17 @@ def measure(home: Home, run_id: str, names: list[str] | None, say: Callable[[str
     return found
 
 
-def _cells(home: Home, run_id: str, names: list[str] | None, build: str) -> list[dict]:
-    """The cells to measure, as planned."""
+def asked(home: Home, run_id: str, names: list[str] | None) -> tuple[Decision, list[dict]]:
+    """The baseline, and the cells to measure beside it, as planned: those of a run that equal the oracle, or of them
+    those that are named.
+
+    Raises:
+        BadInput: no baseline is accepted, or the run is another build's, or has no such cells.
+    """
+    accepted, build = baseline(home), checkout().name
+    if accepted is None:
+        raise BadInput("no baseline is accepted yet: lockstep accept --reason WHY keeps this checkout's build as one")
+    kept(home, accepted.build or "")
     facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}
     planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if unknown := set(names or ()) - planned.keys():
@@ -97,7 +99,7 @@ def _cells(home: Home, run_id: str, names: list[str] | None, build: str) -> list
             raise BadInput(f"run {run_id} is of build {facts[name]['build']}, this checkout is {build}: run it first")
         if facts[name]["host"] not in (None, gethostname()):
             raise BadInput(f"{name} ran on {facts[name]['host']}: pairs are measured on this host")
-    return [planned[name] for name in chosen]
+    return accepted, [planned[name] for name in chosen]
 
 
 def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) -> list[dict[str, Any]]:

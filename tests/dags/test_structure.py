@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
@@ -87,7 +88,10 @@ def test_every_task_has_a_timeout(dags):
     for dag in dags.values():
         for task in dag.tasks:
             timeout = task.partial_kwargs["execution_timeout"] if task.is_mapped else task.execution_timeout
-            assert timedelta(0) < timeout <= timedelta(hours=12), f"{dag.dag_id}.{task.task_id}"
+            most = timedelta(hours=12)
+            if isinstance(task, HITLOperator):  # a person may be away
+                timeout, most = task.response_timeout, timedelta(days=7)
+            assert timedelta(0) < timeout <= most, f"{dag.dag_id}.{task.task_id}"
 
 
 def test_one_run_at_a_time(dags):

@@ -1,0 +1,85 @@
+"""Decisions of persons through a real scheduler: Airflow asks, somebody answers, and pages say who and why."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+from streaming_core.regression.decisions import decisions
+from streaming_core.regression.home import Home
+from tests.e2e.scheduled import Airflow, free_port
+from tests.reports import past_runs
+from tests.reports.test_pages import Outline
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+DAG = "/api/v2/dags/acknowledge_run/dagRuns"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory):
+    root = tmp_path_factory.mktemp("decisions")
+    past_runs.make(Home(root / "lockstep"))
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "LOCKSTEP_HOME": str(root / "lockstep"),
+        "AIRFLOW_HOME": str(root / "airflow"),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    }
+    running = Airflow(environment, free_port())
+    yield running
+    running.stop()
+
+
+def asked(airflow: Airflow, **conf: str) -> str:
+    """Where the question of a new run is answered, once it is put."""
+    run = airflow.call(DAG, "POST", {"logical_date": None, "conf": conf})["dag_run_id"]
+    states = f"{DAG}/{run}/taskInstances"
+
+    def waits() -> bool:
+        found = {task["task_id"]: task["state"] for task in airflow.call(states)["task_instances"]}
+        assert "failed" not in found.values(), found
+        return found["question"] in ("awaiting_input", "deferred")
+
+    wait_for(waits, 120)
+    return f"{states}/question/-1/hitlDetails"
+
+
+def ended(airflow: Airflow, question: str) -> dict[str, str]:
+    """The tasks of a run once it has ended."""
+    run = question.partition("/taskInstances")[0]
+    wait_for(lambda: airflow.call(run)["state"] in ("success", "failed"), 120)
+    tasks = airflow.call(f"{run}/taskInstances")["task_instances"]
+    return {task["task_id"]: task["state"] for task in tasks}
+
+
+def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow):
+    home = Home(airflow.environment["LOCKSTEP_HOME"])
+    question = asked(airflow)
+    put = airflow.call(question)
+    assert "Red in the run of 2026-01-05 02:00 UTC: 3 cells. Have" in put["subject"]
+    assert "differs" in put["body"]
+    with pytest.raises(urllib.error.HTTPError):
+        airflow.call(question, "PATCH", {"chosen_options": ["Perhaps"], "params_input": {"why": "x"}})
+    why = "the disk was full {{ 7 * 191 }}"
+    airflow.call(question, "PATCH", {"chosen_options": ["Acknowledge"], "params_input": {"why": why}})
+    assert set(ended(airflow, question).values()) == {"success"}
+    found = decisions(home)
+    assert {(one.kind, one.of_run, one.why) for one in found} == {("acknowledgement", past_runs.LAST, why)}
+    assert {one.decided_by for one in found} == {"admin"}
+    page = Outline(airflow.call(f"/lockstep/{past_runs.LAST}/index.html", raw=True)).text
+    assert page.count(f"UTC: {why}") == 3
+
+
+def test_who_leaves_it_decides_nothing(airflow):
+    home = Home(airflow.environment["LOCKSTEP_HOME"])
+    before = decisions(home)
+    question = asked(airflow, run=past_runs.LAST)
+    airflow.call(question, "PATCH", {"chosen_options": ["Leave it"], "params_input": {"why": "not now"}})
+    assert ended(airflow, question)["acknowledge"] == "skipped"
+    assert decisions(home) == before
