@@ -32,7 +32,7 @@ from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
 
 PAIRS = 32  # of a cell; the ranks in dbt/macros/gate.sql are of so many
-SECONDS = 0.5  # of passes, on either side of a pair
+SECONDS = 1.0  # of passes, on both sides of a pair together
 MOST = 100  # passes of a run (RunSpec.repetitions)
 FEWEST = 3
 
@@ -118,15 +118,15 @@ def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) ->
             sides = {name: one_side(builds[name], spec, workload, passes) for name in order}
         except RunFailed as error:
             return [*made, row | {"error": str(error)}]
-        shorter = min(side.seconds for side in sides.values())
+        seconds = [side.seconds for side in sides.values()]
         row |= {f"{name}_{what}": getattr(side, what) for name, side in sides.items() for what in ("seconds", "digest")}
         row |= {what: max(getattr(side, what) for side in sides.values()) for what in ("steal", "others")}
-        if sides["baseline"].digest != sides["build"].digest or (number < 0 and shorter < SHORTEST):
+        if sides["baseline"].digest != sides["build"].digest or (number < 0 and min(seconds) < SHORTEST):
             return [*made, row]
         if number >= 0:
             made.append(row)
         else:
-            passes = min(MOST, max(FEWEST, math.ceil(SECONDS / shorter)))
+            passes = min(MOST, max(FEWEST, math.ceil(SECONDS / sum(seconds))))
     return made
 
 

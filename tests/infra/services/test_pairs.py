@@ -85,10 +85,10 @@ def test_lots_are_the_same_for_the_same_cell_of_the_same_run_and_others_for_anot
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-@pytest.mark.parametrize(("seconds", "passes"), [(0.11, 5), (0.004, 100)])
-def test_passes_are_as_many_as_half_a_second_takes(tmp_path, monkeypatch, seconds, passes):
+@pytest.mark.parametrize(("baseline", "other", "passes"), [(0.125, 0.11, 5), (0.125, 2.0, 3), (0.004, 0.005, 100)])
+def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, monkeypatch, baseline, other, passes):
     monkeypatch.setattr(pairs, "PAIRS", 1)
-    builds = two(tmp_path, {"seconds": 0.125}, {"seconds": seconds})
+    builds = two(tmp_path, {"seconds": baseline}, {"seconds": other})
     made = pairs._pairs(builds, SPEC, tmp_path, "x")
     assert [spec["repetitions"] for spec in asked(builds["build"])] == [3, passes]
     assert made[0]["passes"] == passes
