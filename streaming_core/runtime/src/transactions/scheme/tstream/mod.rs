@@ -9,6 +9,9 @@
 //! The paper's two barriers stand between these. There is one more in compute mode, between routing and inserting, in place of
 //! a structure that all insert into at once, and one after each round. Rejected transactions are skipped: an operation of an
 //! event whose conditions do not hold changes nothing.
+//!
+//! Where several events of an interval fail, the one that is named is in the chain that was walked first: it need not be the
+//! first of them, even with one thread.
 
 mod chains;
 mod decomposition;
