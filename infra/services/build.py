@@ -9,11 +9,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import tarfile
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 from infra.checkout import ROOT
 from streaming_core.errors import BadInput, RunFailed
@@ -77,8 +77,8 @@ def keep(home: Home) -> Build:
     if not home.build(name).is_dir():
         runtime = _runtime()
         with atomic_directory(home.build(name)) as folder:
-            with tarfile.open(fileobj=BytesIO(_git("archive", "HEAD", PACKAGE))) as files:
-                files.extractall(folder, filter="data")
+            with ZipFile(BytesIO(_git("archive", "--format=zip", "HEAD", PACKAGE))) as files:
+                files.extractall(folder)
             shutil.copy2(runtime, folder / PACKAGE)
     return kept(home, name)
 
