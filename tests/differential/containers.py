@@ -99,7 +99,7 @@ def declared() -> dict[type, set[str]]:
         twin = type(twins.twin(sample, 2, "field"))
         own = {name for name, value in inspect.getmembers(twin, inspect.isfunction) if not name.startswith("_")}
         # How the interpreter says what has no method's name; and its base class has what a set and a counter lack.
-        own -= {"export", "stored", "length", "contains", "item"} | (INHERITED.get(kind, set()))
+        own -= {"export", "stored", "length", "contains", "item", "copy"} | (INHERITED.get(kind, set()))
         found[kind] |= own
     for template in builtin_registry.attributes:
         name = getattr(template, "_attr", None)
