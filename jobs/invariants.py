@@ -5,6 +5,7 @@ before anything is run (prepare_workloads), whether it can be asked at all.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
 from jobs.comparison import spark_row
 from streaming_core.apps import registry
@@ -51,26 +52,36 @@ def views_of(run: Path, source: Path) -> dict[str, str]:
     return {name: rows_of(path) for name, path in {"events": source / "events", **outputs, **tables}.items()}
 
 
+# Invariants that one Spark job checks. A plan of several hundred fills the driver's heap and is no faster.
+INVARIANTS_PER_JOB = 32
+
+
 def find(spark: SparkSession, asked: Sequence[Asked], views: Views) -> dict[tuple[int, str], Holds]:
-    """(subject, invariant) -> what it found, all in one Spark job; where that fails, one by one."""
+    """Check invariants in Spark jobs of `INVARIANTS_PER_JOB`; when a job fails, check each of its invariants alone.
+
+    Returns:
+        (subject, invariant) -> its result.
+    """
     results = {(subject, name): Holds() for subject, name, _ in asked}
-    schemas: dict[str, pa.Schema] = {}  # of the rows that an invariant selects, by its SQL
+    schemas: dict[tuple[int, str], pa.Schema] = {}  # schema of the rows that an invariant selects, per subject
 
     def run(asked: Sequence[Asked]) -> None:
         sql = {(subject, name): text for subject, name, text in asked}
         for row in spark.sql(query(asked, views)).toArrow().to_pylist():
             key = row["subject"], row["invariant"]
-            text = sql[key]
-            if text not in schemas:
-                schemas[text] = spark.sql(_selected(key[0], text, views)).limit(0).toArrow().schema
+            if key not in schemas:
+                schemas[key] = to_arrow_schema(spark.sql(_selected(key[0], sql[key], views)).schema)
             results[key].found = row["found"]
-            results[key].rows.append(spark_row(row["row"], schemas[text]) or {})
+            results[key].rows.append(spark_row(row["row"], schemas[key]) or {})
 
-    if asked:
+    for begin in range(0, len(asked), INVARIANTS_PER_JOB):
+        portion = asked[begin : begin + INVARIANTS_PER_JOB]
+        # A DataFrame is part of a reference cycle. Until Python collects it, Spark keeps its plan and its results.
+        gc.collect()
         try:
-            run(asked)
+            run(portion)
         except PySparkException:
-            for one in asked:
+            for one in portion:
                 results[one[0], one[1]] = Holds()
                 try:
                     run([one])

@@ -514,7 +514,7 @@ def write(folder, events, outputs, states):
 
 
 def violations(spark, asked, views):
-    """(subject, invariant) -> number of violating rows, of those that have any, in one Spark job."""
+    """(subject, invariant) -> number of violating rows, of those that have any."""
     found = find(spark, asked, views)
     assert {held.error for held in found.values()} == {""}
     return {key: held.found for key, held in found.items() if held.found}
@@ -608,6 +608,17 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
     label = "deposits are accepted, and transfers just when their sources had enough"
     (held,) = find(spark, [(0, label, app.invariants[label])], {0: views}).values()
     assert held.rows[0]["seq"] == 0
+
+
+def test_same_sql_on_two_subjects_returns_rows_in_the_schema_of_each(spark, tmp_path):
+    """Two applications may share the SQL of an invariant. Column names and types belong to the subject."""
+    asked, views = [], {}
+    for subject, rows in enumerate([pa.table({"n": [1]}), pa.table({"raw": pa.array([b"\x01"])})]):
+        views[subject] = write(tmp_path / str(subject), rows, rows, {})
+        asked.append((subject, "empty", "SELECT * FROM outputs"))
+    first, second = (held.rows for held in find(spark, asked, views).values())
+    assert first == [{"n": 1}]
+    assert second == [{"raw": b"\x01"}]
 
 
 def test_columns_are_known_before_there_are_any_rows(right):
