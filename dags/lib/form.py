@@ -14,12 +14,12 @@ from dags.lib.hosts import CONNECTION
 from infra.checkout import home
 from streaming_core.apps import registry
 from streaming_core.regression import matrices
-from streaming_core.regression.request import ASKED, WORDS, RegressionSpec
-from streaming_core.run.way import EXECUTORS, OPTIONS
+from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
+from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
 # Fields without a section stand first, and open; a section is closed until somebody asks for it.
 SECTIONS = {
-    **{asked: f"Executor {OPTIONS[name].name}" for asked, name in ASKED.items()},
+    **{asked: f"Executor {OPTION_EXECUTORS[name].name}" for asked, name in FIELD_OPTIONS.items()},
     "seed": "Workload",
     "params": "Workload",
     "data": "Workload",
@@ -30,7 +30,7 @@ SECTIONS = {
 # What a list field offers; where that is all there is, nothing else is taken.
 ALL = {
     "executors": list(EXECUTORS),
-    **{asked: list(WORDS[name]) for asked, name in ASKED.items() if name in WORDS},
+    **{asked: list(NAMED_VALUES[name]) for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES},
 }
 CHOICES = {
     **ALL,

@@ -30,7 +30,7 @@ from streaming_core.regression.home import Home, new_run_id
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.run import engine, planning
 from streaming_core.run.comparison import diff
-from streaming_core.run.way import AXES, UNORDERED, RunSpec
+from streaming_core.run.way import AXES, UNORDERED_CHANNELS, RunSpec
 from streaming_core.storage import write_json
 
 # Enough to be cut between threads and batches in many ways.
@@ -51,7 +51,7 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
     app, console = registry.load(name), Console(stderr=as_json, highlight=False)
     asked = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
     if app.unordered:
-        asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED)
+        asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
     regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,

@@ -141,7 +141,7 @@ def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
     lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lockstep-gate-") as folder:
         file, out = Path(folder, "spec.json"), Path(folder, "run")
-        write_json(file, asked.digested)
+        write_json(file, asked.digest_content)
         command = build.command("run", str(file), "--input", str(workload), "--out", str(out))
         if code := Process().run(command, lines.append, build.environment, folder):
             raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a word'}")

@@ -32,7 +32,7 @@ from streaming_core.kernels.program import compile_app
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.run.energy import Meter, Spent
-from streaming_core.run.way import AXES, BATCH, RunSpec
+from streaming_core.run.way import AXES, DEFAULT_BATCH, RunSpec
 from streaming_core.run.yardstick import keep_memory
 
 SEED = 1
@@ -227,7 +227,7 @@ class Race:
             "app": self.app.name,
             "params": self.given,
             # A batch's size is a column of its own.
-            "way": "loop" if spec is None else spec.model_copy(update={"batch": BATCH}).strategy,
+            "way": "loop" if spec is None else spec.model_copy(update={"batch": DEFAULT_BATCH}).strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
             "seconds": seconds,

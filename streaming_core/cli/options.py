@@ -14,7 +14,17 @@ from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
 from streaming_core.run.report import RunReport
-from streaming_core.run.way import AUTO, AXES, EXECUTORS, FIELDS, PLANS, Pinned, RunSpec, executors_of, values_of
+from streaming_core.run.way import (
+    AUTO_PLAN,
+    AXES,
+    EXECUTORS,
+    NAMED_PLANS,
+    SPEC_FIELDS,
+    Pinned,
+    RunSpec,
+    executors_of,
+    literal_values,
+)
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
 What = Annotated[str, typer.Argument(metavar="SPEC.json|APP", help="A run specification, or an application id.")]
@@ -42,15 +52,15 @@ NUMBERS = ("thresholds",)
 
 def _option(name: str) -> Any:
     """A field of a RunSpec as an option; without a value, the specification decides."""
-    field = FIELDS[name]
-    words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or values_of(field)
+    field = SPEC_FIELDS[name]
+    words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or literal_values(field)
     kind: Any = str if words or name in NUMBERS else Path if name in FILES else field.annotation
     assert field.description is not None
     text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
     return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
 
 
-RUN = {name: _option(name) for name in FIELDS if name not in ("app", "params")}
+RUN = {name: _option(name) for name in SPEC_FIELDS if name not in ("app", "params")}
 # A recording is one pass in total order over stages without transactions.
 _OF_DATAFLOWS = {name for executor in executors_of("dataflow") for name in EXECUTORS[executor].options} - {"order"}
 RECORD = {name: RUN[name] for name in RUN if name in {"executor", "threads", "batch", "pin", "idle"} | _OF_DATAFLOWS}
@@ -117,14 +127,14 @@ def specification(
     given = given | {name: _in_file(name, given[name]) for name in FILES if name in given}
     given |= {name: _numbers(name, given[name]) for name in NUMBERS if name in given}
     spec = _spec(what, given, parameters(what, profile, settings), source)
-    found = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.leaves_plan
-    return spec.model_copy(update={"plan": AUTO}) if found else spec
+    found = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.lacks_plan
+    return spec.model_copy(update={"plan": AUTO_PLAN}) if found else spec
 
 
 def _in_file(name: str, path: Path) -> Any:
     """The plan, which may be a word, or the schedule, in a file, which RunSpec checks."""
-    if name == "plan" and str(path) in PLANS:
-        return PLANS[str(path)]
+    if name == "plan" and str(path) in NAMED_PLANS:
+        return NAMED_PLANS[str(path)]
     try:
         found = json.loads(_read(path))
     except ValueError as error:

@@ -16,7 +16,7 @@ from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import cells, imported
-from streaming_core.regression.request import ASKED, WORDS, RegressionSpec
+from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
 from streaming_core.run.way import EXECUTORS
 from streaming_core.storage import held, left_json, write_json
 
@@ -30,7 +30,7 @@ BROUGHT: dict[str, dict[str, Any]] = {
         "applications": [registry.ALL],
         "executors": list(EXECUTORS),
         "threads": [2],
-        **{asked: list(WORDS[ASKED[asked]]) for asked in _WIDE},
+        **{asked: list(NAMED_VALUES[FIELD_OPTIONS[asked]]) for asked in _WIDE},
     },
 }
 

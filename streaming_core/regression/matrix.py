@@ -12,7 +12,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AUTO, RunSpec, evenly_apart
+from streaming_core.run.way import AUTO_PLAN, RunSpec, evenly_spaced
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024  # as many as Airflow maps a task to
@@ -76,7 +76,7 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
         else:
             kept.append(spec)
             # Of a plan that is to be found nobody knows the replicas.
-            known = spec.threads > 1 and spec.plan != AUTO
+            known = spec.threads > 1 and spec.plan != AUTO_PLAN
             if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
                 kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
@@ -92,7 +92,7 @@ def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
     half = -(-spec.threads // 2)
     shares = itertools.cycle([all_of_them[:half], all_of_them[half:], all_of_them])
     names = [operator.name for operator in app.operators if operator.kind == "windowed"]
-    places = evenly_apart(times, events)
+    places = evenly_spaced(times, events)
     schedule = [
         {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(places, shares, strict=False)
     ]

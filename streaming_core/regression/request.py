@@ -26,25 +26,31 @@ from pydantic import (
 
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.way import (
-    AUTO,
+    AUTO_PLAN,
     AXES,
-    BATCH,
+    DEFAULT_BATCH,
     EXECUTORS,
     MAX_BATCH,
     MAX_THREADS,
-    OPTIONS,
-    PLANS,
+    NAMED_PLANS,
+    OPTION_EXECUTORS,
     ParamValue,
     RunSpec,
     executors_of,
 )
 
 # Option -> the words by which a request names its values.
-WORDS: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {"plan": PLANS}
+NAMED_VALUES: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {
+    "plan": NAMED_PLANS
+}
 # Field of a request -> the option that it is about. Schedules are no matter of a matrix: each is of one application;
 # what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
-OF_ONE = frozenset({"schedule", "thresholds"})
-ASKED = {f"{name}s" if name in WORDS else name: name for name in OPTIONS if name not in OF_ONE}
+OPTIONS_OUTSIDE_MATRIX = frozenset({"schedule", "thresholds"})
+FIELD_OPTIONS = {
+    f"{name}s" if name in NAMED_VALUES else name: name
+    for name in OPTION_EXECUTORS
+    if name not in OPTIONS_OUTSIDE_MATRIX
+}
 # What stands for what a spec says of an option, where a request says less.
 DESCRIPTIONS = {
     "plan": "Who runs where, on several threads: replicated, each operator on each thread; auto, the plan found "
@@ -56,12 +62,12 @@ IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
 
 def _fields() -> Iterator[tuple[str, Any]]:
     """The fields that are about an executor's options, as `create_model` takes them."""
-    for asked, name in ASKED.items():
-        executor = OPTIONS[name]
+    for asked, name in FIELD_OPTIONS.items():
+        executor = OPTION_EXECUTORS[name]
         declared = executor.options[name]
-        if name in WORDS:
-            words = list(WORDS[name])
-            tried = words if name in executor.tried_whole else words[:1]
+        if name in NAMED_VALUES:
+            words = list(NAMED_VALUES[name])
+            tried = words if name in executor.default_sweep else words[:1]
             about = DESCRIPTIONS.get(name, declared.description)
             yield asked, (list[str], Field(default=tried, min_length=1, description=about))
         elif declared.annotation is bool:
@@ -71,7 +77,7 @@ def _fields() -> Iterator[tuple[str, Any]]:
 
 
 # Cells that are looked at, to be run or left out: a request of more is refused before they are all made.
-MOST = 4096
+MAX_CELLS = 4096
 
 
 class _Subject(BaseModel):
@@ -85,7 +91,7 @@ class _Subject(BaseModel):
         description="What is run: each with all executors chosen that fit it; 'all' stands for every application.",
     )
     executors: list[str] = Field(
-        default=[name for name, executor in EXECUTORS.items() if not executor.baseline],
+        default=[name for name, executor in EXECUTORS.items() if not executor.is_baseline],
         min_length=1,
         description="Who runs which operator on which thread: transactional (TStream), pooled (Ordered Stream "
         "Processing), pinned (BriskStream, Viper, STRETCH), or morsel, a baseline.",
@@ -103,7 +109,7 @@ class RegressionSpec(_Ways):
 
     threads: list[int] = Field(default=[1, 2], min_length=1, description="Threads of a cell: one cell for each number.")
     batches: list[int] = Field(
-        default=[BATCH],
+        default=[DEFAULT_BATCH],
         min_length=1,
         description="Events that go through the engine together: one cell for each number.",
     )
@@ -164,14 +170,14 @@ class RegressionSpec(_Ways):
                 raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
         return list(dict.fromkeys(executors))
 
-    @field_validator(*(asked for asked, name in ASKED.items() if name in WORDS))
+    @field_validator(*(asked for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         assert field.field_name is not None
-        option = ASKED[field.field_name]
+        option = FIELD_OPTIONS[field.field_name]
         for name in names:
-            if name not in WORDS[option]:
-                raise ValueError(f"unknown {option} {name!r}; known: {', '.join(WORDS[option])}")
+            if name not in NAMED_VALUES[option]:
+                raise ValueError(f"unknown {option} {name!r}; known: {', '.join(NAMED_VALUES[option])}")
         return list(dict.fromkeys(names))
 
     @model_validator(mode="after")
@@ -211,7 +217,7 @@ class RegressionSpec(_Ways):
             for name in able:
                 ways = EXECUTORS[name].ways(self._tried(EXECUTORS[name]))
                 for way, batch, threads in itertools.product(ways, self.batches, self.threads):
-                    if threads == 1 and way.get("plan") == AUTO:
+                    if threads == 1 and way.get("plan") == AUTO_PLAN:
                         way = way | {"plan": {}}  # there is one
                     spec = RunSpec(
                         app=app,
@@ -226,16 +232,16 @@ class RegressionSpec(_Ways):
                         seconds=self.seconds,
                     )
                     cells[spec.cell] = spec
-                    if len(cells) > MOST:
-                        raise BadInput(f"these are more than {MOST} cells: ask for fewer threads or batches")
+                    if len(cells) > MAX_CELLS:
+                        raise BadInput(f"these are more than {MAX_CELLS} cells: ask for fewer threads or batches")
         return list(cells.values())
 
     def _tried(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:
         """The values to try of each of an executor's options."""
         tried = {}
-        for asked, name in ASKED.items():
+        for asked, name in FIELD_OPTIONS.items():
             if name in executor.options:
                 value = getattr(self, asked)
-                words = WORDS.get(name)
+                words = NAMED_VALUES.get(name)
                 tried[name] = tuple(words[v] for v in value) if words else (False, True) if value is True else (value,)
         return tried

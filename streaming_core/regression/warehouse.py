@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from streaming_core.data.parts import Parts
 from streaming_core.regression.home import Home
-from streaming_core.run.way import FIELDS, RunSpec
+from streaming_core.run.way import SPEC_FIELDS, RunSpec
 from streaming_core.storage import canonical_json
 
 # Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
@@ -44,7 +44,7 @@ _LATENCY = [
 ]
 
 # Fields of a RunSpec that say how a cell is executed: all but where its outputs go and how often it is measured.
-WAY = tuple(name for name in FIELDS if name not in ("app", "params", "sink", "repetitions", "seconds"))
+WAY = tuple(name for name in SPEC_FIELDS if name not in ("app", "params", "sink", "repetitions", "seconds"))
 _COLUMNS: dict[Any, pa.DataType] = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
 
 
@@ -61,7 +61,7 @@ CELLS = pa.schema(
         ("params", pa.string()),  # canonical JSON
         ("executor", pa.string()),
         ("strategy", pa.string()),  # RunSpec.strategy
-        *((name, _column(FIELDS[name])) for name in WAY if name != "executor"),
+        *((name, _column(SPEC_FIELDS[name])) for name in WAY if name != "executor"),
         ("events", pa.int64()),
         ("seed", pa.int64()),
         ("spec_digest", pa.string()),
@@ -241,7 +241,7 @@ def way_columns(spec: RunSpec) -> dict:
 
 def spec_of(row: dict) -> RunSpec:
     """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
-    said = {name: row[name] for name in FIELDS if row.get(name) is not None}
+    said = {name: row[name] for name in SPEC_FIELDS if row.get(name) is not None}
     # A plan is a word, or a mapping as JSON.
     kept = {name: said[name] for name in ("params", "plan", "schedule", "thresholds") if name in said}
     return RunSpec.parse(said | {name: json.loads(text) for name, text in kept.items() if text[:1] in ("[", "{")})

@@ -50,7 +50,7 @@ from streaming_core.run import checkpoint
 from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, Planned, RunReport, Sample
-from streaming_core.run.way import AUTO, RunSpec
+from streaming_core.run.way import AUTO_PLAN, RunSpec
 from streaming_core.run.yardstick import Turns, Yardstick, keep_memory
 
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ def run(
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
     judge, way = None, spec
-    if spec.plan == AUTO and not opened.rows:
+    if spec.plan == AUTO_PLAN and not opened.rows:
         way = spec.model_copy(update={"plan": {}})  # nothing can be measured, or gained
-    elif spec.plan == AUTO and not (out is not None and (out / "report.json").exists()):
+    elif spec.plan == AUTO_PLAN and not (out is not None and (out / "report.json").exists()):
         if find_plan is None:
             raise BadInput("nobody is here to find the plan of this run: give one, or none")
         planned, judge = find_plan(spec, opened, progress)
@@ -394,7 +394,7 @@ def one_pass(
     """
     from streaming_core import _runtime
 
-    options = spec.for_runtime | {
+    options = spec.runtime_options | {
         "sink": sink if folder is not None or sink != "parquet" else "digest",
         "rate": rate,
         "deliveries": deliveries,

@@ -34,7 +34,7 @@ from streaming_core.planner import graph as planned
 from streaming_core.planner.document import Amount, Document
 from streaming_core.run import engine
 from streaming_core.run.report import TaskCost
-from streaming_core.run.way import BATCH, RunSpec
+from streaming_core.run.way import DEFAULT_BATCH, RunSpec
 from streaming_core.storage import absolute, digest_of
 
 CHANNEL = "gate"
@@ -203,7 +203,7 @@ def names(app: App) -> list[str]:
 def measure(
     source: workload.Workload,
     channel: str = CHANNEL,
-    batch: int = BATCH,
+    batch: int = DEFAULT_BATCH,
     repetitions: int = 5,
     progress: engine.Progress | None = None,
 ) -> Profile:
@@ -268,7 +268,7 @@ def measure(
 def kept(
     source: workload.Workload,
     channel: str = CHANNEL,
-    batch: int = BATCH,
+    batch: int = DEFAULT_BATCH,
     progress: engine.Progress | None = None,
 ) -> tuple[Profile, Path | None]:
     """The profile of a workload that was measured before with the same code and parameters on this machine, else

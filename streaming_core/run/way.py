@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from streaming_core.language.application import App
 
 MAX_THREADS = 1024
-BATCH, MAX_BATCH = 256, 65_536
+DEFAULT_BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
 # Schemes that evaluate operation chains, and so take them from a pool.
-CHAINED = frozenset({"owners", "tstream", "auto"})
+SCHEMES_WITH_POOL = frozenset({"owners", "tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
 # Queues of the paper, whose partitions are there from the start, and those of them that have as many as are asked for.
-PARTITIONED = frozenset({"hybrid", "partitioned", "shared"})
-PARTITIONS_ASKED = PARTITIONED - {"partitioned"}
+QUEUES_WITH_PARTITIONING = frozenset({"hybrid", "partitioned", "shared"})
+QUEUES_WITH_PARTITION_COUNT = QUEUES_WITH_PARTITIONING - {"partitioned"}
 # Microseconds of a slice or a window of time at most, and partitions: as the runtime has it.
 MAX_SLICE, MAX_PARTITIONS = 1_000_000, 256
 # Options of windowed operators alone.
-OF_WINDOWS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
+WINDOW_OPTIONS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
 # Plans by a word: that which is found, and each operator on each thread, which a specification does not write down.
-AUTO = "auto"
-PLANS: dict[str, Any] = {"replicated": {}, AUTO: AUTO}
+AUTO_PLAN = "auto"
+NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 # Controllers that ask for reconfigurations by the load they see.
-CONTROLLING = frozenset({"threshold", "model"})
+ACTIVE_CONTROLLERS = frozenset({"threshold", "model"})
 # Channels that keep no order: compared by what the application says agrees then.
-UNORDERED = frozenset({"spsc"})
+UNORDERED_CHANNELS = frozenset({"spsc"})
 
 # What a spec's digest covers whatever the values are. An option that came later counts only where it is not at its
 # default, so that cells keep the names by which one night is compared with the next.
@@ -62,7 +62,7 @@ ALWAYS_DIGESTED = frozenset({
 
 
 @dataclass(frozen=True)
-class Only:
+class Requires:
     """Of an option that means something only where another one has one of these values; elsewhere it is refused."""
 
     where: str
@@ -70,7 +70,7 @@ class Only:
     refusal: str
 
 
-def values_of(field: FieldInfo) -> tuple[str, ...]:
+def literal_values(field: FieldInfo) -> tuple[str, ...]:
     """The words there are to choose from for a field; none if it takes others, or other things beside."""
     kinds = [field.annotation] if get_origin(field.annotation) is Literal else get_args(field.annotation)
     kinds = [kind for kind in kinds if kind is not type(None)]
@@ -87,21 +87,21 @@ class RunSpec(BaseModel):
 
     # Said by every executor.
     name: ClassVar[str] = ""
-    runs: ClassVar[tuple[str, ...]] = ()  # kinds of applications
+    application_kinds: ClassVar[tuple[str, ...]] = ()  # kinds of applications
     placement: ClassVar[str] = ""  # who says where work runs
-    baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
-    tried_whole: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all words by default
+    is_baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
+    default_sweep: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all words by default
     # Read off its fields.
     options: ClassVar[dict[str, FieldInfo]] = {}  # what only it has to choose
     axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # those that are strategies, and these
-    conditions: ClassVar[dict[str, Only]] = {}
+    conditions: ClassVar[dict[str, Requires]] = {}
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
     params: dict[str, ParamValue] = Field(default_factory=dict, description="Parameters that differ from the defaults.")
     executor: str = Field(description="Who runs which stage on which batch.")
     threads: int = Field(1, ge=1, le=MAX_THREADS, description="OS threads that work, source and sink included.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
-    batch: int = Field(BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
+    batch: int = Field(DEFAULT_BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
     order: Literal["total", "none"] | None = Field(None, description="Order in which outputs are delivered.")
     rate: float = Field(
         0.0,
@@ -129,11 +129,11 @@ class RunSpec(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        (cls.name,) = values_of(cls.model_fields["executor"])
+        (cls.name,) = literal_values(cls.model_fields["executor"])
         own = [name for name in inspect.get_annotations(cls) if name in cls.model_fields and name != "executor"]
         cls.options = {name: cls.model_fields[name] for name in own}
-        cls.axes = {name: values for name, field in cls.options.items() if (values := values_of(field))}
-        cls.conditions = {n: only for n, f in cls.options.items() for only in f.metadata if isinstance(only, Only)}
+        cls.axes = {name: values for name, field in cls.options.items() if (values := literal_values(field))}
+        cls.conditions = {n: only for n, f in cls.options.items() for only in f.metadata if isinstance(only, Requires)}
 
     if TYPE_CHECKING:  # what `__getattr__` gives, and what any executor may be asked for
         scheme: str | None = None
@@ -149,14 +149,14 @@ class RunSpec(BaseModel):
         throughput_window: int = 1_000
         channel: str | None = None
         plan: dict[str, list[int]] | str = {}
-        schedule: list[Scheduled] = []
+        schedule: list[ScheduledReconfiguration] = []
         controller: str | None = None
         thresholds: list[int] = []
         parallelism: str | None = None
     else:
 
         def __getattr__(self, name: str) -> Any:
-            return copy.copy(NOTHING[name]) if name in NOTHING else super().__getattr__(name)
+            return copy.copy(ABSENT_VALUES[name]) if name in ABSENT_VALUES else super().__getattr__(name)
 
     @model_validator(mode="before")
     @classmethod
@@ -168,9 +168,9 @@ class RunSpec(BaseModel):
         if cls is RunSpec and isinstance(executor, str):
             raise ValueError(f"unknown executor {executor!r}; known: {', '.join(EXECUTORS)}")
         for name, value in given.items():
-            if name in NOTHING and name not in cls.model_fields:
-                if cls is not RunSpec and value is not None and value != NOTHING[name]:
-                    raise ValueError(f"executor {cls.name} has no {name}; {OPTIONS[name].name} has")
+            if name in ABSENT_VALUES and name not in cls.model_fields:
+                if cls is not RunSpec and value is not None and value != ABSENT_VALUES[name]:
+                    raise ValueError(f"executor {cls.name} has no {name}; {OPTION_EXECUTORS[name].name} has")
             elif value is not None or name not in cls.options:
                 known = cls.axes.get(name)
                 if known and value not in known:
@@ -183,9 +183,9 @@ class RunSpec(BaseModel):
         for name, only in self.conditions.items():
             if getattr(self, only.where) in only.has:
                 continue
-            if name in self.model_fields_set and getattr(self, name) != NOTHING[name]:
+            if name in self.model_fields_set and getattr(self, name) != ABSENT_VALUES[name]:
                 raise ValueError(only.refusal.format_map(self.__dict__))
-            object.__setattr__(self, name, NOTHING[name])
+            object.__setattr__(self, name, ABSENT_VALUES[name])
         order = self._delivered()
         if self.order not in (None, order):
             raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
@@ -198,8 +198,8 @@ class RunSpec(BaseModel):
 
     @model_serializer(mode="wrap")
     def _flat(self, dump: Any) -> dict[str, Any]:
-        found = NOTHING | dump(self)
-        return {name: found[name] for name in FIELDS if name in found}
+        found = ABSENT_VALUES | dump(self)
+        return {name: found[name] for name in SPEC_FIELDS if name in found}
 
     @classmethod
     def parse(cls, data: dict | str | bytes) -> RunSpec:
@@ -219,7 +219,7 @@ class RunSpec(BaseModel):
 
     def check(self, app: App) -> None:
         """Raises BadInput unless the application runs that way."""
-        if app.kind not in self.runs:
+        if app.kind not in self.application_kinds:
             supported = ", ".join(executors_of(app.kind))
             raise BadInput(f"application {app.name} does not run on {self.executor}; it supports: {supported}")
         if self.is_unsafe(app):
@@ -241,15 +241,15 @@ class RunSpec(BaseModel):
     @property
     def spec_digest(self) -> str:
         """Digest of this spec's canonical JSON: known before anything runs."""
-        return digest_of(self.digested)
+        return digest_of(self.digest_content)
 
     @property
-    def digested(self) -> dict[str, Any]:
+    def digest_content(self) -> dict[str, Any]:
         """What the digest is of: all of it but options that came later and are as they were before. It says the same as
         the whole, also to builds that do not know those."""
 
         def counts(name: str, value: Any) -> bool:
-            usual = FIELDS[name].get_default(call_default_factory=True), NOTHING.get(name)
+            usual = SPEC_FIELDS[name].get_default(call_default_factory=True), ABSENT_VALUES.get(name)
             return name in ALWAYS_DIGESTED or value not in usual
 
         return {name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)}
@@ -262,9 +262,9 @@ class RunSpec(BaseModel):
         named, others = ([self.executor], [first, *others]) if first == "order" else ([getattr(self, first)], others)
         named += [value for axis in others if (value := getattr(self, axis)) not in (None, self.axes[axis][0])]
         named += [name for name in self.options if getattr(self, name) is True]
-        named += ["planned"] if self.plan == AUTO else []
+        named += ["planned"] if self.plan == AUTO_PLAN else []
         named += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
-        named += [f"batch{self.batch}"] if self.batch != BATCH else []
+        named += [f"batch{self.batch}"] if self.batch != DEFAULT_BATCH else []
         return "-".join(named)
 
     @property
@@ -273,7 +273,7 @@ class RunSpec(BaseModel):
         return f"{self.app}.{self.executor}.{self.strategy}.t{self.threads}.{self.spec_digest[:8]}"
 
     @property
-    def for_runtime(self) -> dict[str, Any]:
+    def runtime_options(self) -> dict[str, Any]:
         """What the runtime is told of it: all but what concerns a run's passes and folder."""
         of_the_run = ("app", "params", "checkpoint", "repetitions", "seconds")
         return {name: value for name, value in self.model_dump(mode="json").items() if name not in of_the_run}
@@ -294,9 +294,9 @@ class RunSpec(BaseModel):
 class Transactional(RunSpec):
     """Transactions on shared tables, one punctuation interval after the other."""
 
-    runs = ("transaction",)
+    application_kinds = ("transaction",)
     placement = "no plan: of each punctuation interval threads have equal shares, whatever the operators cost"
-    tried_whole = frozenset({"scheme"})
+    default_sweep = frozenset({"scheme"})
 
     executor: Literal["transactional"] = "transactional"
     scheme: Literal["owners", "tstream", "serial", "lock", "mvlk", "pat", "auto", "no_lock"] = Field(
@@ -304,9 +304,9 @@ class Transactional(RunSpec):
     )
     pool: Annotated[
         Literal["shared_nothing", "shared_everything", "shared_per_socket"] | None,
-        Only("scheme", CHAINED, "scheme {scheme} has no pool"),
+        Requires("scheme", SCHEMES_WITH_POOL, "scheme {scheme} has no pool"),
     ] = Field("shared_nothing", description="Chain pool, of the schemes that take operation chains from one.")
-    stealing: Annotated[bool, Only("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
+    stealing: Annotated[bool, Requires("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
         False, description="Work stealing between threads of a shared chain pool."
     )
     checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
@@ -319,7 +319,7 @@ class Transactional(RunSpec):
 class Pooled(RunSpec):
     """Workers that take batches from the operators' worklists."""
 
-    runs = ("dataflow",)
+    application_kinds = ("dataflow",)
     placement = "no plan: any worker runs any operator, and goes where there is work"
 
     executor: Literal["pooled"] = "pooled"
@@ -334,10 +334,17 @@ class Pooled(RunSpec):
     )
     partitioning: Annotated[
         Literal["hash", "range"] | None,
-        Only("queue", PARTITIONED, "queue {queue} has no partitioning: it deals keys by their hash, as they cost"),
+        Requires(
+            "queue",
+            QUEUES_WITH_PARTITIONING,
+            "queue {queue} has no partitioning: it deals keys by their hash, as they cost",
+        ),
     ] = Field("hash", description="How keys are dealt to the partitions of queues other than lanes.")
     partitions: Annotated[
-        int, Only("queue", PARTITIONS_ASKED, "queue {queue} has no partitions to ask for; hybrid and shared have")
+        int,
+        Requires(
+            "queue", QUEUES_WITH_PARTITION_COUNT, "queue {queue} has no partitions to ask for; hybrid and shared have"
+        ),
     ] = Field(
         100, ge=1, le=MAX_PARTITIONS, description="Partitions of a partitioned operator with queue hybrid or shared."
     )
@@ -345,13 +352,13 @@ class Pooled(RunSpec):
         5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a pooled worker chooses anew."
     )
     throughput_window: Annotated[
-        int, Only("heuristic", frozenset({"ct"}), "heuristic {heuristic} has no throughput_window; ct has")
+        int, Requires("heuristic", frozenset({"ct"}), "heuristic {heuristic} has no throughput_window; ct has")
     ] = Field(
         1_000, ge=1, le=MAX_SLICE, description="Microseconds over which heuristic ct sees the throughput of operators."
     )
 
 
-class Scheduled(BaseModel):
+class ScheduledReconfiguration(BaseModel):
     """From an event on, per windowed operator the replicas that share its keys: which, or how many of the first."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -372,7 +379,7 @@ class Scheduled(BaseModel):
         return given | {"replicas": replicas}
 
 
-def evenly_apart(n: int, events: int) -> list[int]:
+def evenly_spaced(n: int, events: int) -> list[int]:
     """n events that cut a workload into n + 1 parts."""
     return [(place + 1) * events // (n + 1) for place in range(n)]
 
@@ -380,9 +387,9 @@ def evenly_apart(n: int, events: int) -> list[int]:
 class Pinned(RunSpec):
     """A task per operator replica, each on its thread."""
 
-    runs = ("dataflow", "windowed")
+    application_kinds = ("dataflow", "windowed")
     placement = "by a plan: each operator on each thread, or a file, or auto, found by what operators cost"
-    tried_whole = frozenset({"plan"})
+    default_sweep = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
@@ -396,7 +403,7 @@ class Pinned(RunSpec):
         description="Per operator, `source` and `sink` too, the threads of its replicas; auto: found by what operators "
         "were measured to cost, and threads are bound to cores.",
     )
-    schedule: list[Scheduled] = Field(
+    schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
         description="Reconfigurations of windowed operators: from an event on, which replicas share the keys.",
     )
@@ -406,7 +413,7 @@ class Pinned(RunSpec):
         "much of the time replicas work, model by the work that waits and is to come.",
     )
     thresholds: Annotated[
-        list[int], Only("controller", CONTROLLING, "thresholds are a controller's, and there is none")
+        list[int], Requires("controller", ACTIVE_CONTROLLERS, "thresholds are a controller's, and there is none")
     ] = Field(
         default_factory=list,
         description="Percent of what the replicas can do: upper, above which there are more of them; target, below "
@@ -439,13 +446,13 @@ class Pinned(RunSpec):
         return self.plan if isinstance(self.plan, dict) else {}
 
     @property
-    def leaves_plan(self) -> bool:
+    def lacks_plan(self) -> bool:
         """Whether nothing is said of who runs where, or of replicas that there would have to be."""
-        of_replicas = self.schedule or self.controller in CONTROLLING or self.parallelism != "vsn"
+        of_replicas = self.schedule or self.controller in ACTIVE_CONTROLLERS or self.parallelism != "vsn"
         return self.threads > 1 and not self.plan and not of_replicas
 
     def _delivered(self) -> str:
-        return "none" if self.channel in UNORDERED else "total"
+        return "none" if self.channel in UNORDERED_CHANNELS else "total"
 
     def check(self, app: App) -> None:
         super().check(app)
@@ -459,9 +466,9 @@ class Pinned(RunSpec):
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
                 raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
-        if self.plan == AUTO and self.parallelism != "vsn":
+        if self.plan == AUTO_PLAN and self.parallelism != "vsn":
             raise BadInput(f"a plan is found for parallelism vsn, not {self.parallelism}: give one, or none")
-        if self.controller in CONTROLLING and app.kind != "windowed":
+        if self.controller in ACTIVE_CONTROLLERS and app.kind != "windowed":
             raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:
             for name, share in at.replicas.items():
@@ -478,9 +485,9 @@ class Pinned(RunSpec):
 class Morsel(RunSpec):
     """Workers that take whole batches through the whole pipeline."""
 
-    runs = ("dataflow",)
+    application_kinds = ("dataflow",)
     placement = "no plan: each worker takes a batch through all operators"
-    baseline = True
+    is_baseline = True
 
     executor: Literal["morsel"] = "morsel"
     order: Literal["total", "none"] = Field(
@@ -494,28 +501,28 @@ class Morsel(RunSpec):
 EXECUTORS: dict[str, type[RunSpec]] = {executor.name: executor for executor in (Transactional, Pooled, Pinned, Morsel)}
 
 # Option -> the executor that has it, and axis -> all its strategies, the default first.
-OPTIONS = {name: executor for executor in EXECUTORS.values() for name in executor.options}
+OPTION_EXECUTORS = {name: executor for executor in EXECUTORS.values() for name in executor.options}
 AXES = {
     name: tuple(dict.fromkeys(value for e in EXECUTORS.values() for value in e.axes.get(name, ())))
-    for name, executor in OPTIONS.items()
+    for name, executor in OPTION_EXECUTORS.items()
     if name in executor.axes
 }
 
 # What a spec says of an option that its executor lacks, or that means nothing with the others.
-NOTHING: dict[str, Any] = {
+ABSENT_VALUES: dict[str, Any] = {
     name: None if name in AXES else executor.options[name].get_default(call_default_factory=True)
-    for name, executor in OPTIONS.items()
+    for name, executor in OPTION_EXECUTORS.items()
     if name not in RunSpec.model_fields
 }
 
 # All fields of a spec as it is written down.
-FIELDS: dict[str, FieldInfo] = {
+SPEC_FIELDS: dict[str, FieldInfo] = {
     **{name: RunSpec.model_fields[name] for name in ("app", "params", "executor", "threads")},
-    **{name: OPTIONS[name].options[name] for name in NOTHING},
+    **{name: OPTION_EXECUTORS[name].options[name] for name in ABSENT_VALUES},
     **RunSpec.model_fields,
 }
 
 
 def executors_of(kind: str) -> list[str]:
     """Which executors run applications of this kind; the usual one first."""
-    return [name for name, executor in EXECUTORS.items() if kind in executor.runs]
+    return [name for name, executor in EXECUTORS.items() if kind in executor.application_kinds]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import yaml
 
 from streaming_core.regression.warehouse import JUDGED, RAW, RENAMED, WAY
-from streaming_core.run.way import FIELDS
+from streaming_core.run.way import SPEC_FIELDS
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
 SQL_TYPES = {
@@ -64,7 +64,7 @@ def test_what_is_said_of_columns_is_said_once_and_of_a_way_as_its_specification_
     blocks = dict(re.findall(r"{% docs (\w+) %}\n(.*?)\n{% enddocs %}", page, flags=re.S))
     used = {said for columns in _described().values() for said in columns.values()}
     assert {f"{{{{ doc('{name}') }}}}" for name in blocks} == {said for said in used if said.startswith("{{")}
-    assert {name: blocks[name] for name in WAY} == {name: FIELDS[name].description for name in WAY}
+    assert {name: blocks[name] for name in WAY} == {name: SPEC_FIELDS[name].description for name in WAY}
 
 
 def test_the_pages_are_exposed_with_the_marts_that_they_read():

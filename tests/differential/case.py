@@ -11,7 +11,7 @@ from streaming_core.errors import BadInput
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.run import engine
-from streaming_core.run.way import AXES, CONTROLLING, EXECUTORS, RunSpec
+from streaming_core.run.way import ACTIVE_CONTROLLERS, AXES, EXECUTORS, RunSpec
 
 # Punctuation interval, batch size, block size: pairwise, each way of executing meets every one over the list.
 CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
@@ -33,7 +33,7 @@ def strategies(executor, app=None):
         fields = {"executor": executor, **fields, "stealing": stealing}
         if app is None and (spec.order == "none" or spec.parallelism == "sn"):
             continue
-        if spec.controller in CONTROLLING:  # asked every 100 ms, which no case lasts: test_requests.py
+        if spec.controller in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
             continue
         if not spec.is_bound and fields not in found:
             found.append(fields)

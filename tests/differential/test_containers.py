@@ -29,7 +29,7 @@ class Rings:
     last: Ring[i64, 3]
 
 
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
+DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
 
 
 def test_no_method_is_forgotten():

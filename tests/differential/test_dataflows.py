@@ -25,7 +25,7 @@ from tests.draws import seeds
 
 EVENT = 12  # bytes of a drawn event
 WORDS = [b"", b"a", b"an", b"the word", b"a word of some more letters", b"\xc3\xa9t\xc3\xa9", b"one", b"two"]
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
+DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
 ORDERED = [tuple(strategy.items()) for name in DATAFLOW for strategy in strategies(name)]
 
 

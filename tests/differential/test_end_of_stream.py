@@ -21,7 +21,7 @@ from tests.differential.case import Case, Events, strategies
 from tests.differential.streams import Stream, examine, streams
 from tests.differential.test_dataflows import EVENT, subject, ways
 
-DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.runs]
+DATAFLOW = [name for name, executor in EXECUTORS.items() if "dataflow" in executor.application_kinds]
 WAYS = list({f["executor"]: f for name in DATAFLOW for f in strategies(name)}.values())
 
 

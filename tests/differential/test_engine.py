@@ -13,7 +13,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, UNORDERED, RunSpec
+from streaming_core.run.way import EXECUTORS, UNORDERED_CHANNELS, RunSpec
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
@@ -96,7 +96,7 @@ def cases():
 
 def applications(executor):
     """Names of those that run on it."""
-    return [name for name in registry.names() if registry.load(name).kind in EXECUTORS[executor].runs]
+    return [name for name in registry.names() if registry.load(name).kind in EXECUTORS[executor].application_kinds]
 
 
 def kinds_of(name):
@@ -145,7 +145,7 @@ def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
 
 # Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
 CUT = {"threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
-ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes["channel"] if channel not in UNORDERED)
+ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes["channel"] if channel not in UNORDERED_CHANNELS)
 WINDOWED = [name for name in applications("pinned") if registry.load(name).kind == "windowed"]
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
@@ -164,7 +164,7 @@ CHOICES = {
         "parallelism": EXECUTORS["pinned"].axes["parallelism"],
         **CUT,
     },
-    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED), **CUT},
+    "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED_CHANNELS), **CUT},
     "morsel": {"executor": ("morsel",), "name": applications("morsel"), **CUT},
     "morsel without order": {"executor": ("morsel",), "name": AGREEING, "order": ("none",), **CUT},
 }
@@ -277,7 +277,7 @@ WRITTEN = ("gs", "hashtag", "lr", "wc")
 )
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
     case = cases(name, keys)
-    executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.runs)
+    executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.application_kinds)
     case.check(RunSpec(app=name, executor=executor, threads=2), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])
     assert written.equals(case.outputs)

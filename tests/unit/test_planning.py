@@ -86,10 +86,10 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_
     assert run("none", *given[:-1], tmp_path / "empty") == ("auto", False)
     # Who asks for replicas has them.
     windows = {"app": "scalejoin", "executor": "pinned", "threads": 2}
-    assert RunSpec.parse(windows).leaves_plan
+    assert RunSpec.parse(windows).lacks_plan
     schedule = [{"event": 1, "replicas": {"from_left": 1}}]
     for asked in ({"threads": 1}, {"schedule": schedule}, {"controller": "threshold"}, {"parallelism": "sn"}):
-        assert not RunSpec.parse(windows | asked).leaves_plan
+        assert not RunSpec.parse(windows | asked).lacks_plan
 
 
 def test_threads_beyond_the_cores_have_nothing_to_do(made):

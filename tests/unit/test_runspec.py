@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AXES, CHAINED, EXECUTORS, PARTITIONED, SHARED_POOLS, RunSpec
+from streaming_core.run.way import AXES, EXECUTORS, QUEUES_WITH_PARTITIONING, SCHEMES_WITH_POOL, SHARED_POOLS, RunSpec
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -140,7 +140,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
     each = shape["threads"] * shape["batches"]
     count = Counter((cell.app, cell.executor) for cell in cells)
     if "wc" in request["applications"]:
-        parted = len(PARTITIONED.intersection(request["queues"]))
+        parted = len(QUEUES_WITH_PARTITIONING.intersection(request["queues"]))
         queues = parted * shape["partitionings"] + shape["queues"] - parted
         assert count["wc", "pooled"] == shape["heuristics"] * queues * shape["reorders"] * each
         plans = shape["plans"] * shape["threads"] - (shape["plans"] - 1) * (1 in request["threads"])
@@ -149,7 +149,7 @@ def test_a_matrix_has_every_way_once_and_each_is_a_spec(request):
         assert count["wc", "morsel"] == shape["orders"] * each
     if "sl" in request["applications"]:
         chains = shape["pools"] + request["stealing"] * len(SHARED_POOLS.intersection(request["pools"]))
-        chained = len(CHAINED.intersection(request["schemes"]))
+        chained = len(SCHEMES_WITH_POOL.intersection(request["schemes"]))
         assert count["sl", "transactional"] == (chained * chains + shape["schemes"] - chained) * each
 
 

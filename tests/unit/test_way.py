@@ -13,10 +13,18 @@ import pytest
 from streaming_core.apps import registry
 from streaming_core.cli.options import RECORD, RUN
 from streaming_core.errors import BadInput
-from streaming_core.regression.request import ASKED, RegressionSpec
+from streaming_core.regression.request import FIELD_OPTIONS, RegressionSpec
 from streaming_core.regression.warehouse import CELLS, WAY, spec_of, way_columns
 from streaming_core.run import way
-from streaming_core.run.way import EXECUTORS, FIELDS, NOTHING, OPTIONS, Pooled, RunSpec, executors_of
+from streaming_core.run.way import (
+    ABSENT_VALUES,
+    EXECUTORS,
+    OPTION_EXECUTORS,
+    SPEC_FIELDS,
+    Pooled,
+    RunSpec,
+    executors_of,
+)
 from streaming_core.storage import canonical_json
 
 ROOT = Path(__file__).parents[2]
@@ -113,8 +121,8 @@ def test_a_spec_is_of_the_class_that_its_executor_names():
     spec = RunSpec(app="wc", executor="pooled")
     assert type(spec) is Pooled
     assert spec == Pooled(app="wc")
-    assert {name: getattr(spec, name) for name in NOTHING if name not in Pooled.options} == {
-        name: value for name, value in NOTHING.items() if name not in Pooled.options
+    assert {name: getattr(spec, name) for name in ABSENT_VALUES if name not in Pooled.options} == {
+        name: value for name, value in ABSENT_VALUES.items() if name not in Pooled.options
     }
     assert not hasattr(spec, "telepathy")
 
@@ -195,7 +203,7 @@ def test_a_cell_is_known_again_from_its_raw_row():
 
 
 def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
-    assert RUN.keys() == FIELDS.keys() - {"app", "params"}
+    assert RUN.keys() == SPEC_FIELDS.keys() - {"app", "params"}
     assert set(RECORD) == {
         "executor",
         "threads",
@@ -216,12 +224,12 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
         "thresholds",
         "parallelism",
     }
-    assert set(ASKED.values()) == OPTIONS.keys() - {"schedule", "thresholds"}
-    assert RegressionSpec.model_fields.keys() >= ASKED.keys()
+    assert set(FIELD_OPTIONS.values()) == OPTION_EXECUTORS.keys() - {"schedule", "thresholds"}
+    assert RegressionSpec.model_fields.keys() >= FIELD_OPTIONS.keys()
     assert all(executor.placement for executor in EXECUTORS.values())
     assert set(WAY) <= set(CELLS.names)
-    told = RunSpec(app="wc", executor="pooled").for_runtime
-    assert told.keys() == FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
+    told = RunSpec(app="wc", executor="pooled").runtime_options
+    assert told.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
 # Declarations with a field more that all share, and an axis, a switch and a strategy more of pooled, in a process that
@@ -232,7 +240,7 @@ MORE = {
 """,
     'description="Reorder buffer behind parallel operators."\n    )\n': """
     lane: Literal["left", "right"] = Field("left", description="Side of the road.")
-    lights: Annotated[bool, Only("lane", frozenset({"right"}), "lights are on the right")] = Field(
+    lights: Annotated[bool, Requires("lane", frozenset({"right"}), "lights are on the right")] = Field(
         False, description="Lights at night."
     )
 """,
@@ -263,7 +271,7 @@ print(json.dumps({
     "columns": [str(CELLS.field(name).type) for name in ("lane", "lights")],
     "row": [way_columns(spec)[name] for name in ("lane", "lights")],
     "again": spec_of({"app": "wc", "params": "{}", **way_columns(spec)}) == spec,
-    "told": [spec.for_runtime[name] for name in ("lane", "lights")],
+    "told": [spec.runtime_options[name] for name in ("lane", "lights")],
     "asked": [cell.strategy for cell in cells.cells({"wc": "dataflow"})],
     "strategy": spec.strategy,
     "names": [way.RunSpec(**fields).cell for fields in json.loads(sys.argv[2])],
