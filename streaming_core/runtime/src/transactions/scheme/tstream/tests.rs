@@ -1,0 +1,66 @@
+use super::*;
+use crate::threads::sync::Arc;
+use crate::transactions::executor;
+use crate::transactions::testing::bank::comparison::{check_engine, flat, options};
+use crate::transactions::testing::bank::kernels::{Transfer, program};
+
+/// The scheme, of which a test keeps hold while it runs.
+struct Kept(Arc<Tstream>);
+
+impl Scheme for Kept {
+    fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
+        self.0.block(thread, run)
+    }
+
+    fn counters(&self) -> Counters {
+        self.0.counters()
+    }
+}
+
+/// How many rounds transfers between accounts take as one interval, however many threads have which pools.
+fn rounds(transfers: &[(u32, u32)]) -> usize {
+    let event = |(seq, &(from, to))| Transfer { seq: seq as i64, kind: 0, from, to, item: 0, amount: 10 };
+    let events: Vec<Transfer> = transfers.iter().enumerate().map(event).collect();
+    let ways = [(1, ""), (2, ""), (3, r#", "pool": "shared_everything", "stealing": true"#)];
+    let found = ways.map(|(threads, pool)| {
+        let mut kept = None;
+        let make = |program: &Program, options: &Options| -> Result<Box<dyn Scheme>, RunError> {
+            let scheme = kept.insert(Arc::new(tstream(program, options)?)).clone();
+            Ok(Box::new(Kept(scheme)))
+        };
+        let options = options("tstream", threads, 100_000, pool);
+        let engine = executor::make_with(make, flat(threads), program(64, 1), options).unwrap();
+        check_engine(engine, [64, 1], &events, events.len(), "rounds");
+        // SAFETY: no thread is in `block`.
+        unsafe { kept.unwrap().threads.with(0, |own| own.round) }
+    });
+    assert!(found.iter().all(|&rounds| rounds == found[0]), "{found:?}");
+    found[0]
+}
+
+#[test]
+fn chains_without_dependencies_take_one_round() {
+    assert_eq!(rounds(&[(3, 3), (4, 4), (3, 3)]), 1);
+}
+
+#[test]
+fn a_chain_that_depends_on_chains_that_depend_on_none_is_walked_in_the_second_round() {
+    let apart: Vec<(u32, u32)> = (0..20).map(|i| (2 * i, 2 * i + 1)).collect();
+    assert_eq!(rounds(&apart), 2);
+}
+
+#[test]
+fn each_link_of_a_chain_of_dependencies_takes_a_round() {
+    let links: Vec<(u32, u32)> = (0..40).map(|i| (i, i + 1)).collect();
+    assert_eq!(rounds(&links), 41);
+    // The other way round every transfer is from an account that nothing has gone to yet.
+    let apart: Vec<(u32, u32)> = (0..40).rev().map(|i| (i, i + 1)).collect();
+    assert_eq!(rounds(&apart), 2);
+}
+
+#[test]
+fn chains_that_depend_on_each_other_are_walked_in_turns() {
+    // The first round finds no chain that depends on none; in the second both events that write one account are come to.
+    assert_eq!(rounds(&[(0, 1), (1, 0)]), 3);
+    assert_eq!(rounds(&[(0, 1), (1, 0), (0, 1), (1, 0), (0, 1)]), 6);
+}
