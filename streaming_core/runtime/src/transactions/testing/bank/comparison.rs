@@ -1,12 +1,12 @@
 //! Runs events through an executor and compares everything with the sequential loop.
 
-use crate::engine::make;
 use crate::error::RunError;
 use crate::executor::Executor;
 use crate::memory::placement::Placement;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::rows::block::{Block, TEXT_PADDING, Text};
+use crate::transactions::executor::make;
 use crate::transactions::testing::bank::kernels::{EVENT, Transfer, VERDICT, Verdict, program, sequential};
 
 pub fn options(scheme: &str, threads: usize, punctuation: usize, more: &str) -> Options {

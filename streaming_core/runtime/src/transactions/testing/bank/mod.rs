@@ -7,14 +7,13 @@ pub mod kernels;
 #[cfg(shuttle)]
 mod schedules;
 
-use crate::engine::make;
 use crate::error::RunError;
 use crate::memory::placement::Placement;
 use crate::output::sink::SinkKind;
 use crate::program::Program;
 use crate::program::options::Options;
 use crate::threads::topology::Topology;
-use crate::transactions::executor;
+use crate::transactions::executor::{self, make};
 use crate::transactions::scheme;
 use crate::transactions::testing::bank::comparison::{
     bytes, check, check_program, events, flat, options, process, verdicts,
