@@ -10,6 +10,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert, DeadlineReference
 
 from dags.lib.alerts import late
+from streaming_core.regression.stages import DAG_ID
 
 IN_TIME = timedelta(hours=5)  # people come at seven
 
@@ -27,7 +28,7 @@ with DAG(
 ) as dag:
     TriggerDagRunOperator(
         task_id="regression",
-        trigger_dag_id="streaming_regression",
+        trigger_dag_id=DAG_ID,
         conf={"matrix": "nightly"},
         wait_for_completion=True,
         deferrable=True,

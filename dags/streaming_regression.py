@@ -1,4 +1,4 @@
-"""The regression: every planned way of executing every application, against what one thread would have produced."""
+"""The regression: run every planned cell and compare its result with the sequential oracle."""
 
 from datetime import timedelta
 
@@ -8,13 +8,14 @@ from dags.lib.alerts import Alert
 from dags.lib.form import regression_params
 from dags.lib.operators import RETRIES, CoreRun, Job, SparkServer, Verdict, stop_server
 from dags.lib.plan import judge_run, plan_run, run_id_of
+from streaming_core.regression.stages import DAG_ID, Stage
 
 VALIDATED = Asset("lockstep/validated")
-RUN = "{{ ti.xcom_pull(task_ids='plan_matrix', key='run_id') }}"
+RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
 CELL_LIMIT = timedelta(minutes=30)
 
 with DAG(
-    dag_id="streaming_regression",
+    dag_id=DAG_ID,
     description="Run the matrix, compare every cell with the sequential oracle, keep the history of its speed.",
     doc_md=__doc__,
     schedule=None,
@@ -26,35 +27,36 @@ with DAG(
     tags=["lockstep"],
 ) as dag:
 
-    @task(execution_timeout=timedelta(minutes=5))
+    @task(task_id=Stage.PLAN_MATRIX, execution_timeout=timedelta(minutes=5))
     def plan_matrix() -> list[dict]:
         """Validates the form, writes the plan, names the cells."""
         return plan_run(get_current_context())
 
-    def job(task_id: str, *arguments: str, **kwargs) -> Job:
-        return Job(task_id=task_id, run=RUN, arguments=[*arguments], **{**RETRIES, **kwargs})
+    def job(stage: Stage, module: str, *arguments: str, **kwargs) -> Job:
+        """A task that runs `python -m MODULE ARGUMENTS`."""
+        return Job(task_id=stage, run=RUN, arguments=["-m", module, *arguments], **{**RETRIES, **kwargs})
 
     def group(name: str) -> TaskGroup:
-        """What people see as one box; tasks keep their names."""
+        """A box in Airflow's graph. The ids of the tasks inside stay as they are."""
         return TaskGroup(group_id=name, prefix_group_id=False)
 
     with group("prepare"):
         # Waits for the lock on LOCKSTEP_HOME, so its timeout is that of the whole run before it.
         spark_server = SparkServer(
-            task_id="spark_server",
+            task_id=Stage.SPARK_SERVER,
             run=RUN,
             conn_id="{{ params.spark }}",
             execution_timeout=timedelta(hours=7),
             **RETRIES,
         ).as_setup()
-        prepare_workloads = job("prepare_workloads", "-m", "jobs.prepare_workloads", "--run", RUN)
+        prepare_workloads = job(Stage.PREPARE_WORKLOADS, "jobs.prepare_workloads", "--run", RUN)
         # On red too: a workload that could not be made does not take the others along.
-        run_oracle = job("run_oracle", "-m", "jobs.run_oracle", "--run", RUN, trigger_rule=TriggerRule.ALL_DONE)
+        run_oracle = job(Stage.RUN_ORACLE, "jobs.run_oracle", "--run", RUN, trigger_rule=TriggerRule.ALL_DONE)
 
     # One workload without an oracle does not stop the cells of the others; a run without a plan has no cells.
     cells = plan_matrix()
     run_core = CoreRun.partial(
-        task_id="run_core",
+        task_id=Stage.RUN_CORE,
         run=RUN,
         host="{{ params.host }}",
         limit=CELL_LIMIT.total_seconds(),
@@ -70,13 +72,17 @@ with DAG(
     # another task only would start as soon as that one had failed, while cells still run.
     late = {"trigger_rule": TriggerRule.ALL_DONE}
     with group("judge"):
-        validate_outputs = job("validate_outputs", "-m", "jobs.validate_outputs", "--run", RUN, **late)
-        load_metrics = job("load_metrics", "-m", "jobs.load_metrics", "--run", RUN, spark=False, **late)
-        expectations = job("expectations", "-m", "expectations", "--run", RUN, **late)
-        dbt_build = job("dbt_build", "-m", "infra.cli", "warehouse", "build", **late)
-    publish_reports = job("publish_reports", "-m", "infra.cli", "publish", "--run", RUN, spark=False, **late)
+        validate_outputs = job(Stage.VALIDATE_OUTPUTS, "jobs.validate_outputs", "--run", RUN, **late)
+        load_metrics = job(Stage.LOAD_METRICS, "jobs.load_metrics", "--run", RUN, spark=False, **late)
+        expectations = job(Stage.EXPECTATIONS, "expectations", "--run", RUN, **late)
+        dbt_build = job(Stage.DBT_BUILD, "infra.services.warehouse", **late)
+    publish_reports = job(Stage.PUBLISH_REPORTS, "reports.publish", "--run", RUN, spark=False, **late)
 
-    @task(trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS, execution_timeout=timedelta(minutes=5))
+    @task(
+        task_id=Stage.STOP_SPARK,
+        trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS,
+        execution_timeout=timedelta(minutes=5),
+    )
     def stop_spark(run: str) -> None:
         """Stops the run's Spark server, which releases LOCKSTEP_HOME."""
         stop_server(run)
@@ -85,7 +91,7 @@ with DAG(
     # a run from outside skips all tasks but teardowns, and a run of skipped tasks is a success to Airflow: so this is a
     # teardown, whose failure is the run's.
     verdict = Verdict(
-        task_id="verdict",
+        task_id=Stage.VERDICT,
         run=RUN,
         judge=judge_run,
         outlets=[VALIDATED],

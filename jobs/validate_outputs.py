@@ -42,8 +42,9 @@ from jobs.session import run_job
 from streaming_core import ending
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts, states
+from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
-from streaming_core.regression.verdict import of_run
+from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
 
 FACTS = "pair int, facts string"
@@ -470,8 +471,12 @@ def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> l
     return found
 
 
-def work(spark: SparkSession, home: Home, run_id: str) -> str:
-    """Validates a run, replaces its verdicts and violations, and says how many cells came out how."""
+def judge_cells(spark: SparkSession, home: Home, run_id: str) -> dict[str, Verdict]:
+    """Validate a run and replace its rows of the raw tables `verdicts` and `violations`.
+
+    Returns:
+        The verdict on each planned cell, by cell.
+    """
     result = validate(spark, home, run_id)
     # A cell is loaded with its verdict: one that other checks gave is not true any more. load_metrics loads it again.
     for table in ("cells", "samples"):
@@ -479,13 +484,24 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     write_raw(home, "violations", run_id, result.violations)
     write_raw(home, "verdicts", run_id, result.verdicts)
     # The digests of all passes are a check by now, so that samples have nothing to add.
-    found = of_run(None, read_plan(home, run_id)["cells"], result.verdicts, [])
-    counts = Counter(verdict for verdict, _ in found.values())
-    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    return of_run(None, read_plan(home, run_id)["cells"], result.verdicts, [])
+
+
+def work(spark: SparkSession, home: Home, run_id: str) -> str:
+    """Compare a run with its oracles; the number of cells per verdict.
+
+    Raises:
+        RunFailed: a cell is neither equal to its oracle nor a bound.
+    """
+    verdicts = [verdict for verdict, _ in judge_cells(spark, home, run_id).values()]
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(Counter(verdicts).items()))
+    if not is_green(verdicts):
+        raise RunFailed(counts or "no cell was planned")
+    return counts
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, or 2 for a run that does not exist."""
+    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, 1 for a run that is not green, 2 for an unknown run."""
     return run_job(work, __doc__, argv, spark)
 
 

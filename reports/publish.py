@@ -1,13 +1,18 @@
-"""Writes the pages of one run, and those that every run changes."""
+"""Writes the pages of one run, and the pages that every run changes.
+
+As a command, `python -m reports.publish --run RUN_ID`, it is a stage of every run.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from jobs.session import run_job
 from reports.attachment import attachment
 from reports.beside import before
 from reports.history import History
 from reports.pages import HERE, Pages, beside_name, file_name, write
+from streaming_core import ending
 from streaming_core.regression.home import Home
 from streaming_core.storage import write_json
 
@@ -61,3 +66,12 @@ def summary(run) -> dict:
         "build": run.build,
         "red": [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells if cell.red],
     }
+
+
+def main() -> int:
+    """Publish the run that the command line names."""
+    return run_job(lambda _, home, run_id: publish(home, run_id), __doc__, None, None, needs_spark=False)
+
+
+if __name__ == "__main__":
+    ending.end("publish", main)

@@ -12,9 +12,7 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from infra.checkout import home
-from infra.cli import decide
-from infra.cli.prune import red, verdicts
-from infra.services import build, pairs
+from infra.services import build, decisions, pairs
 from reports.history import History, short
 from reports.publish import performance, publish
 from streaming_core.errors import BadInput, RunFailed
@@ -41,7 +39,7 @@ def question(about: str, yes: str) -> HITLOperator:
     """Asks whether to do as the task `about` says, and why. Whoever has access to the DAG may answer."""
     told = {name: f"{{{{ ti.xcom_pull(task_ids='{about}')['{name}'] }}}}" for name in ("subject", "body")}
     why = Param(
-        "", type="string", maxLength=decide.LONGEST, title="Why", description="A decision has a reason; it is kept."
+        "", type="string", maxLength=decisions.LONGEST, title="Why", description="A decision has a reason; it is kept."
     )
     return HITLOperator(task_id="question", options=[yes, NO], params={"why": why}, response_timeout=PATIENCE, **told)
 
@@ -75,7 +73,7 @@ def candidate() -> dict[str, str]:
 @said
 def accept(asked: dict[str, str], given: dict[str, Any]) -> str:
     """Makes the build that was asked about the baseline, if the answer is yes; the line that says so."""
-    line = decide.accept(home(), asked["build"], *answer(given))
+    line = decisions.accept(home(), asked["build"], *answer(given))
     performance(home())
     return line
 
@@ -84,11 +82,13 @@ def accept(asked: dict[str, str], given: dict[str, Any]) -> str:
 def red_cells(run_id: str, names: str) -> dict[str, Any]:
     """The red cells of a run (empty: the newest that has such), or those of them that are named: run, cells, subject,
     body."""
-    newest = (one for one in reversed(History(home()).run_ids()) if red(verdicts(home(), one) or {}))
+    newest = (
+        one for one in reversed(History(home()).run_ids()) if decisions.red_cells(decisions.verdicts(home(), one) or {})
+    )
     about = run_id or next(newest, None)
     if about is None:
         raise BadInput("no run has red cells")
-    chosen = decide.seen(home(), about, _names(names))
+    chosen = decisions.seen(home(), about, _names(names))
     run = History(home()).run(about)
     shown = [cell for cell in run.cells if cell.name in chosen]
     return {
@@ -102,7 +102,7 @@ def red_cells(run_id: str, names: str) -> dict[str, Any]:
 @said
 def acknowledge(asked: dict[str, Any], given: dict[str, Any]) -> str:
     """Notes that the cells that were asked about have been seen, if the answer is yes; the line that says so."""
-    line = decide.acknowledge(home(), asked["run"], asked["cells"], *answer(given))
+    line = decisions.acknowledge(home(), asked["run"], asked["cells"], *answer(given))
     publish(home(), asked["run"])
     return line
 

@@ -1,4 +1,4 @@
-"""The first and the last word of a run: what was planned, and whether all of it came out right."""
+"""Plans a run at its start and judges it at its end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from streaming_core.errors import BadInput
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.matrices import request
 from streaming_core.regression.request import RegressionSpec
-
-# Tasks that may fail without a verdict of theirs being wrong; the run is red all the same.
-SUPPORT = ("validate_outputs", "load_metrics", "expectations", "dbt_build", "publish_reports")
+from streaming_core.regression.stages import AFTER_CELLS, Stage
 
 
 def plan_run(context) -> list[dict]:
@@ -37,7 +35,7 @@ def plan_run(context) -> list[dict]:
 
     params = dict(context["params"])
     run_id, origin, named = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
-    with noted(run_id, "plan_matrix"):
+    with noted(run_id, Stage.PLAN_MATRIX):
         asked = regression_of(params, context["dag_run"].conf)
         try:
             wanted = request(home(), asked, named)
@@ -89,8 +87,8 @@ def judge_run(context) -> dict:
         raise AirflowFailException(
             "nothing was planned: the run was ended before, or the log of plan_matrix says why"
         ) from None
-    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(SUPPORT), run_ids=[ti.run_id]).get(ti.run_id, {})
-    broken = [name for name in SUPPORT if states.get(name) != "success"]
+    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(AFTER_CELLS), run_ids=[ti.run_id]).get(ti.run_id, {})
+    broken = [name for name in AFTER_CELLS if states.get(name) != "success"]
     if not run.green:
         raise AirflowFailException(run.sentence)
     if broken:

@@ -67,7 +67,7 @@ def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bo
             status.update(f"{number} of {len(planned['cells'])}: {cell['cell']}")
             _run(home, run_id, name, cell)
         status.update("comparing")
-        validate_outputs.work(starting.result(), home, run_id)
+        validate_outputs.judge_cells(starting.result(), home, run_id)
         load_metrics.work(None, home, run_id)
         run = History(home).run(run_id)
     asked_of = list(app.holds("total", params))

@@ -166,7 +166,7 @@ def gate(
 @app.command()
 def accept(why: Reason) -> None:
     """Keep this checkout's build and make it the baseline, beside which `gate` measures later ones."""
-    from infra.cli.decide import accept as accepted
+    from infra.services.decisions import accept as accepted
     from reports.publish import performance
 
     print(accepted(home(), None, getpass.getuser(), why))
@@ -182,7 +182,7 @@ def acknowledge(
     ] = None,
 ) -> None:
     """Say that a run's red cells have been seen. They stay red; once all are, prune may remove their outputs."""
-    from infra.cli.decide import acknowledge as acknowledged
+    from infra.services.decisions import acknowledge as acknowledged
     from reports.publish import publish
 
     print(acknowledged(home(), run_id, named_cells(cells), getpass.getuser(), why))
@@ -267,7 +267,7 @@ app.add_typer(warehouse, name="warehouse")
 @warehouse.command()
 def build() -> None:
     """Make every mart anew and test every constraint."""
-    from infra.cli.warehouse import build
+    from infra.services.warehouse import build
 
     print(build(home()))
 
@@ -275,7 +275,7 @@ def build() -> None:
 @warehouse.command()
 def rebuild() -> None:
     """Remove metastore and marts first, then build."""
-    from infra.cli.warehouse import rebuild
+    from infra.services.warehouse import rebuild
 
     print(rebuild(home()))
 
@@ -283,7 +283,7 @@ def rebuild() -> None:
 @warehouse.command()
 def freshness() -> None:
     """Say how old the newest results are; exit code 1 where that is too old."""
-    from infra.cli.warehouse import freshness
+    from infra.services.warehouse import freshness
 
     print(freshness(home()))
 

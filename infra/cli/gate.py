@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infra.cli import warehouse
-from infra.services import pairs
+from infra.services import pairs, warehouse
 from infra.services.lock import hold
 from jobs.raw import write_raw
 from reports.history import History, Run, short

@@ -1,16 +1,10 @@
-"""The regression, run to its end: by a process of its own, or by the scheduler of the UI that is up."""
+"""`lockstep run`: run the regression DAG, show its progress, print the table of the run."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import threading
 import time
-from pathlib import Path
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -19,36 +13,20 @@ from rich.text import Text
 
 from infra import checkout
 from infra.airflow import home as airflow_home
-from infra.checkout import ROOT
+from infra.airflow.regression import AirflowRun, TaskChange, follow, wait_for_turn
 from infra.cli.report import print_run
-from infra.services.lock import holder, signed
-from infra.services.process import POLL_SECONDS, Noted, start
+from infra.services.process import Noted
 from reports.estimate import expected
 from streaming_core.errors import RunFailed
-from streaming_core.regression.home import new_run_id
-from streaming_core.storage import Lock, write_json
+from streaming_core.regression.stages import Stage
+from streaming_core.storage import write_json
 
-DAG_ID = "streaming_regression"
-STAGES = {
-    "plan_matrix": "plan the matrix",
-    "spark_server": "start Spark",
-    "prepare_workloads": "prepare workloads",
-    "run_oracle": "run the oracle",
-    "run_core": "run the engine",
-    "validate_outputs": "compare",
-    "load_metrics": "load metrics",
-    "expectations": "check expectations",
-    "dbt_build": "build the marts",
-    "publish_reports": "publish reports",
-    "stop_spark": "stop Spark",
-    "verdict": "verdict",
-}
 FINAL = ("success", "failed", "upstream_failed", "skipped", "removed")
 MARKS = {"success": ("✓", "green"), "failed": ("✗", "red"), "upstream_failed": ("-", "dim"), "skipped": ("-", "dim")}
 
 
 class Progress:
-    """What is going on, as a live table on a terminal, as one line per finished stage elsewhere."""
+    """The stages of a run: a live table on a terminal, elsewhere a line per finished task."""
 
     def __init__(self, console: Console, note: str):
         self.console = console
@@ -57,30 +35,31 @@ class Progress:
         self._printed: set[tuple[str, int]] = set()
         self._since = time.time()
 
-    def take(self, line: dict) -> None:
-        """One change of one task."""
+    def take(self, line: TaskChange) -> None:
+        """Show the change of a task."""
         self.tasks[line["task"], line["map_index"]] = line
         if not self.console.is_terminal and line["state"] in FINAL:
             key = (line["task"], line["map_index"])
             if key not in self._printed and line["map_index"] >= -1:
                 self._printed.add(key)
-                name = line["label"] or STAGES.get(line["task"], line["task"])
+                name = line["label"] or Stage(line["task"]).label
                 seconds = f"{line['end'] - line['start']:.1f} s" if line["start"] and line["end"] else ""
                 self.console.print(f"  {line['state']:<16} {name:<40} {seconds}", highlight=False)
 
-    def expect(self, sentence: str) -> None:
-        """How much is planned, and how long that takes."""
+    def plan(self, run_id: str) -> None:
+        """Show how many cells the run has and how long they are expected to take."""
+        sentence = expected(checkout.home(), run_id)
         self.note = f"{sentence}; {self.note}"
         if not self.console.is_terminal:
             self.console.print(f"  {sentence}", highlight=False, soft_wrap=True)
 
     def stages(self) -> list[dict]:
-        """Seconds and outcome per stage, in order; the mapped one as a whole."""
-        found = []
-        for stage, title in STAGES.items():
-            found_lines = {index: line for (task, index), line in self.tasks.items() if task == stage}
-            # Until a mapped task is expanded one line stands for all of it, and nobody ends that one.
-            lines = [line for index, line in found_lines.items() if index >= 0 or len(found_lines) == 1]
+        """State and seconds of each stage, in order. The tasks of a mapped stage count as one."""
+        summary = []
+        for stage in Stage:
+            by_index = {index: line for (task, index), line in self.tasks.items() if task == stage}
+            # Until Airflow expands a mapped task, one line stands for all of it. That line never gets a final state.
+            lines = [line for index, line in by_index.items() if index >= 0 or len(by_index) == 1]
             starts = [line["start"] for line in lines if line["start"]]
             ends = [line["end"] for line in lines if line["end"]]
             states = {line["state"] for line in lines}
@@ -90,10 +69,11 @@ class Progress:
             if any(line["state"] not in FINAL for line in lines):
                 state = "running" if starts else ""
             seconds = (max(ends) - min(starts)) if starts and ends else None
-            found.append(
-                {"stage": stage, "title": title, "state": state, "seconds": seconds, "start": min(starts, default=None)}
+            start = min(starts, default=None)
+            summary.append(
+                {"stage": str(stage), "title": stage.label, "state": state, "seconds": seconds, "start": start}
             )
-        return found
+        return summary
 
     def __rich__(self) -> Group:
         table = Table.grid(padding=(0, 2))
@@ -111,13 +91,13 @@ class Progress:
                 Text(mark, style),
                 Text(stage["title"], style),
                 f"{seconds:.1f} s" if seconds is not None else "",
-                self._cells() if stage["stage"] == "run_core" else "",
+                self._cells() if stage["stage"] == Stage.RUN_CORE else "",
             )
         footer = Text(f"  {time.time() - self._since:.0f} s  {self.note}", style="dim")
         return Group(table, footer)
 
     def _cells(self) -> Text:
-        lines = [line for (task, index), line in self.tasks.items() if task == "run_core" and index >= 0]
+        lines = [line for (task, index), line in self.tasks.items() if task == Stage.RUN_CORE and index >= 0]
         done = sum(line["state"] in FINAL for line in lines)
         failed = sum(line["state"] == "failed" for line in lines)
         running = next((line["label"] or "" for line in lines if line["state"] == "running"), "")
@@ -125,122 +105,63 @@ class Progress:
         return Text(f"{text}{f', {failed} failed' if failed else ''}  {running}")
 
 
-def follow(conf: dict, there: bool, log: Path, progress: Progress, live: bool, noted: Noted) -> tuple[bool, dict]:
-    """Runs the DAG in a process of its own, or `there`, by the scheduler that is up.
+def run(conf: dict, as_json: bool) -> int:
+    """Run the DAG with this conf and print the table of the run.
 
     Returns:
-        Whether it succeeded, and how Airflow calls it; {} where Airflow never did.
-
-    A signal ends that process, and with it everything it started.
-    """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    read_end, write_end = os.pipe()
-    dag_run: dict = {}
-    command = [sys.executable, "-m", "infra.airflow.run_dag", str(ROOT / "dags" / f"{DAG_ID}.py"), DAG_ID]
-    command += [str(write_end), "--scheduler"] if there else [str(write_end)]
-    with open(log, "wb") as out:
-        child = start(
-            command,
-            dies_by=None,
-            cwd=ROOT,
-            env=airflow_home.environment(),
-            stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=out,
-            pass_fds=(write_end,),
-        )
-    os.close(write_end)
-    assert child.stdin is not None
-    child.stdin.write(json.dumps(conf).encode())
-    child.stdin.close()
-
-    def read() -> None:
-        with os.fdopen(read_end) as lines:
-            for text in lines:
-                line = json.loads(text)
-                if "run" in line:
-                    dag_run.update(line)
-                else:
-                    progress.take(line)
-                    if line["task"] == "plan_matrix" and line["state"] == "success":
-                        run_id = new_run_id(dag_run["run"], dag_run["run_after"])
-                        progress.expect(expected(checkout.home(), run_id))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-
-    def wait() -> None:
-        while child.poll() is None and not noted.number:
-            time.sleep(POLL_SECONDS)
-
-    try:
-        if live and progress.console.is_terminal:
-            with Live(progress, console=progress.console, refresh_per_second=4, transient=True):
-                wait()
-        else:
-            wait()
-    finally:
-        if child.poll() is None:
-            child.send_signal(signal.SIGINT)
-            child.wait()
-        reader.join()
-    return child.returncode == 0, dag_run
-
-
-def run(conf: dict, as_json: bool) -> int:
-    """Runs the DAG with this conf and prints its table; the exit code: 1 where it is not green.
+        The exit code: 1 if the run is not green.
 
     Raises:
-        RunFailed: it did not get as far as its plan.
+        RunFailed: the run ended before it was planned.
     """
-    noted = Noted(signal.SIGINT, signal.SIGTERM)
+    signals = Noted(signal.SIGINT, signal.SIGTERM)
     console = Console(stderr=as_json)
     log = airflow_home.location() / "logs" / f"run-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.log"
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False)
+
     occupancy = airflow_home.occupancy()
-    there = wait_for_turn(occupancy, console, noted)
-    if noted.number:
-        console.print("stopped; nothing was started")
+    ui = wait_for_turn(occupancy, say, signals)
+    if signals.number:
+        say("stopped; nothing was started")
         occupancy.leave()
         return 1
     progress = Progress(console, f"log: {log}")
     started = time.time()
     try:
-        if there:
-            console.print(f"Airflow is up; its scheduler takes the run: {there}", highlight=False)
+        if ui:
+            say(f"Airflow is up; its scheduler executes the run: {ui}")
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
-        done, dag_run = False, dict[str, Any]()
-        if not noted.number:
-            done, dag_run = follow(conf, there is not None, log, progress, not as_json, noted)
-        if noted.number:
-            if there:
-                console.print("stopped watching; the run goes on in Airflow")
+        airflow_run = AirflowRun("", "", False)
+        if not signals.number:
+            with _shown(progress, live=not as_json and console.is_terminal):
+                airflow_run = follow(conf, ui is not None, log, signals, progress.take, progress.plan)
+        if signals.number:
+            if ui:
+                say("stopped watching; the run goes on in Airflow")
             else:
                 airflow_home.end_stale_runs()
-                console.print("stopped; nothing of the run goes on")
+                say("stopped; no process of the run is left")
             return 1
     finally:
         occupancy.leave()
-    home = checkout.home()
-    run_id = new_run_id(dag_run["run"], dag_run["run_after"]) if dag_run else ""
+    home, run_id = checkout.home(), airflow_run.run_id
     if not run_id or not (home.run(run_id) / "plan.json").exists():
-        raise RunFailed(f"the run did not get as far as its plan; see {log}")
+        raise RunFailed(f"the run ended before it was planned; see {log}")
     write_json(
         home.run(run_id) / "stages.json",
-        {"seconds": time.time() - started, "log": str(log), "airflow_run": dag_run["run"], "stages": progress.stages()},
+        {
+            "seconds": time.time() - started,
+            "log": str(log),
+            "airflow_run": airflow_run.airflow_id,
+            "stages": progress.stages(),
+        },
     )
-    return 0 if print_run(home, run_id, console, as_json) and done else 1
+    return 0 if print_run(home, run_id, console, as_json) and airflow_run.succeeded else 1
 
 
-def wait_for_turn(occupancy: Lock, console: Console, noted: Noted) -> str | None:
-    """Takes AIRFLOW_HOME for this run; where a UI has it, returns its address instead."""
-    told = False
-    while not noted.number and not occupancy.take(signed("run")):
-        by = holder(occupancy)
-        if by.get("owner") == "ui":
-            return by["url"]
-        if not told:
-            console.print(f"waiting: another run (process {by.get('pid', '?')}) is going on", highlight=False)
-            told = True
-        time.sleep(0.5)
-    return None
+def _shown(progress: Progress, live: bool) -> AbstractContextManager:
+    """Keep the table of progress on the terminal while the block runs."""
+    return Live(progress, console=progress.console, refresh_per_second=4, transient=True) if live else nullcontext()

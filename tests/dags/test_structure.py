@@ -20,14 +20,12 @@ from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
+from streaming_core.regression.stages import Stage
 from streaming_core.run.way import AXES
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = [
-    "plan_matrix", "spark_server", "prepare_workloads", "run_oracle", "run_core", "validate_outputs", "load_metrics",
-    "expectations", "dbt_build", "publish_reports", "stop_spark", "verdict",
-]  # fmt: skip
-AFTER_CORE = STAGES[STAGES.index("run_core") + 1 :]
+STAGES = list(Stage)
+AFTER_CORE = STAGES[STAGES.index(Stage.RUN_CORE) + 1 :]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # `lockstep warehouse build`, then the project's unit tests, which it leaves out, in the same session.
 BUILD_AND_UNIT_TESTS = """
 import json, sys
-from infra.cli import warehouse
+from infra.services import warehouse
 from streaming_core.regression.home import Home
 
 home = Home()

@@ -54,8 +54,8 @@ def judge(world: World, spark: SparkSession) -> int:
 
 def judged(world: World, spark: SparkSession, capsys: pytest.CaptureFixture) -> tuple[int, str, list[str]]:
     """Exit code, line on stdout, lines on stderr."""
-    for module in (validate_outputs, load_metrics):
-        assert module.main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+    validate_outputs.judge_cells(spark, world.home, RUN_ID)
+    assert load_metrics.main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
     capsys.readouterr()
     code = judge(world, spark)
     captured = capsys.readouterr()

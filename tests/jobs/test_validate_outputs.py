@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from jobs import load_metrics, validate_outputs
 from jobs.validate_outputs import main
-from streaming_core.regression.verdict import WRONG, of_run
+from streaming_core.regression.verdict import WRONG, is_green, of_run
 from streaming_core.regression.warehouse import RAW, VIOLATION_CAP, rows
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
@@ -29,12 +29,15 @@ class Outcome:
     """The raw tables after validate_outputs."""
 
     def __init__(self, world: World, spark: SparkSession):
-        assert main(["--run", RUN_ID, "--home", str(world.home.root)], spark) == 0
+        code = main(["--run", RUN_ID, "--home", str(world.home.root)], spark)
         self.planned = world.cells
         self.verdicts, self.violations = (
             pq.read_table(world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet", partitioning=None).to_pylist()
             for table in ("verdicts", "violations")
         )
+
+        green = is_green(verdict for verdict, _ in of_run(None, self.planned, self.verdicts, []).values())
+        assert code == (0 if green else 1)
 
     def of(self, cell: str) -> dict[str, dict]:
         return {row["check"]: row for row in self.verdicts if row["cell"] == cell}

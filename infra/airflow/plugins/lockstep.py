@@ -20,8 +20,8 @@ from reports.history import History
 from reports.pages import HERE, Pages
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID
+from streaming_core.regression.stages import DAG_ID
 
-DAG_ID = "streaming_regression"
 PREFIX = "/lockstep"
 KINDS = {
     ".css": "text/css",

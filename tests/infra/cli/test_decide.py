@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.cli import decide
 from infra.services import build
+from infra.services import decisions as decide
 from streaming_core.errors import BadInput
 from streaming_core.regression import decisions
 from streaming_core.regression.home import Home

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cli import decide
+from infra.services import decisions as decide
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
@@ -237,7 +237,7 @@ def test_a_dry_run_lists_the_same_and_removes_nothing(home, capsys):
     assert lockstep("prune", "--dry-run", "--cache-gb", "0") == 0
     listed = capsys.readouterr().out.splitlines()
     assert files(home.root) == before
-    assert listed[-1].endswith("would go")
+    assert listed[-1].endswith("would be removed")
     assert lockstep("prune", "--cache-gb", "0") == 0
     assert capsys.readouterr().out.splitlines()[:-1] == listed[:-1]
 

@@ -1,16 +1,17 @@
-"""What persons decide, kept: a row of the raw table `decisions` each, with who and why. Pages that are written later
-show it."""
+"""Records decisions of people, each as a row of the raw table `decisions` with a name and a reason."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.cli.prune import red, verdicts
 from infra.services.build import environment, keep, kept
 from jobs.raw import write_raw
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home, new_run_id
+from streaming_core.regression.verdict import Verdict, is_green, of_run
+from streaming_core.regression.warehouse import rows
 
 LONGEST = 500  # characters of a reason
 
@@ -46,12 +47,39 @@ def seen(home: Home, run_id: str, names: list[str] | None) -> list[str]:
     found = verdicts(home, run_id)
     if found is None:
         raise BadInput(f"run {run_id} has no verdicts yet: there is nothing to acknowledge")
-    wrong = red(found)
+    wrong = red_cells(found)
     if not wrong:
         raise BadInput(f"run {run_id} is green: only red cells need acknowledging")
     if unknown := set(names or ()) - set(wrong):
         raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; red: {', '.join(wrong)}")
     return [name for name in wrong if names is None or name in names]
+
+
+def verdicts(home: Home, run_id: str) -> dict[str, Verdict] | None:
+    """The verdict on each cell of a run, by cell; None until the run is compared and loaded.
+
+    Raises:
+        BadInput: the run's plan is damaged.
+    """
+    cells, checks, samples = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
+    if cells is None or checks is None:
+        return None
+    return of_run(_planned_cells(home, run_id), cells, checks, samples or [])
+
+
+def red_cells(outcome: dict[str, Verdict]) -> list[str]:
+    """The cells that make a run red."""
+    return [name for name, (verdict, _) in outcome.items() if not is_green([verdict])]
+
+
+def _planned_cells(home: Home, run_id: str) -> list[str]:
+    path = home.run(run_id) / "plan.json"
+    try:
+        return [cell["cell"] for cell in json.loads(path.read_text())["cells"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, LookupError, TypeError):
+        raise BadInput(f"{path} is damaged; repair or remove {path.parent} by hand") from None
 
 
 def _reason(why: str) -> str:
@@ -64,6 +92,6 @@ def _reason(why: str) -> str:
     return reason
 
 
-def _decide(home: Home, by: str, reason: str, rows: list[dict[str, Any]]) -> None:
+def _decide(home: Home, by: str, reason: str, decisions: list[dict[str, Any]]) -> None:
     about = {"decided_by": by, "why": reason, "decided_at": datetime.now(UTC)}
-    write_raw(home, "decisions", new_run_id(), [row | about for row in rows])
+    write_raw(home, "decisions", new_run_id(), [row | about for row in decisions])

@@ -1,11 +1,11 @@
-"""Makes the warehouse's marts, and their documentation, from what the runs have left in warehouse/raw.
+"""Builds the marts of the warehouse, and their documentation, from the raw results in warehouse/raw.
 
-`build` is the pipeline's stage: it makes every mart anew, tests every constraint and writes the documentation. Cells
-that were loaded before raw results held verdicts are judged first, so that dbt reads one of every cell.
-`freshness` says how old the newest raw results are.
-`rebuild` first removes what is disposable (the metastore, the marts, dbt's own files), then does the same. Raw results
-are read, never written. With SPARK_REMOTE in the environment the work is done by that Spark Connect server, else by a
-local session, which is then the only process that may have the metastore open.
+`build` is a stage of every run (`python -m infra.services.warehouse`): it builds every mart, tests every constraint and
+writes the documentation. `rebuild` first removes everything that a build can make again: the metastore, the marts and
+dbt's own files. `freshness` reports the age of the newest raw results. None of them writes raw results.
+
+With SPARK_REMOTE in the environment, dbt uses that Spark Connect server. Otherwise it uses a local session, and no
+other process may have the metastore open at the same time.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from contextlib import AbstractContextManager, nullcontext
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra import checkout
 from infra.checkout import ROOT
 from infra.services.lock import hold
+from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
@@ -183,3 +185,13 @@ def _line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
     return (said or lines or ["no message"])[0][:400]
+
+
+def main() -> int:
+    """Build the warehouse of this checkout's LOCKSTEP_HOME and print what was built."""
+    print(build(checkout.home()))
+    return 0
+
+
+if __name__ == "__main__":
+    ending.end("warehouse", main)

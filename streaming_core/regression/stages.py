@@ -1,0 +1,39 @@
+"""The stages of a regression run, in order. The DAG, the command line and the pages read this list."""
+
+from __future__ import annotations
+
+from enum import StrEnum, auto
+
+DAG_ID = "streaming_regression"
+
+
+class Stage(StrEnum):
+    """A stage of a run. Its value is the id of its task in the DAG."""
+
+    PLAN_MATRIX = auto()
+    SPARK_SERVER = auto()
+    PREPARE_WORKLOADS = auto()
+    RUN_ORACLE = auto()
+    RUN_CORE = auto()
+    VALIDATE_OUTPUTS = auto()
+    LOAD_METRICS = auto()
+    EXPECTATIONS = auto()
+    DBT_BUILD = auto()
+    PUBLISH_REPORTS = auto()
+    STOP_SPARK = auto()
+    VERDICT = auto()
+
+    @property
+    def label(self) -> str:
+        """The stage as people read it, e.g. `run oracle`."""
+        return self.replace("_", " ")
+
+
+# A run is red when one of these fails, even if every cell equals the oracle.
+AFTER_CELLS = (
+    Stage.VALIDATE_OUTPUTS,
+    Stage.LOAD_METRICS,
+    Stage.EXPECTATIONS,
+    Stage.DBT_BUILD,
+    Stage.PUBLISH_REPORTS,
+)
