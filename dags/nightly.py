@@ -1,7 +1,6 @@
-"""The nightly regression: the same graph, every night, over the matrix `nightly`: every application, as it comes.
+"""The nightly regression: runs streaming_regression over the matrix `nightly` (dags/matrices/nightly.yaml) every night.
 
-An application that has an import of the name `nightly` runs on that instead of generated events. The matrix is changed
-by the DAG `edit_matrix`, or `lockstep matrices save nightly`.
+An application with an import named `nightly` runs on that import instead of generated events.
 """
 
 from datetime import timedelta

@@ -8,6 +8,7 @@ from pathlib import Path
 from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parents[1]
+MATRICES = ROOT / "dags" / "matrices"
 
 
 def home() -> Home:

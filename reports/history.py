@@ -169,12 +169,12 @@ class Run:
 
     @property
     def matrix(self) -> str:
-        """`nightly@2, with other threads`: the named matrix that it went by; empty without one."""
-        found = self.plan.get("matrix") or {}
-        if not found:
+        """`nightly 3f2a91c0, overrides threads`: name and short digest of the named matrix; empty without one."""
+        matrix = self.plan.get("matrix") or {}
+        if not matrix:
             return ""
-        changed = f", with other {', '.join(found['changed'])}" if found["changed"] else ""
-        return f"{found['name']}@{found['version']}{changed}"
+        overrides = f", overrides {', '.join(matrix['overrides'])}" if matrix["overrides"] else ""
+        return f"{matrix['name']} {matrix['digest'][:8]}{overrides}"
 
     @property
     def refused(self) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from dags.lib.hosts import CONNECTION
-from infra.checkout import home
+from infra import checkout
 from streaming_core.apps import registry
 from streaming_core.regression import matrices
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
@@ -29,8 +29,8 @@ SECTIONS = {
 }
 # What a list field offers; where that is all there is, nothing else is taken.
 ALL = {
-    "executors": list(EXECUTORS),
-    **{asked: list(NAMED_VALUES[name]) for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES},
+    "executors": [registry.ALL, *EXECUTORS],
+    **{asked: [registry.ALL, *NAMED_VALUES[name]] for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES},
 }
 CHOICES = {
     **ALL,
@@ -39,13 +39,23 @@ CHOICES = {
     "batches": [1, 16, 64, 256, 1024, 4096],
 }
 # What a form has beside the fields of RegressionSpec.
-NO_FIELDS = {"matrix", "afresh", "host", "spark"}
+NO_FIELDS = {"matrix", "host", "spark"}
 KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
 
 
 def regression_params() -> dict[str, Param]:
     """DAG params of a regression run; every default is valid, because scheduled runs use the defaults."""
-    fields = matrix_params("Run a named matrix: what the fields below leave as it is, the matrix says.")
+    properties = RegressionSpec.model_json_schema()["properties"]
+    fields = {
+        "matrix": Param(
+            None,
+            type=["string", "null"],
+            title="Matrix",
+            description="A file of dags/matrices. Its values replace the defaults below; fields that you change win.",
+            enum=[None, *matrices.names(checkout.MATRICES)],
+        )
+    }
+    fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
     fields["host"] = Param(
         "local",
         type="string",
@@ -65,17 +75,6 @@ def regression_params() -> dict[str, Param]:
     return fields
 
 
-def matrix_params(about: str, **beside: Param) -> dict[str, Param]:
-    """The field of a named matrix, described by `about`, what stands beside it, and the fields of RegressionSpec."""
-    properties = RegressionSpec.model_json_schema()["properties"]
-    chosen = Param(
-        None, type=["string", "null"], title="Matrix", description=about, examples=matrices.names(home()), maxLength=60
-    )
-    return {"matrix": chosen, **beside} | {
-        name: _param(name, properties[name], default) for name, default in _defaults().items()
-    }
-
-
 def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
     """A run, and cells of it, neither of which has to be named."""
     run = Param(None, type=["string", "null"], title="Run", description=about_run, maxLength=40)
@@ -84,8 +83,11 @@ def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
 
 
 def regression_of(params: dict, conf: dict | None) -> dict:
-    """The RegressionSpec fields among a run's params, as they were sent. Beside a matrix, only those that somebody has
-    chosen: whoever calls the API sends no others, the form sends all of them."""
+    """The RegressionSpec fields among a run's params. Beside a matrix, only the fields that override it.
+
+    A caller of the API sends only those. The form sends every field: there the ones that differ from the defaults
+    override the matrix.
+    """
     fields = {name: value for name, value in params.items() if name not in NO_FIELDS and value is not None}
     if not params.get("matrix"):
         return fields

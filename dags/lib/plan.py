@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from dags.lib.form import regression_of
+from infra import checkout
 from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import new_run_id
@@ -38,7 +39,7 @@ def plan_run(context) -> list[dict]:
     with noted(run_id, Stage.PLAN_MATRIX):
         asked = regression_of(params, context["dag_run"].conf)
         try:
-            wanted = request(home(), asked, named)
+            wanted = request(checkout.MATRICES, home(), asked, named)
             hosts.check(params["host"], params["spark"], home())
             # A task that is cleared and run again finds its own plan.
             regression = wanted.regression

@@ -11,7 +11,7 @@ import typer
 
 from infra.airflow.home import DEFAULT_PORT
 from infra.checkout import home
-from infra.cli.request import OPTIONS, conf, fields
+from infra.cli.request import OPTIONS, conf
 from streaming_core.cli.invocation import invoke
 from streaming_core.cli.options import Json, Settings, parameters, takes
 from streaming_core.errors import BadInput
@@ -37,7 +37,7 @@ RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run, as `lockste
 def run(
     given: dict[str, Any],
     matrix: Annotated[
-        str | None, typer.Option(metavar="NAME[@VERSION]", help="A named matrix, which says what no option does.")
+        str | None, typer.Option(metavar="NAME", help="Take the fields of dags/matrices/NAME.yaml; other options win.")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Airflow connection of where cells run. Default: local.")] = None,
     spark: Annotated[
@@ -218,46 +218,6 @@ def prune(
     from infra.cli.prune import prune as removed
 
     return removed(home(), int(cache_gb * 1e9), dry_run)
-
-
-matrices = typer.Typer()
-app.add_typer(matrices, name="matrices")
-
-
-@matrices.callback(invoke_without_command=True)
-def named(context: typer.Context, as_json: Json = False) -> None:
-    """List the named matrices (`lockstep run --matrix NAME`), or change them. The nightly runs `nightly`."""
-    if context.invoked_subcommand is None:
-        from infra.cli.matrices import names
-
-        names(home(), as_json)
-
-
-@matrices.command()
-def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A named matrix.")],
-    as_json: Json = False,
-) -> None:
-    """Print every version of a matrix: when it was saved, by whom, and where it differs from the defaults."""
-    from infra.cli.matrices import versions
-
-    versions(home(), name, as_json)
-
-
-@matrices.command()
-@takes(OPTIONS)
-def save(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Small letters, digits, - and _.")],
-    given: dict[str, Any],
-    matrix: Annotated[
-        str | None,
-        typer.Option(metavar="NAME[@VERSION]", help="What says the rest. Default: the matrix as it is."),
-    ] = None,
-) -> None:
-    """Make a matrix, or a new version of one: as it is, but for the options that are given."""
-    from infra.cli.matrices import save
-
-    save(home(), name, matrix, fields(given))
 
 
 warehouse = typer.Typer(help="Make the marts, and their documentation, from the raw results of all runs.")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Annotated, Any
 
 import typer
 
+from infra import checkout
 from infra.checkout import home
 from streaming_core.errors import BadInput
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.storage import canonical_json
 
 DEFAULTS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()
@@ -46,31 +45,10 @@ def conf(given: dict[str, str], named: str | None) -> dict[str, Any]:
     """
     from streaming_core.regression import matrices, matrix
 
-    values = fields(given)
-    regression = matrices.request(home(), values, named).regression
+    values = {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
+    regression = matrices.request(checkout.MATRICES, home(), values, named).regression
     matrix.cells(regression, matrix.imported(regression, home()))
     return ({"matrix": named} if named else {}) | values
-
-
-def fields(given: dict[str, str]) -> dict[str, Any]:
-    """Fields of a RegressionSpec, as options give them."""
-    return {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
-
-
-def options(fields: dict[str, Any]) -> str:
-    """Fields as somebody would type them."""
-    return " ".join(f"--{name} {shlex.quote(_text(value))}" for name, value in fields.items())
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return "yes" if value else "no"
-        case list():
-            return ",".join(map(str, value))
-        case dict():
-            return canonical_json(value)
-    return str(value)
 
 
 def _value(name: str, text: str, default: object) -> object:

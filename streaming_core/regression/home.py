@@ -39,15 +39,6 @@ class Home:
         removes it."""
         return below(self.root / "imported", app, name)
 
-    @property
-    def matrices(self) -> Path:
-        """Folder of the named matrices that were saved."""
-        return self.root / "matrices"
-
-    def matrix(self, name: str, version: int) -> Path:
-        """File of one version of a named matrix."""
-        return below(self.matrices, name, f"{version}.json")
-
     def oracle(self, app: str, address: str) -> Path:
         """Folder of one oracle result: outputs/*.parquet, state/*.parquet, manifest.json."""
         return below(self.root / "oracle", app, address)

@@ -1,164 +1,118 @@
-"""Named matrices: what a regression is asked, kept under a name, so that it can be scheduled, changed and compared.
+"""Named matrices: YAML files, each a mapping of RegressionSpec fields to values that differ from the defaults.
 
-A matrix is fields of a RegressionSpec, those that are otherwise than by default. Lockstep brings some (BROUGHT), which
-are version 0; each change is a new version, LOCKSTEP_HOME/matrices/<name>/<version>.json, and former ones stay.
+A matrix is named after its file: `nightly` is `nightly.yaml`. The folder is an argument of every function, because the
+files belong to the layer that schedules the runs.
 """
 
 from __future__ import annotations
 
-import re
-import time
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.regression.matrix import cells, imported
-from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
-from streaming_core.run.way import EXECUTORS
-from streaming_core.storage import held, left_json, write_json
-
-NAME = re.compile(r"([a-z][a-z0-9_-]{0,40})(?:@([0-9]{1,9}))?")
-# Of which `full` takes every strategy: on several threads, as one thread alone executes whatever the strategy.
-_WIDE = ("schemes", "heuristics", "queues", "reorders", "channels", "plans", "parallelisms")
-BROUGHT: dict[str, dict[str, Any]] = {
-    "smoke": {"threads": [2], "events": 5000, "repetitions": 1, "seconds": 0.0},
-    "nightly": {"applications": [registry.ALL]},
-    "full": {
-        "applications": [registry.ALL],
-        "executors": list(EXECUTORS),
-        "threads": [2],
-        **{asked: list(NAMED_VALUES[FIELD_OPTIONS[asked]]) for asked in _WIDE},
-    },
-}
+from streaming_core.regression.request import ALL, RegressionSpec
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A version of a matrix: `fields` as RegressionSpec takes them; when it was saved and by whom, empty for what
-    Lockstep brings."""
+    """A named matrix: the fields of its file, and the SHA-256 of the file in hexadecimal."""
 
     name: str
-    version: int
+    digest: str
     fields: dict[str, Any]
-    saved_at: str = ""
-    saved_by: str = ""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a run is asked: the regression and, where it goes by a matrix, which one, and which fields are otherwise."""
+    """A regression, and the matrix it started from: {name, digest, overrides: names of the fields that replaced it}."""
 
     regression: RegressionSpec
     matrix: dict[str, Any] | None = None
 
 
-def names(home: Home) -> list[str]:
-    """Of all matrices there are: those that Lockstep brings, then the others."""
-    own = {path.name for path in home.matrices.glob("*") if NAME.fullmatch(path.name) and _versions(home, path.name)}
-    return [*BROUGHT, *sorted(own - BROUGHT.keys())]
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that occurs twice in one mapping. PyYAML would silently use the last value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        keys = [key.value for key, _ in node.value]
+        for place, key in enumerate(keys):
+            if key in keys[:place]:
+                raise yaml.constructor.ConstructorError(
+                    problem=f"the key {key!r} occurs twice", problem_mark=node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)
 
 
-def load(home: Home, asked: str) -> Matrix:
-    """The matrix `NAME`, or a version of it, `NAME@VERSION`.
-
-    Raises:
-        BadInput: there is none of that name, or it has no such version.
-    """
-    name, version = _parts(asked)
-    known = _versions(home, name)
-    if name not in BROUGHT and not known:
-        raise BadInput(f"unknown matrix {name!r}; known: {', '.join(names(home))}")
-    first, last = 0 if name in BROUGHT else 1, known[-1] if known else 0
-    if version is None:
-        version = last
-    if version == 0 and name in BROUGHT:
-        return Matrix(name, 0, dict(BROUGHT[name]))
-    if version not in known:
-        raise BadInput(f"matrix {name} has no version {version}; it has {first} to {last}")
-    kept = left_json(home.matrix(name, version))
-    if not isinstance(kept.get("fields"), dict):
-        raise BadInput(f"matrix {name}: {home.matrix(name, version)} cannot be read")
-    return Matrix(name, version, kept["fields"], kept.get("saved_at", ""), kept.get("saved_by", ""))
+def names(folder: Path) -> list[str]:
+    """The names of all matrices in the folder, sorted. Reads no file, so that an invalid one does no harm here."""
+    return sorted(path.stem for path in folder.glob("[!.]*.yaml"))
 
 
-def history(home: Home, name: str) -> list[Matrix]:
-    """Every version of a matrix, the newest first; raises as `load` does."""
-    newest = load(home, name)
-    versions = [*([0] if newest.name in BROUGHT else []), *_versions(home, newest.name)]
-    return [load(home, f"{newest.name}@{version}") for version in reversed(versions)]
-
-
-def save(home: Home, name: str, fields: Mapping[str, Any], by: str = "") -> Matrix:
-    """Keeps a matrix; what is there already becomes no new version.
-
-    Args:
-        fields: of a RegressionSpec; those that it would have anyway are not kept.
-        by: who says so.
+def load(folder: Path, name: str) -> Matrix:
+    """The matrix of that name.
 
     Raises:
-        BadInput: no name for a matrix, or a request that could not be run.
+        BadInput: the folder has no such matrix, or its file is not YAML, or a field is unknown or has an invalid value.
     """
-    parts = NAME.fullmatch(name) if isinstance(name, str) else None
-    if parts is None or parts[2]:
-        raise BadInput(f"{name!r} is no name for a matrix: small letters, digits, - and _, a letter first")
-    regression = _regression(home, name, fields)
-    cells(regression, imported(regression, home))
-    parsed = RegressionSpec.parse(dict(fields)).model_dump(mode="json")
-    default = RegressionSpec().model_dump(mode="json")
-    kept = {field: value for field, value in parsed.items() if value != default[field]}
-    folder = home.matrix(name, 0).parent
-    with held(folder):
-        known = _versions(home, name)
-        if (known or name in BROUGHT) and (newest := load(home, name)).fields == kept:
-            return newest
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        saved = Matrix(name, known[-1] + 1 if known else 1, kept, now, by)
-        write_json(home.matrix(name, saved.version), {"fields": kept, "saved_at": now, "saved_by": by})
-    return saved
-
-
-def request(home: Home, given: Mapping[str, Any], matrix: str | None = None) -> Request:
-    """The regression that is asked for: what is given, else what the matrix says, else the defaults.
-
-    An application that has an import of the matrix's name runs on it, unless `data` says otherwise.
-
-    Raises:
-        BadInput: an unknown matrix, or fields that make no regression.
-    """
-    if not matrix:
-        return Request(_regression(home, None, given))
-    found = load(home, matrix)
-    about = {"name": found.name, "version": found.version, "changed": sorted(given)}
+    if name not in (known := names(folder)):
+        raise BadInput(f"unknown matrix {name!r}; known: {', '.join(known)}")
+    path = folder / f"{name}.yaml"
     try:
-        RegressionSpec.parse(found.fields)
-    except BadInput as error:
-        raise BadInput(f"matrix {found.name}, version {found.version}: {error}") from None
-    return Request(_regression(home, found.name, found.fields | dict(given)), about)
+        content = path.read_bytes()
+        fields = yaml.load(content, _Loader)
+        if not isinstance(fields, dict):
+            raise BadInput("must be a mapping of fields to values")
+        _check_applications(RegressionSpec.parse(fields))
+    except (BadInput, OSError, ValueError, yaml.YAMLError) as error:
+        raise BadInput(f"{folder.name}/{path.name}: {_reason(error)}") from None
+    return Matrix(name, hashlib.sha256(content).hexdigest(), fields)
 
 
-def _regression(home: Home, name: str | None, fields: Mapping[str, Any]) -> RegressionSpec:
-    """The regression of these fields, with every application by name, on the imports that a matrix takes."""
-    regression = RegressionSpec.parse(dict(fields))
-    applications, there = regression.applications, registry.names()
-    if registry.ALL in applications:
-        applications = [*there, *(one for one in applications if one not in (registry.ALL, *there))]
-    data = regression.data
-    if name and "data" not in fields:
-        data = {app: name for app in applications if app in there and home.imported(app, name).is_dir()}
-    return regression.model_copy(update={"applications": applications, "data": data})
+def request(folder: Path, home: Home, fields: Mapping[str, Any], name: str | None = None) -> Request:
+    """The regression of these fields; what they leave open, the matrix of that name says, else the defaults.
+
+    An application with an import named after the matrix runs on that import, unless `data` says otherwise.
+
+    Raises:
+        BadInput: as `load`, or the fields do not form a regression.
+    """
+    if not name:
+        return Request(_with_every_application(RegressionSpec.parse(dict(fields))))
+    matrix = load(folder, name)
+    regression = _with_every_application(RegressionSpec.parse(matrix.fields | dict(fields)))
+    if "data" not in matrix.fields and "data" not in fields:
+        known = registry.names()
+        data = {app: name for app in regression.applications if app in known and home.imported(app, name).is_dir()}
+        regression = regression.model_copy(update={"data": data})
+    return Request(regression, {"name": name, "digest": matrix.digest, "overrides": sorted(fields)})
 
 
-def _parts(asked: object) -> tuple[str, int | None]:
-    parts = NAME.fullmatch(asked) if isinstance(asked, str) else None
-    if parts is None:
-        raise BadInput(f"{asked!r} is no name of a matrix: NAME, or NAME@VERSION")
-    return parts[1], int(parts[2]) if parts[2] else None
+def _with_every_application(regression: RegressionSpec) -> RegressionSpec:
+    """The regression with `all` replaced by the names of all applications."""
+    applications = regression.applications
+    if ALL in applications:
+        known = registry.names()
+        applications = [*known, *(name for name in applications if name not in (ALL, *known))]
+    return regression.model_copy(update={"applications": applications})
 
 
-def _versions(home: Home, name: str) -> list[int]:
-    """Those that were saved."""
-    files = home.matrix(name, 0).parent.glob("*.json")
-    return sorted(int(path.stem) for path in files if path.stem.isdigit())
+def _check_applications(regression: RegressionSpec) -> None:
+    known = registry.names()
+    for name in regression.applications:
+        if name not in (ALL, *known):
+            raise BadInput(f"applications: unknown application {name!r}; known: {', '.join(known)}")
+
+
+def _reason(error: Exception) -> str:
+    """The error in one line, with the line number of the file if YAML names one."""
+    mark = getattr(error, "problem_mark", None)
+    if isinstance(error, yaml.MarkedYAMLError) and mark is not None:
+        return f"line {mark.line + 1}: {error.problem}"
+    return " ".join(str(error).split())

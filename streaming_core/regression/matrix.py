@@ -111,7 +111,7 @@ def plan(regression: RegressionSpec, home: Home, run_id: str, origin: str = "cli
     """Checks the request and writes runs/<run id>/plan.json.
 
     Args:
-        matrix: the named matrix that it goes by (matrices.py).
+        matrix: the named matrix of the request (matrices.Request.matrix).
 
     Returns:
         The plan: run_id, origin, created_at, regression, matrix, workloads (app, params, events, seed, address; of

@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from streaming_core.apps.registry import ALL
 from streaming_core.errors import BadInput, one_line
 from streaming_core.run.way import (
     AUTO_PLAN,
@@ -58,6 +59,18 @@ DESCRIPTIONS = {
 }
 
 IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
+
+
+def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
+    """The names without repetitions; `all` stands for every known one.
+
+    Raises:
+        ValueError: a name is unknown.
+    """
+    for name in names:
+        if name not in (ALL, *known):
+            raise ValueError(f"unknown {option} {name!r}; known: {', '.join(known)}")
+    return known if ALL in names else list(dict.fromkeys(names))
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
@@ -165,20 +178,14 @@ class RegressionSpec(_Ways):
     @field_validator("executors")
     @classmethod
     def _executors_known(cls, executors: list[str]) -> list[str]:
-        for name in executors:
-            if name not in EXECUTORS:
-                raise ValueError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
-        return list(dict.fromkeys(executors))
+        return _expand("executor", executors, list(EXECUTORS))
 
     @field_validator(*(asked for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         assert field.field_name is not None
         option = FIELD_OPTIONS[field.field_name]
-        for name in names:
-            if name not in NAMED_VALUES[option]:
-                raise ValueError(f"unknown {option} {name!r}; known: {', '.join(NAMED_VALUES[option])}")
-        return list(dict.fromkeys(names))
+        return _expand(option, names, list(NAMED_VALUES[option]))
 
     @model_validator(mode="after")
     def _switches_mean_something(self) -> RegressionSpec:

@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from dags.lib.form import regression_of, regression_params
+from infra.checkout import MATRICES
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices, matrix
@@ -101,7 +102,7 @@ def test_the_night_starts_the_same_graph_over_every_application(dags, tmp_path):
     (task,) = night.tasks
     assert task.trigger_dag_id == "streaming_regression"
     assert task.conf == {"matrix": "nightly"}
-    cells, left_out = matrix.cells(matrices.request(Home(tmp_path), {}, "nightly").regression)
+    cells, left_out = matrix.cells(matrices.request(MATRICES, Home(tmp_path), {}, "nightly").regression)
     assert {cell.app for cell in cells} == set(registry.names())
     assert [reason["reason"] for reason in left_out] == ["scheme no_lock is refused for tp: its tables hold containers"]
     assert task.wait_for_completion
@@ -159,8 +160,8 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
 def test_the_form_offers_every_strategy_there_is():
     params = regression_params()
     for axis, strategies in AXES.items():
-        assert params[f"{axis}s"].schema["items"]["enum"] == list(strategies)
-        assert params[f"{axis}s"].schema["examples"] == list(strategies)
+        assert params[f"{axis}s"].schema["items"]["enum"] == ["all", *strategies]
+        assert params[f"{axis}s"].schema["examples"] == ["all", *strategies]
 
 
 def test_the_dags_survive_serialization(dags):

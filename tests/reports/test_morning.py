@@ -47,7 +47,7 @@ def index(home: Home) -> str:
 def nightly(home: Home, run_id: str) -> None:
     """Has the run go by the matrix `nightly`."""
     path = home.run(run_id) / "plan.json"
-    about = {"name": "nightly", "version": 2, "changed": []}
+    about = {"name": "nightly", "digest": "3f2a91c0" * 8, "overrides": []}
     write_json(path, json.loads(path.read_text()) | {"matrix": about})
 
 
@@ -115,7 +115,7 @@ def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(h
     assert [link for link in page.links if link.startswith("2026")] == [
         f"{run_id}/index.html" for run_id in (REFUSED, *reversed(RUN_IDS))
     ]
-    for said in ("Refused: unknown application 'nosuch'", "nightly@2", "All 10 cells equal the oracle"):
+    for said in ("Refused: unknown application 'nosuch'", "nightly 3f2a91c0", "All 10 cells equal the oracle"):
         assert said in page.text
 
 
@@ -125,7 +125,7 @@ def test_a_line_says_what_the_run_says(home):
     before = [morning.line(history, run_id) for run_id in RUN_IDS]
     published(home, *RUN_IDS)
     assert [morning.line(History(home), run_id) for run_id in RUN_IDS] == before
-    assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly@2", False)
+    assert (before[-1].slower, before[-1].matrix, before[-1].green) == (1, "nightly 3f2a91c0", False)
 
 
 def test_what_has_not_run_for_long_or_never_is_named(home):

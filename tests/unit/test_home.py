@@ -30,7 +30,6 @@ PLACES = {
     "workload": lambda home, name: home.workload("wc", name),
     "workload of": lambda home, name: home.workload(name, "address"),
     "import": lambda home, name: home.imported("wc", name),
-    "matrix": lambda home, name: home.matrix(name, 1),
     "oracle": lambda home, name: home.oracle("wc", name),
     "oracle of": lambda home, name: home.oracle(name, "address"),
     "run": lambda home, name: home.run(name),

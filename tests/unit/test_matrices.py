@@ -1,107 +1,119 @@
-"""Named matrices: what they say, their versions, and what a request makes of them."""
+"""Named matrices: the files of dags/matrices, and what a request makes of a matrix and the fields that override it."""
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
+from infra.checkout import MATRICES
 from streaming_core.apps import registry
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrices
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import MAX_CELLS, cells
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AXES
+from streaming_core.run.way import AXES, EXECUTORS
+
+MINE = "# Word count on four threads.\napplications: [wc]\nevents: 7\nthreads: [4]\n"
 
 
 @pytest.fixture
 def home(tmp_path):
-    return Home(tmp_path)
+    return Home(tmp_path / "home")
 
 
-def test_what_lockstep_brings_can_be_run_and_has_room_for_more_applications(home):
-    assert matrices.names(home) == ["smoke", "nightly", "full"]
-    found = {name: cells(matrices.request(home, {}, name).regression)[0] for name in matrices.names(home)}
-    assert {spec.app for spec in found["nightly"]} == {spec.app for spec in found["full"]} == set(registry.names())
-    assert len(found["smoke"]) < len(found["nightly"]) < len(found["full"]) < 0.7 * MAX_CELLS
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of matrices with the one matrix `mine`."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices" / "mine.yaml").write_text(MINE)
+    return tmp_path / "matrices"
+
+
+def test_the_matrices_of_the_checkout_can_be_run_and_leave_room_for_more_applications(home):
+    assert matrices.names(MATRICES) == ["full", "nightly", "smoke"]
+    specs = {name: cells(matrices.request(MATRICES, home, {}, name).regression)[0] for name in matrices.names(MATRICES)}
+    assert {spec.app for spec in specs["nightly"]} == {spec.app for spec in specs["full"]} == set(registry.names())
+    assert len(specs["smoke"]) < len(specs["nightly"]) < len(specs["full"]) < 0.7 * MAX_CELLS
+
+
+def test_full_covers_every_executor_and_every_strategy(home):
+    specs, _ = cells(matrices.request(MATRICES, home, {}, "full").regression)
+    assert {spec.executor for spec in specs} == set(EXECUTORS)
     for axis in ("scheme", "heuristic", "queue", "reorder", "channel", "parallelism"):
-        assert {getattr(spec, axis) for spec in found["full"]} - {None} == set(AXES[axis])
+        assert {getattr(spec, axis) for spec in specs} - {None} == set(AXES[axis])
 
 
-def test_each_change_is_a_version_and_the_former_ones_stay(home):
-    first = matrices.save(home, "nightly", {"applications": ["all"], "threads": [4, 2, 2]}, by="ann")
-    assert (first.version, first.fields) == (1, {"applications": ["all"], "threads": [2, 4]})
-    assert matrices.save(home, "nightly", {"applications": ["all"], "threads": [2, 4]}) == first, "nothing is new"
-    matrices.save(home, "nightly", {"events": 7})
-    assert [(one.version, one.saved_by, one.fields) for one in matrices.history(home, "nightly")] == [
-        (2, "", {"events": 7}),
-        (1, "ann", {"applications": ["all"], "threads": [2, 4]}),
-        (0, "", {"applications": ["all"]}),
-    ]
-    assert matrices.load(home, "nightly").version == 2
-    assert matrices.load(home, "nightly@1") == first
-    # Back to what it was is a version, too: which one a run had is never in doubt.
-    assert matrices.save(home, "nightly", first.fields).version == 3
-    assert matrices.save(home, "own", {"threads": [1, 2]}).fields == {}, "what is so anyway is not said"
-    assert matrices.names(home) == ["smoke", "nightly", "full", "own"]
+def test_every_matrix_of_the_checkout_opens_with_a_comment_on_its_purpose():
+    for path in MATRICES.glob("*.yaml"):
+        assert path.read_text().startswith("# "), path.name
 
 
-def test_a_request_says_which_matrix_and_version_it_goes_by_and_what_it_changes(home):
-    matrices.save(home, "mine", {"applications": ["wc"], "events": 7, "threads": [4]})
-    asked = matrices.request(home, {"threads": [1, 2]}, "mine")
-    assert asked.regression == RegressionSpec(applications=["wc"], events=7, threads=[1, 2])
-    assert asked.matrix == {"name": "mine", "version": 1, "changed": ["threads"]}
-    assert matrices.request(home, {"applications": ["wc"]}).matrix is None
-    assert matrices.request(home, {"applications": ["wc", "all"]}).regression.applications == registry.names()
+def test_a_request_records_name_digest_and_overrides(folder, home):
+    request = matrices.request(folder, home, {"threads": [1, 2]}, "mine")
+    assert request.regression == RegressionSpec(applications=["wc"], events=7, threads=[1, 2])
+    digest = hashlib.sha256(MINE.encode()).hexdigest()
+    assert request.matrix == {"name": "mine", "digest": digest, "overrides": ["threads"]}
+    assert matrices.request(folder, home, {"applications": ["wc"]}).matrix is None
+    every = matrices.request(folder, home, {"applications": ["wc", "all"]}).regression
+    assert every.applications == registry.names()
+
+
+def test_all_stands_for_every_executor_and_every_strategy():
+    spec = RegressionSpec(executors=["all"], schemes=["lock", "all"], plans=["all"])
+    assert spec.executors == list(EXECUTORS)
+    assert spec.schemes == list(AXES["scheme"])
+    assert spec.plans == ["replicated", "auto"]
 
 
 def test_a_matrix_runs_on_the_imports_of_its_name(home):
     home.imported("wc", "nightly").mkdir(parents=True)
     home.imported("sl", "other").mkdir(parents=True)
-    assert matrices.request(home, {}, "nightly").regression.data == {"wc": "nightly"}
-    assert matrices.request(home, {"data": {}}, "nightly").regression.data == {}
-    assert matrices.request(home, {}, "smoke").regression.data == {}
-    assert matrices.request(home, {"applications": ["all"]}).regression.data == {}
+    assert matrices.request(MATRICES, home, {}, "nightly").regression.data == {"wc": "nightly"}
+    assert matrices.request(MATRICES, home, {"data": {}}, "nightly").regression.data == {}
+    assert matrices.request(MATRICES, home, {}, "smoke").regression.data == {}
+    assert matrices.request(MATRICES, home, {"applications": ["all"]}).regression.data == {}
 
 
-@pytest.mark.parametrize("name", ["", "-rf", "../x", "a b", "Nightly", "nightly@1", "x" * 60, "a\n", "ä", None, 7])
-def test_no_name_leads_elsewhere(home, name):
-    with pytest.raises(BadInput, match="is no name for a matrix"):
-        matrices.save(home, name, {})
-    assert not home.matrices.exists()
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"thread": [1]}, "thread: Extra inputs are not permitted"),
-        ({"threads": [0]}, "threads must lie in 1..1024, got 0"),
-        ({"applications": ["nosuch"]}, "unknown application 'nosuch'"),
-        ({"applications": ["gs"], "executors": ["pooled"]}, "application gs runs on: transactional"),
-        ({"data": {"wc": "gone"}}, "no import 'gone' for wc"),
-    ],
-)
-def test_what_could_not_be_run_is_not_kept(home, fields, said):
-    with pytest.raises(BadInput, match=said):
-        matrices.save(home, "mine", fields)
-    assert not home.matrices.exists()
+@pytest.mark.parametrize("name", ["nosuch", "../mine", "mine.yaml", "a\n", ".mine", ["mine"], 7])
+def test_an_unknown_name_is_refused_with_the_known_ones(folder, home, name):
+    (folder / ".mine.yaml").write_text(MINE)
+    with pytest.raises(BadInput, match=r"^unknown matrix .*; known: mine$") as refusal:
+        matrices.request(folder, home, {}, name)
+    assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("content", "reason"),
     [
-        ("nosuch", "unknown matrix 'nosuch'; known: smoke, nightly, full"),
-        ("smoke@3", "matrix smoke has no version 3; it has 0 to 0"),
-        ("mine@0", "matrix mine has no version 0; it has 1 to 2"),
-        ("mine@1", "mine/1.json cannot be read"),
-        ("mine@2", "matrix mine, version 2: schemes: unknown scheme 'gone'"),
-        (["nightly"], "is no name of a matrix"),
-        ("../nightly", "is no name of a matrix"),
+        ("", "must be a mapping of fields to values"),
+        ("- wc", "must be a mapping of fields to values"),
+        ("threads: [1", "line 1: expected ',' or ']', but got '<stream end>'"),
+        ("events: 7\nthreads: [1]\nevents: 8", "line 3: the key 'events' occurs twice"),
+        ("params: {wc: {words: 3, words: 4}}", "line 1: the key 'words' occurs twice"),
+        ("events: !!python/object:os.system {}", "line 1: could not determine a constructor"),
+        (b"events: \xff", "unacceptable character|invalid start byte"),
+        ("seed: 2026-13-45", "month must be in 1..12"),
+        ("thread: [1]", "thread: Extra inputs are not permitted"),
+        ("1: 2", "1: Keys should be strings"),
+        ("threads: [0]", "threads must lie in 1..1024, got 0"),
+        ("threads: 2", "threads: Input should be a valid list"),
+        ("schemes: [gone]", "schemes: unknown scheme 'gone'; known: owners, "),
+        ("executors: [gone]", "executors: unknown executor 'gone'; known: "),
+        ("applications: [nosuch]", "applications: unknown application 'nosuch'; known: "),
     ],
 )
-def test_what_cannot_be_taken_is_one_line(home, asked, said):
-    home.matrix("mine", 1).parent.mkdir(parents=True)
-    home.matrix("mine", 1).write_text("{")
-    home.matrix("mine", 2).write_text('{"fields": {"schemes": ["gone"]}}')
-    with pytest.raises(BadInput, match=said) as refused:
-        matrices.request(home, {}, asked)
-    assert "\n" not in str(refused.value)
+def test_an_invalid_file_is_refused_in_one_line_with_file_and_field(folder, home, content, reason):
+    (folder / "mine.yaml").write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert matrices.names(folder) == ["mine"]
+    with pytest.raises(BadInput, match=rf"^matrices/mine\.yaml: .*({reason})") as refusal:
+        matrices.request(folder, home, {}, "mine")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_file_that_cannot_be_read_is_refused(folder, home):
+    (folder / "mine.yaml").unlink()
+    (folder / "mine.yaml").mkdir()
+    with pytest.raises(BadInput, match=r"^matrices/mine\.yaml: .*Is a directory"):
+        matrices.request(folder, home, {}, "mine")

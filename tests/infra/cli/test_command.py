@@ -98,9 +98,8 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--params", "{"], "--params: not JSON"),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
         (["--no-such-option"], "No such option: --no-such-option"),
-        (["--matrix", "nosuch"], "unknown matrix 'nosuch'; known: smoke, nightly, full"),
-        (["--matrix", "nightly@7"], "matrix nightly has no version 7; it has 0 to 0"),
-        (["--matrix", "../nightly"], "'../nightly' is no name of a matrix: NAME, or NAME@VERSION"),
+        (["--matrix", "nosuch"], "unknown matrix 'nosuch'; known: full, nightly, smoke"),
+        (["--matrix", "../nightly"], "unknown matrix '../nightly'; known: full, nightly, smoke"),
         (["--matrix", "smoke", "--threads", "0"], "threads must lie in 1..1024, got 0"),
     ],
 )
