@@ -289,7 +289,7 @@ class History:
         if not plan and not facts:
             raise BadInput(f"no run {run_id}")
         cells = [
-            Cell(planned["cell"], _spec(planned, facts), planned["workload"], planned["is_bound"])
+            Cell(planned["cell"], RunSpec.parse(planned["spec"]), planned["workload"], planned["is_bound"])
             for planned in plan.get("cells", [])
         ] or [
             Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])
@@ -364,13 +364,6 @@ class History:
         folder = self.home.root / "warehouse" / "marts" / name
         files = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
         return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
-
-
-def _spec(planned: dict, facts: dict[str, dict]) -> RunSpec:
-    """How a planned cell is executed: as its raw row says, where words of the plan may mean another way now."""
-    row = facts.get(planned["cell"], {})
-    old = row.get("schema_version", warehouse.SCHEMA_VERSION) < warehouse.SCHEMA_VERSION
-    return warehouse.spec_of(row) if old else RunSpec.parse(planned["spec"])
 
 
 def started(run_id: str) -> str:

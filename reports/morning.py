@@ -33,9 +33,9 @@ class Line:
 
 
 def line(history: History, run_id: str) -> Line:
-    """A run as it was published; of one that was not, or by an older Lockstep, what is known of it."""
+    """A run as it was published; of one that was not, what is known of it."""
     kept = left_json(history.home.report(run_id, "summary.json"))
-    if "matrix" in kept:
+    if kept:
         return Line(run_id, kept["green"], kept["sentence"], kept["matrix"], len(kept["slower"]))
     run = history.run(run_id)
     slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]

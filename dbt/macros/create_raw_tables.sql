@@ -1,9 +1,9 @@
 {#
   Declares every table that dbt reads over its folder, warehouse/<source>/<table>, with the columns its YAML lists.
 
-  The columns are stated, not inferred, so that a table that nobody has written to yet is empty instead of an error, and
-  a file of an older schema version reads as nulls in the columns it lacks. The tables are external and have no
-  registered partitions: dropping one touches no file, and a new run folder is seen without a repair.
+  The columns are stated, not inferred, so that a table without files is empty instead of an error. Every file has these
+  columns: `lockstep warehouse` refuses others before dbt starts. The tables are external and have no registered
+  partitions: dropping one touches no file, and a new run folder is seen without a repair.
 #}
 {% macro create_raw_tables() %}
   {% if execute and flags.WHICH in ('build', 'run', 'test', 'show', 'compile', 'freshness') %}

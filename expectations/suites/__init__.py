@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from expectations.rows import ExpectInvariantToHold, ExpectNoRowToBreakTheRule
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import check_version
 
 
 @dataclass
@@ -42,7 +43,7 @@ def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataF
     """One run's rows of a raw warehouse table.
 
     Raises:
-        BadInput: the run has none; says which job makes them.
+        BadInput: the run has none, and which job makes them; or they are of another schema version.
     """
     path = raw_file(home, table, run_id)
     return spark.read.parquet(str(path))
@@ -54,4 +55,5 @@ def raw_file(home: Home, table: str, run_id: str) -> Path:
     if not path.is_file():
         job = "load_metrics" if table in ("cells", "samples") else "validate_outputs"
         raise BadInput(f"run {run_id} has no {table}: {path} is missing; {job} writes it")
+    check_version(path, table)
     return path

@@ -25,7 +25,6 @@ from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.verdict import Verdict, is_green
 
 GREEN_RUNS_KEPT = 7
-ACKNOWLEDGED = "acknowledged"  # a file in a run's folder said so before there were decisions
 
 # What a prune may remove inside an attempt; every other file of a run folder stays.
 OUTPUTS = ("outputs", "state", ".checkpoint")
@@ -51,7 +50,7 @@ def removable(home: Home, cache_bytes: int) -> list[Item]:
     for run in runs:
         if green[run.name] and run.name not in kept:
             why = f"green, and not among the last {GREEN_RUNS_KEPT}"
-        elif green[run.name] is False and _is_acknowledged(run, red_cells(known[run.name] or {}), seen):
+        elif green[run.name] is False and _is_acknowledged(run.name, red_cells(known[run.name] or {}), seen):
             why = "red, acknowledged"
         else:
             continue
@@ -87,9 +86,9 @@ def _is_green(found: dict[str, Verdict]) -> bool:
     return is_green(verdict for verdict, _ in found.values())
 
 
-def _is_acknowledged(run: Path, wrong: list[str], seen: Container[tuple[str, str]]) -> bool:
-    """Whether all of a run's red cells have been seen; of one without any there is nothing to see."""
-    return (run / ACKNOWLEDGED).exists() or (bool(wrong) and all((run.name, cell) in seen for cell in wrong))
+def _is_acknowledged(run_id: str, red: list[str], seen: Container[tuple[str, str]]) -> bool:
+    """Whether the run has red cells, and all of them are acknowledged."""
+    return bool(red) and all((run_id, cell) in seen for cell in red)
 
 
 def _addresses(run: Path) -> set[str]:

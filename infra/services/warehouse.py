@@ -2,7 +2,8 @@
 
 `build` is a stage of every run (`python -m infra.services.warehouse`): it builds every mart, tests every constraint and
 writes the documentation. `rebuild` first removes everything that a build can make again: the metastore, the marts and
-dbt's own files. `freshness` reports the age of the newest raw results. None of them writes raw results.
+dbt's own files. `freshness` reports the age of the newest raw results. None of them writes raw results. Each first
+checks the schema version of every raw file, because Spark reads the columns that a file lacks as nulls.
 
 With SPARK_REMOTE in the environment, dbt uses that Spark Connect server. Otherwise it uses a local session, and no
 other process may have the metastore open at the same time.
@@ -18,33 +19,30 @@ import time
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from infra import checkout
 from infra.checkout import ROOT
 from infra.services.lock import hold
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
-from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import JUDGED, RAW, rows
+from streaming_core.regression.warehouse import RAW, check_version, parts
 
 PROJECT = ROOT / "dbt"
 
 # Everything in warehouse/ that is remade from raw/, which is therefore not among it.
-DISPOSABLE = ("metastore", "marts", "dbt", "judged")
+DISPOSABLE = ("metastore", "marts", "dbt")
 
 
 def build(home: Home) -> str:
     """Makes the marts and reports/dbt/index.html; the line that says what was done.
 
     Raises:
-        BadInput: `home` cannot hold a warehouse.
+        BadInput: `home` cannot hold a warehouse, or a raw file in it cannot be read or has another schema version.
         RunFailed: a model or a test failed; the message is one line and names the first.
     """
     _check(home)
     with _alone(home, "build"):
+        _check_versions(home)
         return _build(home)
 
 
@@ -54,6 +52,7 @@ def rebuild(home: Home) -> str:
     if os.environ.get("SPARK_REMOTE"):
         raise BadInput("SPARK_REMOTE is set, and its server has the metastore open: unset it, or use build")
     with _alone(home, "rebuild"):
+        _check_versions(home)
         for name in DISPOSABLE:
             shutil.rmtree(home.root / "warehouse" / name, ignore_errors=True)
         return _build(home)
@@ -63,13 +62,14 @@ def freshness(home: Home) -> str:
     """How old the newest raw results are; the line that says it.
 
     Raises:
-        BadInput: `home` cannot hold a warehouse, or holds no run.
+        BadInput: as `build`, or `home` holds no run.
         RunFailed: they are older than they may be (models/staging/raw.yml); the message is that line.
     """
     _check(home)
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
         raise BadInput(f"no run has left results in {home.raw('cells')}")
     with _alone(home, "freshness"):
+        _check_versions(home)
         done = dbt(home, "source", "freshness")
     results = done.result.results if done.exception is None and done.result else []
     ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
@@ -84,7 +84,6 @@ def freshness(home: Home) -> str:
 
 def _build(home: Home) -> str:
     started = time.monotonic()
-    _judge_older(home)
     # Unit tests are about the code, not about the data: the project's own tests run them.
     made = dbt(home, "build", "--exclude-resource-type", "unit_test")
     _must(home, made, even_if_red=True)
@@ -103,22 +102,10 @@ def _build(home: Home) -> str:
     )
 
 
-def _judge_older(home: Home) -> None:
-    """Writes warehouse/judged/cells, the verdicts on cells that raw has none of."""
-    judged = []
-    try:
-        for part in sorted(home.raw("cells").glob("run_id=*/part-0.parquet")):
-            run_id = part.parent.name.removeprefix("run_id=")
-            older = [row for row in rows(home, "cells", run_id) or [] if row["verdict"] is None]
-            if older:
-                checks, samples = (rows(home, table, run_id) or [] for table in ("verdicts", "samples"))
-                verdicts = of_run(None, older, checks, samples)
-                judged += [{"run_id": run_id, "cell": cell, **verdicts[cell]._asdict()} for cell in verdicts]
-    except BadInput as error:
-        raise RunFailed(str(error)) from None
-    folder = home.root / "warehouse" / "judged" / "cells"
-    folder.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(judged, schema=JUDGED), folder / "part-0.parquet")
+def _check_versions(home: Home) -> None:
+    for table in RAW:
+        for path in parts(home, table):
+            check_version(path, table)
 
 
 def _check(home: Home) -> None:

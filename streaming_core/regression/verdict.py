@@ -3,13 +3,12 @@
 A cell's verdict follows from rows of the raw tables (warehouse.py): what the comparison found (`verdicts`, one row per
 check), what was measured (`samples`, one row per pass), and how the cell ended (`cells`). It is computed when a run is
 loaded and kept in the cell's row; everybody else asks `of`, which reads it there, and judges a cell that has none: one
-of a run that is not loaded yet, or was loaded before schema version 4.
+of a run that is not loaded yet.
 
 - A result that differs outranks everything else: other checks that agree, a later attempt that failed. So do passes
   whose digests are not all the same.
 - `invariant_broken`: what was compared agrees, but rows break an invariant of the application. So do its oracle's: it
-  is the application, or what was declared of it, that is wrong. Before version 6 that was `different`, and stays so in
-  what was loaded then.
+  is the application, or what was declared of it, that is wrong.
 - A cell that failed is never excused, not even a bound.
 - `equal` is what is left when nothing speaks against it: every check agreed, and each compared something. A check that
   compared nothing has not passed, and a cell without checks was not run.

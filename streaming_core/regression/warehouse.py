@@ -8,33 +8,23 @@ Decisions, one row each, are of no run: each has an id of its own, formed as a r
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pydantic.fields import FieldInfo
 
 from streaming_core.data.parts import Parts
+from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.run.way import SPEC_FIELDS, RunSpec
 from streaming_core.storage import canonical_json
 
-# Raised when columns are added; none is ever removed or changes its meaning, so that parts of older versions stay
-# readable, with nulls in what they lack. 2: cells have stealing, checkpoint, channel and plan. 3: samples have
-# energy_joules. 4: cells have verdict and reason. 5: cells have schedule, controller, thresholds and parallelism,
-# samples dropped_late, reconfigurations and slowest_reconfiguration_us. 6: cells have yardstick and what disturbed
-# them (steal, others, preempted, mhz_before, mhz_after), samples passes and loop_seconds; a verdict may be
-# invariant_broken. 7: words of strategies that had been taken from a paper mean that paper's algorithm; what had them
-# before has the names below; cells have partitioning, partitions, slice and throughput_window. 8: there are pairs and
-# decisions.
-SCHEMA_VERSION = 8
-# By column of raw cells: a word as rows of versions before 7 have it, and what that is called since. dbt has the same
-# (vars in dbt_project.yml). The column `strategy` is made of such words.
-RENAMED: dict[str, dict[str, str]] = {
-    "channel": {"scalegate": "gate"},
-    "scheme": {"tstream": "owners"},
-    "heuristic": {"ct": "affinity"},
-    "queue": {"hybrid": "lanes"},
-}
+# Raise it whenever a column is added, removed or changes its meaning: parts of any other version are refused.
+SCHEMA_VERSION = 1
+VERSION = "schema_version"
 VIOLATION_CAP = 20
 
 _LATENCY = [
@@ -54,7 +44,7 @@ def _column(field: FieldInfo) -> pa.DataType:
 
 CELLS = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("app", pa.string()),
@@ -88,14 +78,14 @@ CELLS = pa.schema(
         ("output_digest", pa.string()),
         ("state_digest", pa.string()),
         ("started_at", pa.timestamp("us", tz="UTC")),
-        ("verdict", pa.string()),  # verdict.judge's, as is the reason; null before version 4
+        ("verdict", pa.string()),  # verdict.judge's, as is the reason
         ("reason", pa.string()),
     ]
 )
 
 SAMPLES = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("kind", pa.string()),
@@ -105,7 +95,7 @@ SAMPLES = pa.schema(
         ("digest", pa.string()),
         ("in_order", pa.bool_()),
         ("seconds", pa.float64()),
-        ("passes", pa.int32()),  # of a repetition, which this is the median pass of; null before version 6
+        ("passes", pa.int32()),  # of a repetition, which this is the median pass of
         ("loop_seconds", pa.float64()),  # median pass of the compiled loop, in turns with these; null: none
         ("events_per_s", pa.float64()),
         *_LATENCY,
@@ -126,7 +116,7 @@ SAMPLES = pa.schema(
 
 VERDICT_ROWS = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("app", pa.string()),
@@ -144,7 +134,7 @@ VERDICT_ROWS = pa.schema(
 
 VIOLATIONS = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("app", pa.string()),
@@ -161,7 +151,7 @@ VIOLATIONS = pa.schema(
 
 PAIRS = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),  # the run whose cell it is, and whose build the baseline's is held against
         ("cell", pa.string()),
         ("pair", pa.int32()),  # from 0
@@ -185,7 +175,7 @@ PAIRS = pa.schema(
 
 DECISIONS = pa.schema(
     [
-        ("schema_version", pa.int32()),
+        (VERSION, pa.int32()),
         ("run_id", pa.string()),  # its own id
         ("kind", pa.string()),  # baseline: a build is accepted | acknowledgement: a red cell has been seen
         ("build", pa.string()),  # of a baseline
@@ -207,30 +197,51 @@ RAW = {
     "decisions": DECISIONS,
 }
 
-# Not raw, and made anew from it: warehouse/judged/cells, what became of cells that were loaded before version 4.
-JUDGED = pa.schema([(name, pa.string()) for name in ("run_id", "cell", "verdict", "reason")])
-
-
-def _as_called_now(row: dict) -> dict:
-    """A row of raw cells in today's words."""
-    if row["schema_version"] >= 7:
-        return row
-    words = {old: new for renamed in RENAMED.values() for old, new in renamed.items()}
-    strategy = "-".join(words.get(word, word) for word in row["strategy"].split("-"))
-    return row | {name: new.get(row[name], row[name]) for name, new in RENAMED.items()} | {"strategy": strategy}
-
 
 def rows(home: Home, table: str, run_id: str) -> list[dict] | None:
-    """One run's rows of a raw table, with None in columns that its version lacked; None when it has no part.
+    """One run's rows of a raw table; None when it has no part.
 
     Raises:
-        BadInput: the part cannot be read.
+        BadInput: the part cannot be read, or is not of this version of the schema.
     """
     path = home.part(table, run_id)
     if not path.exists():
         return None
-    found = [{name: row.get(name) for name in RAW[table].names} for row in Parts([path]).read().to_pylist()]
-    return [_as_called_now(row) for row in found] if table == "cells" else found
+    check_version(path, table)
+    return Parts([path]).read().to_pylist()
+
+
+def check_version(path: Path, table: str) -> None:
+    """Check that a file of a raw table has this version of the schema.
+
+    Raises:
+        BadInput: the file has another version or other columns, or cannot be read.
+    """
+    part = Parts([path])
+    columns = part.schema
+    versions = set(part.read([VERSION]).column(VERSION).to_pylist()) if VERSION in columns.names else set()
+    if others := sorted(versions - {SCHEMA_VERSION}, key=str):
+        difference = f"has raw schema version {', '.join(map(str, others))}"
+    elif not columns.equals(RAW[table]):
+        difference = f"has other columns than raw schema version {SCHEMA_VERSION}"
+    else:
+        return
+    raise BadInput(
+        f"{path} {difference}; this checkout reads version {SCHEMA_VERSION} only: "
+        "move the old LOCKSTEP_HOME aside, or set LOCKSTEP_HOME to a new folder"
+    )
+
+
+def parts(home: Home, table: str) -> Iterator[Path]:
+    """All files of a raw table, as Spark lists them: it reads every file whose name it does not take for hidden."""
+    folder = home.raw(table)
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        yield from (Path(parent, name) for name in sorted(files) if not _is_hidden(name))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def way_columns(spec: RunSpec) -> dict:

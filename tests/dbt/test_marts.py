@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import is_green
-from streaming_core.regression.warehouse import SCHEMA_VERSION
 from streaming_core.regression.warehouse import rows as raw_rows
 from streaming_core.run.way import RunSpec
-from tests.dbt.history import (
+from tests.dbt.raw_runs import (
     FASTER,
+    GATED,
     GREEN,
     RED,
     RUNS,
     WAYS,
+    WITH_ENERGY,
+    WITH_LOOP,
     base_speed,
     expected_verdict,
     slowdown,
     specs,
-    write_history,
 )
 
 MODELS = Path(__file__).resolve().parents[2] / "dbt" / "models"
@@ -64,7 +64,7 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
 
 def test_cells_that_were_measured_beside_the_baseline_have_its_verdict(built):
     gated = by_key(built.mart("gate"), "run_id", "cell")
-    wanted = {key: spec for key, spec in equal_cells().items() if key[0] == FASTER}
+    wanted = {key: spec for key, spec in equal_cells().items() if key[0] in GATED}
     assert gated.keys() == wanted.keys()
     for key, spec in wanted.items():
         row = gated[key]
@@ -82,25 +82,13 @@ def test_every_planned_cell_of_every_run_has_its_verdict(built):
     assert set(wanted.values()) == {"equal", "different", "failed", "not_run", "not_comparable"}
 
 
-def test_a_part_of_an_older_version_has_nulls_in_what_it_lacks(built):
-    found = {run_id: set() for run_id in RUNS}
-    for row in built.mart("cells"):
-        found[row["run_id"]].add((row["stealing"], row["checkpoint"]))
-    assert found == {GREEN: {(None, None)}, RED: {(False, 0)}, FASTER: {(False, 0)}}
-
-
-def test_a_cell_loaded_before_raw_held_verdicts_is_judged_as_one_loaded_since(built):
-    newer = Home(built.home.root / "newer")
-    write_history(newer, version=SCHEMA_VERSION)
-    wanted = {
-        (run_id, row["cell"]): (row["verdict"], row["reason"])
-        for run_id in RUNS
-        for row in raw_rows(newer, "cells", run_id)
-    }
-    judged = raw_rows(built.home, "cells", RED)
-    assert {row["verdict"] for row in judged} == {None}, "the history has such cells"
-    found = by_key(built.mart("cells"), "run_id", "cell")
-    assert {key: (row["verdict"], row["reason"]) for key, row in found.items()} == wanted
+def test_a_cell_has_the_columns_and_the_verdict_that_it_was_loaded_with(built):
+    cells = by_key(built.mart("cells"), "run_id", "cell")
+    for run_id in RUNS:
+        for row in raw_rows(built.home, "cells", run_id):
+            mart = cells[run_id, row["cell"]]
+            names = row.keys() - {"schema_version"}
+            assert {name: mart[name] for name in names} == {name: row[name] for name in names}
 
 
 def test_a_run_is_green_in_the_marts_when_the_rule_says_so(built):
@@ -142,13 +130,22 @@ def test_throughput_has_the_equal_cells_and_nothing_else(built):
         assert (row["min_events_per_s"], row["max_events_per_s"]) == pytest.approx((0.9 * speed, 1.2 * speed))
         assert row["speedup"] == pytest.approx(row["threads"] ** 0.5)
         assert row["cpu_ns"] == pytest.approx(row["threads"] * 1e9 / speed)
-        assert row["energy_nj"] == (None if run_id == GREEN else pytest.approx(40e9 / speed))
+        assert row["energy_nj"] == (pytest.approx(40e9 / speed) if run_id in WITH_ENERGY else None)
 
 
 def test_speed_has_the_equal_cells_that_were_measured_beside_the_loop(built):
     rows = by_key(built.mart("speed"), "run_id", "cell")
-    assert rows.keys() == {key for key in equal_cells() if key[0] == FASTER}, "older runs had no loop beside them"
-    for row in rows.values():
+    measured = {key for key in equal_cells() if key[0] in WITH_LOOP}
+    # Passes of less than a millisecond have no loop beside them.
+    too_short = {
+        (run_id, cell)
+        for (run_id, cell), spec in equal_cells().items()
+        if run_id not in WITH_LOOP and 1000 / base_speed(run_id, spec.threads) < 0.001
+    }
+    assert rows.keys() == measured | too_short
+    assert {key for key, row in rows.items() if row["verdict"] == "too_short"} == too_short
+    assert too_short
+    for row in (rows[key] for key in measured):
         assert (row["verdict"], row["nights"]) == ("too_new", 1)
         assert row["to_loop"] == pytest.approx(0.5)
         assert row["series"].endswith("/node1/loop")

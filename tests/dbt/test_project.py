@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import yaml
 
-from streaming_core.regression.warehouse import JUDGED, RAW, RENAMED, WAY
+from streaming_core.regression.warehouse import RAW, WAY
 from streaming_core.run.way import SPEC_FIELDS
 
 PROJECT = Path(__file__).resolve().parents[2] / "dbt"
@@ -33,13 +33,10 @@ def models() -> dict[str, dict]:
 
 
 def test_sources_have_the_columns_that_are_written():
-    for source, written in (("raw", RAW), ("judged", {"cells": JUDGED})):
-        (entry,) = yaml.safe_load((PROJECT / "models" / "staging" / f"{source}.yml").read_text())["sources"]
-        assert entry["name"] == source
-        stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in entry["tables"]}
-        assert stated == {
-            name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in written.items()
-        }
+    (entry,) = yaml.safe_load((PROJECT / "models" / "staging" / "raw.yml").read_text())["sources"]
+    assert entry["name"] == "raw"
+    stated = {table["name"]: [(c["name"], c["data_type"]) for c in table["columns"]] for table in entry["tables"]}
+    assert stated == {name: [(field.name, SQL_TYPES[field.type]) for field in schema] for name, schema in RAW.items()}
 
 
 def _described() -> dict[str, dict[str, str]]:
@@ -80,10 +77,6 @@ def test_the_pages_are_exposed_with_the_marts_that_they_read():
 def test_what_one_thread_did_is_compared_with_what_differs_in_nothing_but_threads():
     listed = re.findall(r"'`?(\w+)`?'", (PROJECT / "macros" / "way.sql").read_text())
     assert sorted(listed) == sorted(set(WAY) - {"threads"})
-
-
-def test_words_of_older_rows_are_called_the_same_everywhere():
-    assert yaml.safe_load((PROJECT / "dbt_project.yml").read_text())["vars"]["renamed"] == RENAMED
 
 
 def test_every_model_states_its_grain_as_a_sentence():

@@ -1,15 +1,11 @@
-"""What is known about past runs, whatever version loaded them, and as far as they got."""
+"""What is known about past runs, as far as they got."""
 
 from __future__ import annotations
-
-import pyarrow.parquet as pq
-import pytest
 
 from jobs.raw import write_raw
 from reports.history import History, human_micros, human_rate, short
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import SCHEMA_VERSION
-from tests.dbt.history import GREEN, RED, expected_verdict, specs, write_history
+from tests.dbt.raw_runs import GREEN, RED, expected_verdict, specs, write_runs
 from tests.reports import past_runs
 from tests.reports.past_runs import load
 
@@ -50,21 +46,9 @@ def test_a_run_is_found_without_its_plan(tmp_path):
     assert run.counts["not_run"] == 1
 
 
-def test_a_run_that_an_older_version_loaded_is_read(tmp_path):
+def test_a_loaded_run_without_a_plan_has_its_verdicts(tmp_path):
     home = Home(tmp_path)
-    past_runs.make(home, nights=1)
-    (home.run(past_runs.RUN_IDS[0]) / "plan.json").unlink()
-    path = home.raw("cells") / f"run_id={past_runs.RUN_IDS[0]}" / "part-0.parquet"
-    pq.write_table(pq.ParquetFile(path).read().drop_columns(["stealing", "checkpoint", "channel", "plan"]), path)
-    run = History(home).latest()
-    assert len(run.cells) == 14
-    assert {(cell.spec.stealing, cell.spec.checkpoint) for cell in run.cells} == {(False, 0)}
-
-
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
-def test_runs_that_any_version_loaded_are_judged_alike(tmp_path, version):
-    home = Home(tmp_path)
-    write_history(home, version=version)
+    write_runs(home)
     for run_id, green in ((GREEN, True), (RED, False)):
         run = History(home).run(run_id)
         wanted = {spec.cell: expected_verdict(run_id, spec) for spec in specs()}
@@ -75,7 +59,7 @@ def test_runs_that_any_version_loaded_are_judged_alike(tmp_path, version):
 
 def test_a_verdict_is_the_one_that_the_cell_was_loaded_with(tmp_path):
     home = Home(tmp_path)
-    write_history(home, (GREEN,), version=SCHEMA_VERSION)
+    write_runs(home, (GREEN,))
     (home.raw("verdicts") / f"run_id={GREEN}" / "part-0.parquet").unlink()
     assert History(home).run(GREEN).green
 

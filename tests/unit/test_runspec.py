@@ -171,7 +171,7 @@ def test_what_an_application_does_not_support_is_left_out_and_said():
         "application q1 runs in total order only: it does not say what agrees without order (3 cells)",
         "scheme no_lock is refused for tp: its tables hold containers (2 cells)",
     ]
-    assert matrix.omissions({}) == []  # the plan of an older run
+    assert matrix.omissions({}) == []  # a run whose plan is gone
 
 
 def test_what_replicas_share_is_asked_of_windows():

@@ -11,7 +11,7 @@ with repetitions as (
     median(loop_seconds / seconds) as to_loop,
     max(loop_seconds / seconds) / min(loop_seconds / seconds) - 1 as spread
   from {{ ref('stg_samples') }}
-  where kind = 'peak' and passes is not null
+  where kind = 'peak'
   group by run_id, cell
 )
 

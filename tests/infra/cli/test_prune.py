@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from infra.services import decisions as decide
+from jobs.raw import write_raw
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import SCHEMA_VERSION, rows
-from tests.dbt.history import GREEN, RED, write_history, write_raw
+from streaming_core.regression.warehouse import rows
+from tests.dbt.raw_runs import GREEN, RED, write_runs
 from tests.infra.cli.conftest import lockstep
 
 CELL = "sl.transactional.owners.t1.0a0b0c0d"
@@ -138,13 +139,6 @@ def test_a_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged
     assert outputs_of(red) == []
 
 
-def test_a_red_run_that_was_acknowledged_before_there_were_decisions_still_is(home):
-    red = make_run(home, 1, "different")
-    (red / "acknowledged").touch()
-    assert lockstep("prune") == 0
-    assert outputs_of(red) == []
-
-
 def test_red_runs_do_not_push_green_ones_out(home):
     green = make_run(home, 1)
     for day in range(2, 12):
@@ -195,9 +189,8 @@ def test_the_verdict_that_a_cell_was_loaded_with_decides(home):
     assert is_kept(home, run)
 
 
-@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
-def test_runs_that_any_version_loaded_are_judged_alike(home, version):
-    write_history(home, version=version)
+def test_the_red_cells_of_a_loaded_run_are_those_that_can_be_acknowledged(home):
+    write_runs(home)
     for run in (GREEN, RED):
         home.run(run).mkdir(parents=True)
     with pytest.raises(BadInput, match=f"{GREEN} is green"):

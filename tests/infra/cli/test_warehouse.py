@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import re
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -12,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.services.lock import hold
+from jobs.raw import write_raw
 from streaming_core.regression.home import Home
-from streaming_core.regression.warehouse import rows
+from streaming_core.regression.warehouse import RAW, SCHEMA_VERSION, parts, rows
 from tests.dbt.conftest import python, read_mart
 from tests.dbt.conftest import warehouse as run_warehouse
-from tests.dbt.history import FASTER, GREEN, RED, RUNS, write_history, write_raw
+from tests.dbt.raw_runs import FASTER, GREEN, RED, RUNS, write_runs
 from tests.infra.cli.conftest import lockstep
 
 MARTS = ("cells", "throughput", "speed", "latency", "verdicts", "runs")
@@ -88,7 +90,7 @@ def test_results_that_are_too_old_are_said_to_be(tmp_path):
     done = run_warehouse(home, "freshness")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"lockstep: no run has left results in {home.raw('cells')}\n"
-    write_history(home)
+    write_runs(home)
     done = run_warehouse(home, "freshness")
     assert done.returncode == 1, done.stdout + done.stderr
     line = done.stderr.strip().splitlines()[-1]
@@ -107,7 +109,7 @@ def test_results_that_are_too_old_are_said_to_be(tmp_path):
 @pytest.mark.slow
 def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path):
     home = Home(tmp_path)
-    write_history(home)
+    write_runs(home)
     raw = {path: path.read_bytes() for path in (tmp_path / "warehouse" / "raw").rglob("*.parquet")}
     assert run_warehouse(home, "build").returncode == 0
     first = content(home)
@@ -131,18 +133,14 @@ def test_rebuilding_remakes_everything_but_raw_and_gives_the_same_marts(tmp_path
 
 
 @pytest.mark.slow
-def test_a_run_that_is_loaded_again_replaces_itself_and_an_old_file_lacks_columns(tmp_path):
+def test_a_run_that_is_loaded_again_replaces_itself(tmp_path):
     home = Home(tmp_path)
-    write_history(home, (GREEN, RED))
+    write_runs(home, (GREEN, RED))
     assert run_warehouse(home, "build").returncode == 0
     first = content(home)
-    write_history(home, RUNS)
-    old = home.raw("cells") / f"run_id={GREEN}" / "part-0.parquet"
-    pq.write_table(pq.ParquetFile(old).read().drop_columns(["energy_joules", "load_after"]), old)
+    write_runs(home, RUNS)
     assert run_warehouse(home, "build").returncode == 0
     assert len(read_mart(home, "cells")) == 18
-    again = {row["cell"]: row for row in read_mart(home, "cells") if row["run_id"] == GREEN}
-    assert {row["load_after"] for row in again.values()} == {None}
     assert {row for row in content(home)["throughput"] if GREEN in row} == {
         row for row in first["throughput"] if GREEN in row
     }
@@ -151,7 +149,7 @@ def test_a_run_that_is_loaded_again_replaces_itself_and_an_old_file_lacks_column
 @pytest.mark.slow
 def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_made(tmp_path):
     home = Home(tmp_path)
-    write_history(home)
+    write_runs(home)
     folder = home.raw("verdicts") / f"run_id={RED}"
     checks = pq.ParquetFile(folder / "part-0.parquet").read().to_pylist()
     write_raw(home, "verdicts", RED, [*checks, checks[0] | {"cell": "sl.nobody.planned.t9.00000000"}])
@@ -165,7 +163,7 @@ def test_a_constraint_that_raw_results_break_is_named_and_the_other_marts_are_ma
 @pytest.mark.slow
 def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
     home = Home(tmp_path)
-    write_history(home, (FASTER,))
+    write_runs(home, (FASTER,))
     cells = rows(home, "cells", FASTER)
     checks = rows(home, "verdicts", FASTER)
     right = next(row["cell"] for row in cells if row["verdict"] == "equal")
@@ -177,14 +175,68 @@ def test_a_verdict_that_its_rows_speak_against_is_named(tmp_path):
     assert said in done.stderr.splitlines()[-1]
 
 
-@pytest.mark.slow
-def test_a_file_that_is_no_parquet_is_one_line(tmp_path):
+def without_a_column(table: pa.Table) -> pa.Table:
+    return table.drop_columns(table.column_names[-1:])
+
+
+def of_version(number: int) -> Callable[[pa.Table], pa.Table]:
+    def change(table: pa.Table) -> pa.Table:
+        return table.set_column(0, table.schema.field(0), pa.array([number] * len(table), pa.int32()))
+
+    return change
+
+
+@pytest.mark.parametrize("command", ["build", "rebuild", "freshness"])
+@pytest.mark.parametrize("table", RAW)
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (of_version(SCHEMA_VERSION + 7), f"has raw schema version {SCHEMA_VERSION + 7}"),
+        (of_version(SCHEMA_VERSION - 1), f"has raw schema version {SCHEMA_VERSION - 1}"),
+        (without_a_column, f"has other columns than raw schema version {SCHEMA_VERSION}"),
+        (lambda table: table.drop_columns(["schema_version"]), "has other columns than raw schema version"),
+    ],
+)
+def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
+    tmp_path, monkeypatch, capsys, command, table, change, difference
+):
     home = Home(tmp_path)
-    write_history(home)
-    (home.raw("cells") / f"run_id={RED}" / "part-0.parquet").write_text("not parquet")
-    done = run_warehouse(home, "build")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("lockstep: ")
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    write_runs(home, (FASTER,))
+    write_raw(home, "decisions", FASTER, [{"kind": "acknowledgement"}])
+    # Spark reads every file below a table's folder, whatever its name.
+    path = home.raw(table) / "other" / "part-1.parquet"
+    path.parent.mkdir()
+    pq.write_table(change(pq.ParquetFile(home.part(table, FASTER)).read()), path)
+    mart = home.root / "warehouse" / "marts" / "cells" / "part-00000.parquet"
+    mart.parent.mkdir(parents=True)
+    mart.touch()
+    assert lockstep("warehouse", command) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"lockstep: {path} {difference}")
+    assert error.endswith("move the old LOCKSTEP_HOME aside, or set LOCKSTEP_HOME to a new folder\n")
+    assert error.count("\n") == 1
+    assert mart.exists()
+
+
+def test_a_raw_file_that_is_no_parquet_is_bad_input(tmp_path, monkeypatch, capsys):
+    home = Home(tmp_path)
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    write_runs(home)
+    home.part("cells", RED).write_text("not parquet")
+    assert lockstep("warehouse", "build") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"lockstep: {home.part('cells', RED)} cannot be read: ")
+    assert error.count("\n") == 1
+
+
+def test_files_that_spark_hides_are_not_checked(tmp_path):
+    home = Home(tmp_path)
+    write_runs(home, (GREEN,))
+    for name in (".part-0.parquet.123", "_SUCCESS"):
+        (home.part("cells", GREEN).parent / name).write_text("not parquet")
+    assert list(parts(home, "cells")) == [home.part("cells", GREEN)]
 
 
 @pytest.mark.slow
@@ -192,7 +244,7 @@ def test_a_build_on_a_runs_spark_server_gives_the_same_marts(tmp_path):
     """Over Spark Connect, as in the DAG, beside the lock that the server's keeper holds."""
     here, there = Home(tmp_path / "here"), Home(tmp_path / "there")
     for home in (here, there):
-        write_history(home)
+        write_runs(home)
     assert run_warehouse(here, "build").returncode == 0
     done = python(there, "-c", BUILD_ON_A_SERVER, "-m", "infra.cli", "warehouse", "build")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,42 +1,26 @@
-"""A made-up history of runs in the raw tables, with every verdict in it: what load_metrics and validate_outputs write.
+"""Three made-up runs in the raw tables, with every verdict, as load_metrics, validate_outputs and the gate write them.
 
-Figures are plain functions of run, threads and repetition, so that a test can say what a mart must hold without
+Figures are plain functions of run, threads and repetition, so that a test can state what a mart must hold without
 computing it the way the mart does.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from jobs.raw import write_raw
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import of_run
-from streaming_core.regression.warehouse import RAW, RENAMED, SCHEMA_VERSION, way_columns
+from streaming_core.regression.warehouse import RAW, way_columns
 from streaming_core.run.way import RunSpec
 
 GREEN = "20250301T020000Z-00000001"
 RED = "20250302T020000Z-00000002"
 FASTER = "20250303T020000Z-00000003"
 RUNS = (GREEN, RED, FASTER)
-# The columns that came with a version of the schema, by table; and when the runs were loaded.
-CAME_WITH = {
-    2: {"cells": ("stealing", "checkpoint", "channel", "plan")},
-    3: {"samples": ("energy_joules",)},
-    4: {"cells": ("verdict", "reason")},
-    5: {
-        "cells": ("schedule", "controller", "thresholds", "parallelism"),
-        "samples": ("dropped_late", "reconfigurations", "slowest_reconfiguration_us"),
-    },
-    6: {
-        "cells": ("yardstick", "steal", "others", "preempted", "mhz_before", "mhz_after"),
-        "samples": ("passes", "loop_seconds"),
-    },
-    7: {"cells": ("partitioning", "partitions", "slice", "throughput_window")},
-}
-LOADED_AT = {GREEN: 1, RED: 3, FASTER: SCHEMA_VERSION}
+WITH_ENERGY = (RED, FASTER)  # the host of the other run had no energy counters
+WITH_LOOP = (FASTER,)  # the runs that measured the compiled loop beside their passes
+GATED = (FASTER,)  # the runs that were measured beside another build
 
 # (app, executor, scheme), each at one and two threads.
 WAYS = (("sl", "transactional", "owners"), ("sl", "transactional", "no_lock"), ("wc", "pooled", None))
@@ -51,7 +35,7 @@ def base_speed(run_id: str, threads: int) -> float:
 
 
 def slowdown(run_id: str, spec: RunSpec) -> float:
-    """How many times as long as the baseline's a pass of the build takes; of runs of today's schema only."""
+    """How many times as long as the baseline's a pass of the build takes, in a gated run."""
     return 1.1 if spec.threads == 2 else 1.0
 
 
@@ -81,49 +65,21 @@ def expected_verdict(run_id: str, spec: RunSpec) -> str:
     return "not_comparable" if spec.is_bound else "equal"
 
 
-def write_history(home: Home, runs: tuple[str, ...] = RUNS, version: int | None = None) -> None:
-    """Writes raw/<table>/run_id=<run id>/part-0.parquet for every table and run; `version`: of all runs."""
+def write_runs(home: Home, runs: tuple[str, ...] = RUNS) -> None:
+    """Write every raw table of every run."""
     for run_id in runs:
-        tables = {name: [] for name in RAW}
+        tables: dict[str, list] = {name: [] for name in RAW}
         for spec in specs():
             _add_cell(tables, run_id, spec)
         verdicts = of_run(None, tables["cells"], tables["verdicts"], tables["samples"])
         tables["cells"] = [row | verdicts[row["cell"]]._asdict() for row in tables["cells"]]
-        loaded_at = version or LOADED_AT[run_id]
         for name, rows in tables.items():
-            rows = [row | {"schema_version": loaded_at} for row in rows]
-            if name == "cells" and loaded_at < 7:
-                rows = [_as_called_then(row) for row in rows]
-            newer = [
-                columns
-                for came, by_table in CAME_WITH.items()
-                if came > loaded_at
-                for columns in by_table.get(name, ())
-            ]
-            write_raw(home, name, run_id, rows, tuple(newer))
-
-
-def _as_called_then(row: dict) -> dict:
-    """A row of raw cells in the words of versions before 7."""
-    then = {name: {new: old for old, new in words.items()} for name, words in RENAMED.items()}
-    words = {new: old for renamed in then.values() for new, old in renamed.items()}
-    strategy = "-".join(words.get(word, word) for word in row["strategy"].split("-"))
-    return row | {name: words.get(row[name], row[name]) for name, words in then.items()} | {"strategy": strategy}
-
-
-def write_raw(home: Home, table: str, run_id: str, rows: list[dict], without: tuple[str, ...] = ()) -> None:
-    """Replaces one run's folder of one raw table, which lacks some columns; one that a row leaves out is null."""
-    folder = home.raw(table) / f"run_id={run_id}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    schema = pa.schema([field for field in RAW[table] if field.name not in without])
-    rows = [{"schema_version": SCHEMA_VERSION} | row for row in rows]
-    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
+            write_raw(home, name, run_id, rows)
 
 
 def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
     verdict = expected_verdict(run_id, spec)
-    key = {"schema_version": SCHEMA_VERSION, "run_id": run_id, "cell": spec.cell}
+    key = {"run_id": run_id, "cell": spec.cell}
     cell = (
         key
         | way_columns(spec)
@@ -151,10 +107,10 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
         cell["error"] = "operator debit: event 17: division by zero"
         tables["verdicts"].append(check | {"check": "completed", "verdict": "failed", "detail": cell["error"]})
         return
-    cell |= {"yardstick": "loop", "steal": 0.0, "others": 0.02, "preempted": 3.0}
+    cell |= {"yardstick": "loop" if run_id in WITH_LOOP else None, "steal": 0.0, "others": 0.02, "preempted": 3.0}
     cell |= {"compile_seconds": 1.0, "peak_memory_bytes": 10**8, "output_digest": "1000:aa", "state_digest": "10:bb"}
 
-    if verdict == "equal" and LOADED_AT[run_id] >= 8:
+    if verdict == "equal" and run_id in GATED:
         tables["pairs"] += [_pair(key, spec, number) for number in range(32)]
 
     passes = [("verified", 0, 0.5)] + [("peak", i, factor) for i, factor in enumerate(PEAKS)]
@@ -172,14 +128,14 @@ def _add_cell(tables: dict[str, list], run_id: str, spec: RunSpec) -> None:
             "seconds": 1000 / speed,
             "events_per_s": speed,
             "cpu_seconds": spec.threads * 1000 / speed,
-            "energy_joules": 40 * 1000 / speed,  # 40 watts
+            "energy_joules": 40 * 1000 / speed if run_id in WITH_ENERGY else None,  # 40 watts
             "dropped_invalid": 0,
             "dropped_late": 0,
             "reconfigurations": 0,
             "rejected": 3,
             # The loop takes half as long, and as many turns as make two seconds.
             "passes": 1000,
-            "loop_seconds": None if kind != "peak" else 500 / speed,
+            "loop_seconds": 500 / speed if kind == "peak" and run_id in WITH_LOOP else None,
         }
         for part in ("useful", "sync", "lock", "remote", "other"):
             sample[f"{part}_s"] = 0.2 * spec.threads * 1000 / speed
