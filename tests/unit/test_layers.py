@@ -1,4 +1,4 @@
-"""Dependencies point one way, over every folder; nothing goes in circles; what must be independent is."""
+"""Imports point one way, over every folder, tests included; none form a cycle; what must be independent is."""
 
 import ast
 from pathlib import Path
@@ -56,29 +56,29 @@ def module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FILES = {
-    module(path): path
-    for folder in ("streaming_core", "jobs", "expectations", "reports", "infra", "dags")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-}
+PRODUCT = ("streaming_core", "jobs", "expectations", "reports", "infra", "dags")
+ALL_FILES = {module(path): path for folder in (*PRODUCT, "tests") for path in sorted((ROOT / folder).rglob("*.py"))}
+FILES = {name: path for name, path in ALL_FILES.items() if not name.startswith("tests.")}
 
 
 def imports(path: Path) -> set[str]:
-    """Every module the file imports, wherever in the file: a module of ours by its own name, others as written."""
+    """Every module the file imports, at its top or in a function: one of ours by its own name, others as written."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: import by the full name, not a relative one"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
-            modules = names & (FILES.keys() | {"streaming_core._runtime"})
+            modules = names & (ALL_FILES.keys() | {"streaming_core._runtime"})
             found |= modules
             if modules != names:
                 found.add(node.module)
     return found
 
 
-IMPORTS = {name: imports(path) for name, path in FILES.items()}
+ALL_IMPORTS = {name: imports(path) for name, path in ALL_FILES.items()}
+IMPORTS = {name: ALL_IMPORTS[name] for name in FILES}
 
 
 def within(name: str, part: str) -> bool:
@@ -115,16 +115,20 @@ def test_what_is_foreign_is_known_in_few_places(package):
     assert not [name for name in known if not any(within(name, part) for part in OUTSIDE[package])]
 
 
-def test_no_file_imports_itself_in_a_circle():
-    graph = {name: {used for used in modules if used in FILES} for name, modules in IMPORTS.items()}
-    # Whoever imports nothing that is left is taken away, again and again; circles stay.
-    while free := [name for name, modules in graph.items() if not modules & graph.keys()]:
-        for name in free:
-            del graph[name]
-    while leaves := [name for name in graph if not any(name in modules for modules in graph.values())]:
+def test_no_files_import_each_other_in_a_cycle():
+    graph = {name: modules & ALL_FILES.keys() for name, modules in ALL_IMPORTS.items()}
+    # Files that import nothing in the graph, and files that nothing in it imports, are on no cycle.
+    while leaves := [name for name, modules in graph.items() if not modules & graph.keys()]:
         for name in leaves:
             del graph[name]
+    while roots := [name for name in graph if not any(name in modules for modules in graph.values())]:
+        for name in roots:
+            del graph[name]
     assert not graph
+
+
+def test_only_tests_import_tests():
+    assert not [name for name, modules in IMPORTS.items() if any(within(used, "tests") for used in modules)]
 
 
 def test_python_meets_rust_in_one_module():
