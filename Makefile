@@ -183,14 +183,19 @@ test-models-full: test-models
 	@$(LOOM) -- --ignored
 	@$(LIMITED) --lib --features shuttle shuttle_
 
-.PHONY: lint
-lint: setup ## check style, types and common mistakes, Python and Rust
-	@$(VENV)/bin/ruff check
-	@$(VENV)/bin/ruff format --check
-	@$(VENV)/bin/mypy
+.PHONY: lint lint-python lint-rust
+lint: setup ## check style, types, prose, spelling and links; silent when clean; ARGS=--shrink lowers the baseline
+	$(BOTH) lint-python lint-rust
+
+lint-python:
+	@$(VENV)/bin/ruff format --check --quiet
+	@$(RUN) -m infra.lint $(ARGS)
+
+lint-rust:
 	@cargo fmt --all --check
-	@cargo clippy --quiet --workspace --all-targets -- -D warnings
-	@cargo clippy --quiet --workspace --lib --tests --features loom -- -D warnings
+	@$(CLIPPY) --all-targets -- -D warnings
+	@$(CLIPPY) --lib --tests --features loom -- -D warnings
+CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: screenshots
 screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FOLDER"

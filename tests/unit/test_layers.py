@@ -31,6 +31,7 @@ FLOORS = (
     "expectations",
     "reports",
     "infra.checkout",
+    "infra.lint",
     "infra.services",
     "infra.airflow",
     "infra.cli",

@@ -239,7 +239,7 @@ fn check(program: Program, options: &Options, n: i64, ahead: usize) {
     assert!(bytes <= most, "{bytes} bytes held, not {most}: {n} events, {options:?}");
 }
 
-/// Statics are one run's at a time.
+/// Lets one run at a time use the static variables.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -337,7 +337,7 @@ mod models {
     use super::*;
     use crate::threads::sync::{Arc, UnsafeCell, thread};
 
-    /// Two replicas, cells that go to and fro: each is touched by its owner of the event, alone, and in the order of events.
+    /// Cells move back and forth between two replicas: only a cell's owner at an event touches it, in the order of events.
     /// Epochs are appended while they are at work, each before its event is dealt. Without the waiting loom finds two at a
     /// cell.
     #[test]

@@ -153,8 +153,8 @@ mod models {
     use crate::program::KeySpec;
     use crate::threads::sync::{Arc, thread};
 
-    /// Two replicas, cells that go to and fro: their content goes along, and nobody touches another's, nor a parcel that is
-    /// another's. If none waits for who packs, or none for who unpacks, loom finds two at a parcel.
+    /// Cells move back and forth between two replicas with their content. A replica touches only its own cells and
+    /// parcels. Unless each side waits for the other to pack or unpack, loom finds two replicas at one parcel.
     #[test]
     fn loom_state_goes_to_its_next_owner() {
         struct Shared {

@@ -161,7 +161,7 @@ fn schedules_that_make_no_sense_are_refused() {
     }
 }
 
-/// Whether a fault in replica 0 shows, while keys go to and fro between two replicas on one thread.
+/// Whether a fault in replica 0 shows, while keys move back and forth between two replicas on one thread.
 #[cfg(not(shuttle))]
 fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
     let windows = Windows { advance: 3, size: 11, delay: 2 };

@@ -47,7 +47,7 @@ fn thresholds_out_of_order_are_refused() {
 
 /// STRETCH, question 5: phases of constant rate, of 100 to 300 s, over 20 minutes, of a join whose window is a minute: what a
 /// row costs grows with the rows there are in the window. Within a phase replicas come or go until they are enough for it,
-/// and then stay as many: no to and fro.
+/// and then stay as many: no back and forth.
 #[test]
 fn rates_that_change_are_followed_without_oscillation() {
     const WINDOW: usize = 600; // periods

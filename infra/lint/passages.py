@@ -1,0 +1,240 @@
+"""The prose of a file: paragraphs of Markdown, docstrings, comments, help texts, errors, templates and descriptions.
+
+A passage is one paragraph, heading, list item or table cell. Code is not prose: a code block is left out, and a code
+span or a placeholder counts as the single word `code`.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Callable, Iterable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+CODE = "`code`"
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+
+# Comments that a tool reads.
+DIRECTIVE = re.compile(r"!|noqa|type:|ruff:|fmt:|mypy:|pragma:")
+SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note):\s*$")
+SECTION_ITEM = re.compile(r"[`*\w.]+( \(.*?\))?: ")
+# Keyword arguments that a command, a form or a schema shows to its user.
+HELP = {"description", "epilog", "help", "short_help"}
+RUST_COMMENT = re.compile(r"\s*(//[/!]?) ?(.*)")
+RUST_ERROR = re.compile(r'#\[error\("((?:[^"\\]|\\.)*)"')
+# dbt takes the descriptions of columns from blocks of Markdown between two such tags.
+DBT_TAG = re.compile(r"^\{% (?:end)?docs\b.*%\}$", re.MULTILINE)
+JINJA_BRANCH = re.compile(r"\{%-?\s*(?:else|elif)\b.*?%\}", re.DOTALL)
+JINJA_VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+JINJA_OTHER = re.compile(r"\{[%#].*?[%#]\}", re.DOTALL)
+INLINE_TAGS = {"a", "abbr", "b", "br", "code", "em", "i", "kbd", "small", "span", "strong", "sub", "sup", "time", "wbr"}
+UNREAD_TAGS = {"script", "style", "pre", "svg"}
+
+
+class Passage(NamedTuple):
+    """A text and the line of the file that it starts at; its line breaks are those of the file."""
+
+    line: int
+    text: str
+
+
+def passages(path: Path) -> list[Passage]:
+    """Returns the passages of a file in the order of their lines; none for a kind of file that holds no prose."""
+    read = READERS.get(path.suffix)
+    return sorted(read(path.read_text(encoding="utf-8"))) if read else []
+
+
+def _page(text: str) -> Iterator[Passage]:
+    return _markdown(DBT_TAG.sub("", text))
+
+
+def _markdown(text: str, first_line: int = 1) -> Iterator[Passage]:
+    line = 0
+    for token in MARKDOWN.parse(text):
+        line = token.map[0] if token.map else line
+        if token.type == "inline":
+            yield Passage(first_line + line, "".join(_inline(child) for child in token.children or ()))
+
+
+def _inline(token: Token) -> str:
+    match token.type:
+        case "text":
+            return token.content
+        case "softbreak" | "hardbreak":
+            return "\n"
+        case "code_inline":
+            # A code span that is broken over lines keeps the count of lines right.
+            return CODE + "\n" * token.content.count("\n")
+    return ""
+
+
+def _python(text: str) -> Iterator[Passage]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _docstring(node)
+        elif isinstance(node, ast.keyword) and node.arg in HELP:
+            yield from _strings([node.value])
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            yield from _strings(node.exc.args)
+    yield from _python_comments(text)
+
+
+def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Passage]:
+    raw = ast.get_docstring(node, clean=False)
+    if raw is not None:
+        blank_lines = raw[: len(raw) - len(raw.lstrip())].count("\n")
+        yield from _markdown(_without_sections(inspect.cleandoc(raw)), node.body[0].lineno + blank_lines)
+
+
+def _without_sections(docstring: str) -> str:
+    """Turns the entries of Google sections into list items, and blanks examples of a Python prompt."""
+    lines = []
+    in_section = in_example = False
+    for line in docstring.splitlines():
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if in_example:
+            lines.append("")
+        elif SECTION.match(line):
+            in_section = True
+            lines.append("")
+        elif in_section and line.startswith("    "):
+            lines.append(("- " if SECTION_ITEM.match(line[4:]) else "  ") + line[4:].strip())
+        else:
+            in_section = in_section and not line.strip()
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _strings(nodes: Iterable[ast.expr]) -> Iterator[Passage]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield Passage(node.lineno, node.value)
+        elif isinstance(node, ast.JoinedStr):
+            parts = (str(part.value) if isinstance(part, ast.Constant) else CODE for part in node.values)
+            yield Passage(node.lineno, "".join(parts))
+
+
+def _python_comments(text: str) -> Iterator[Passage]:
+    lines = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        comment = token.string.lstrip("#").removeprefix(" ")
+        if token.type == tokenize.COMMENT and not DIRECTIVE.match(comment.lstrip()):
+            # A comment behind code stands alone.
+            column = token.start[1] if not token.line[: token.start[1]].strip() else -token.start[0]
+            lines.append((token.start[0], column, comment))
+    return _comments(lines)
+
+
+def _rust(text: str) -> Iterator[Passage]:
+    lines = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if comment := RUST_COMMENT.match(line):
+            lines.append((number, comment[1], comment[2]))
+        for error in RUST_ERROR.finditer(line):
+            yield Passage(number, re.sub(r"\{.*?\}", CODE, error[1]))
+    yield from _comments(lines)
+
+
+def _comments(lines: Iterable[tuple[int, object, str]]) -> Iterator[Passage]:
+    """Joins comment lines, each a number, a kind and a text, where they follow each other and are of one kind."""
+    block: list[str] = []
+    last: tuple[int, object] | None = None
+    for number, kind, text in lines:
+        if last != (number - 1, kind) and last is not None:
+            yield from _markdown("\n".join(block), last[0] - len(block) + 1)
+            block = []
+        block.append(text)
+        last = number, kind
+    if last is not None:
+        yield from _markdown("\n".join(block), last[0] - len(block) + 1)
+
+
+def _template(text: str) -> Iterator[Passage]:
+    def blank(match: re.Match[str], word: str = "") -> str:
+        return word + "\n" * match[0].count("\n")
+
+    # Of two branches only one is shown, so they are two passages.
+    text = JINJA_BRANCH.sub(lambda match: blank(match, "<hr>"), text)
+    text = JINJA_VALUE.sub(lambda match: blank(match, CODE), text)
+    reader = _TemplateReader()
+    reader.feed(JINJA_OTHER.sub(blank, text))
+    reader.close()
+    reader.end_passage()
+    return iter(reader.passages)
+
+
+class _TemplateReader(HTMLParser):
+    """Collects the text between the tags of blocks."""
+
+    def __init__(self) -> None:
+        """Starts without text."""
+        super().__init__()
+        self.passages: list[Passage] = []
+        self._text = ""
+        self._line = 1
+        self._unread = 0
+        self._in_code = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Ends the passage at the start of a block."""
+        if tag not in INLINE_TAGS:
+            self.end_passage()
+        self._unread += tag in UNREAD_TAGS
+        self._in_code += tag == "code"
+
+    def handle_endtag(self, tag: str) -> None:
+        """Ends the passage at the end of a block."""
+        if tag not in INLINE_TAGS:
+            self.end_passage()
+        self._unread -= tag in UNREAD_TAGS
+        self._in_code -= tag == "code"
+
+    def handle_data(self, data: str) -> None:
+        """Adds to the passage."""
+        if self._unread:
+            return
+        if not self._text.strip():
+            self._text = ""
+            self._line = self.getpos()[0] + data[: len(data) - len(data.lstrip())].count("\n")
+            data = data.lstrip()
+        self._text += CODE if self._in_code else data
+
+    def end_passage(self) -> None:
+        """Keeps the passage if it has any text."""
+        if self._text.strip():
+            self.passages.append(Passage(self._line, self._text.rstrip()))
+        self._text = ""
+
+
+def _yaml(text: str) -> Iterator[Passage]:
+    nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                nodes.append(value)
+                if key.value == "description" and isinstance(value, yaml.ScalarNode):
+                    yield from _markdown(JINJA_VALUE.sub(CODE, value.value), value.start_mark.line + 1)
+
+
+READERS: dict[str, Callable[[str], Iterator[Passage]]] = {
+    ".md": _page,
+    ".py": _python,
+    ".pyi": _python,
+    ".rs": _rust,
+    ".html": _template,
+    ".j2": _template,
+    ".yml": _yaml,
+    ".yaml": _yaml,
+}

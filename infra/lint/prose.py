@@ -1,0 +1,86 @@
+"""Rules of plain English: short sentences, a named actor, active voice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from infra.lint.passages import Passage, passages
+from infra.lint.violation import Violation
+
+LONGEST = 25  # words
+# The share of a file's sentences that may be passive. Fewer sentences than this say nothing about a file.
+MOST_PASSIVE = 0.25
+FEWEST_SENTENCES = 10
+
+BOUNDARY = re.compile(r"""(?<!e\.g)(?<!i\.e)(?<!\bvs)(?<!\bcf)(?<!\bal)[.!?]["')\]]*\s+(?=["'(\[`]*[A-Z`])""")
+WORD = re.compile(r"\S*\w\S*")
+WHO = re.compile(
+    r"\b(whoever|somebody|nobody)\b"
+    r"|\bwho\s+(has|is|was|takes|gives|asks|wants|puts|reads|writes|comes|gains|loses|needs|makes|holds)\b",
+    re.IGNORECASE,
+)
+CHAIN = re.compile(r"\b(of which|of whom|such (that|as) (do|does|has|have|is|are)|such that)\b", re.IGNORECASE)
+IRREGULAR = (
+    "begun bound bought broken brought built caught chosen cut dealt done drawn driven fed felt found given gone held "
+    "hidden kept known laid led left lent lost made meant met paid put read run said seen sent set shown shut spent "
+    "split spread stolen taken taught thought thrown told torn understood undone unread won woken worn written"
+)
+PASSIVE = re.compile(
+    r"\b(am|is|are|was|were|be|been|being)\s+((not|never|always|also|only|then|once|still|all|both|again|\w+ly)\s+)*"
+    rf"((?!need|seed|speed|indeed|feed|exceed|proceed|red\b)\w+ed|{'|'.join(IRREGULAR.split())})\b",
+    re.IGNORECASE,
+)
+
+
+class Sentence(NamedTuple):
+    """A text and the line of the file that it starts at."""
+
+    line: int
+    text: str
+
+
+def check(root: Path, paths: Iterable[str]) -> list[Violation]:
+    """Checks the prose of files.
+
+    Args:
+        root: The root of the checkout.
+        paths: Files, relative to it.
+    """
+    return [violation for path in paths for violation in _check_file(path, passages(root / path))]
+
+
+def sentences(passage: Passage) -> Iterator[Sentence]:
+    """Splits a passage after a full stop, a question mark or an exclamation mark that a capital follows."""
+    start = 0
+    for end in [*(match.end() for match in BOUNDARY.finditer(passage.text)), len(passage.text)]:
+        text = passage.text[start:end].strip()
+        if text:
+            yield Sentence(passage.line + passage.text.count("\n", 0, start), text)
+        start = end
+
+
+def _check_file(path: str, texts: Iterable[Passage]) -> Iterator[Violation]:
+    count = passive = 0
+    for sentence in (sentence for passage in texts for sentence in sentences(passage)):
+        count += 1
+        passive += PASSIVE.search(sentence.text) is not None
+        words = WORD.findall(sentence.text)
+        if len(words) > LONGEST:
+            start = " ".join(words[:5])
+            message = f'"{start} ...": {len(words)} words; split it into sentences of at most {LONGEST}'
+            yield Violation(path, sentence.line, "prose/long-sentence", message)
+        for match in WHO.finditer(sentence.text):
+            yield Violation(path, sentence.line, "prose/who-noun", f'"{_one_line(match)}": name the actor')
+        for match in CHAIN.finditer(sentence.text):
+            message = f'"{_one_line(match)}": start a new sentence with the noun it stands for'
+            yield Violation(path, sentence.line, "prose/chain", message)
+    if count >= FEWEST_SENTENCES and passive > MOST_PASSIVE * count:
+        message = f"{passive} of {count} sentences are passive, more than {MOST_PASSIVE:.0%}: name the actor"
+        yield Violation(path, 1, "prose/passive", message)
+
+
+def _one_line(match: re.Match[str]) -> str:
+    return " ".join(match[0].split())

@@ -1,0 +1,124 @@
+"""Prose is read where it stands, with the line it starts at, and code is not prose."""
+
+import pytest
+
+from infra.lint.passages import passages
+
+
+def read(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    return [(line, text) for line, text in passages(path)]
+
+
+def test_markdown_is_read_by_paragraph_and_code_is_left_out(tmp_path):
+    text = (
+        "# Title\n\nOne `a b`\nline [more](x.md).\n\n```\ncode\n```\n\n- an item\n\n| a | b |\n|---|---|\n| c | d |\n"
+    )
+    assert read(tmp_path, "a.md", text) == [
+        (1, "Title"),
+        (3, "One `code`\nline more."),
+        (10, "an item"),
+        (12, "a"),
+        (12, "b"),
+        (14, "c"),
+        (14, "d"),
+    ]
+
+
+def test_tags_of_dbt_documentation_are_left_out(tmp_path):
+    assert read(tmp_path, "a.md", "{% docs run_id %}\nThe run.\n{% enddocs %}\n") == [(2, "The run.")]
+
+
+def test_docstrings_and_comments_of_python_are_read(tmp_path):
+    text = '''"""Head.
+
+Second paragraph.
+"""
+
+# A comment
+# of two lines.
+x = 1  # behind code
+y = 2  # another
+# noqa: E501
+
+
+def f(a):
+    """
+    Does it.
+
+    Args:
+        a (int): A number
+            of things.
+        b: A letter.
+
+    Returns:
+        A sum
+        of all.
+
+    >>> f(1)
+    'not prose'
+    """
+'''
+    assert read(tmp_path, "a.py", text) == [
+        (1, "Head."),
+        (3, "Second paragraph."),
+        (6, "A comment\nof two lines."),
+        (8, "behind code"),
+        (9, "another"),
+        (15, "Does it."),
+        (18, "a (int): A number\nof things."),
+        (20, "b: A letter."),
+        (23, "A sum\nof all."),
+    ]
+
+
+def test_help_texts_and_errors_of_python_are_read(tmp_path):
+    text = """Option(help="How " "many.")
+form(description=f"Of {x}.")
+raise BadInput(f"{path}: no such file")
+print("not prose")
+"""
+    assert read(tmp_path, "a.py", text) == [
+        (1, "How many."),
+        (2, "Of `code`."),
+        (3, "`code`: no such file"),
+    ]
+
+
+def test_comments_and_errors_of_rust_are_read(tmp_path):
+    text = """//! Module\n//! head.\n\n/// Item.\n// Why.\nlet url = "https://x";\n#[error("no row {row} here")]\n"""
+    assert read(tmp_path, "a.rs", text) == [
+        (1, "Module\nhead."),
+        (4, "Item."),
+        (5, "Why."),
+        (7, "no row `code` here"),
+    ]
+
+
+def test_text_of_templates_is_read_and_branches_stay_apart(tmp_path):
+    text = """<style>p { }</style>{# no prose #}
+<p>Of <b>{{ n }}</b> runs
+{% if a %}one{% else %}two{% endif %}</p>
+<p>{% for
+x in y %}
+End <code>a b</code>.</p>
+"""
+    assert read(tmp_path, "a.html", text) == [(2, "Of `code` runs\none"), (3, "two"), (6, "End `code`.")]
+
+
+def test_descriptions_of_yaml_are_read(tmp_path):
+    text = """models:
+  - name: not prose
+    description: >
+      One row
+      per run.
+    columns:
+      - {name: a, description: "{{ doc('a') }}"}
+"""
+    assert read(tmp_path, "a.yml", text) == [(3, "One row per run."), (7, "`code`")]
+
+
+@pytest.mark.parametrize("name", ["a.sql", "a.json", "a"])
+def test_other_files_hold_no_prose(tmp_path, name):
+    assert read(tmp_path, name, "Some text.") == []
