@@ -53,29 +53,9 @@ help: ## list the targets
 run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
 	@$(LOCKSTEP) run $(ARGS)
 
-.PHONY: new-app
-new-app: setup ## write a small application of your own, and a test of it: NAME=mine
-	@$(VENV)/bin/streaming-core new "$$NAME"
-
-.PHONY: check
-check: setup ## try an application in every way that fits it, half a minute: ARGS=mine
-	@$(LOCKSTEP) check $(ARGS)
-
 .PHONY: ui
 ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
 	@$(LOCKSTEP) ui $(ARGS)
-
-.PHONY: stop
-stop: setup ## stop the Airflow that make ui has started, also from another terminal
-	@$(LOCKSTEP) stop
-
-.PHONY: service
-service: setup ## write a systemd unit that keeps the UI and its nightly up without a terminal
-	@$(LOCKSTEP) service $(ARGS)
-
-.PHONY: report
-report: setup ## say where the reports are and print the last run's table
-	@$(LOCKSTEP) report $(ARGS)
 
 .PHONY: bench
 bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
@@ -202,14 +182,6 @@ screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FO
 	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
 ##@ Keeping house
-.PHONY: rebuild-warehouse
-rebuild-warehouse: setup ## remake the metastore and the marts from the raw results
-	@$(LOCKSTEP) warehouse rebuild $(ARGS)
-
-.PHONY: prune
-prune: setup ## remove old outputs and caches; raw results stay
-	@$(LOCKSTEP) prune $(ARGS)
-
 # In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
 .PHONY: clean
 clean: ## remove the environment, build outputs, metastore and marts; never history

@@ -427,7 +427,7 @@ def bench(
         show(found)
     else:
         report.render(found, Console())
-        print(f"written to {path}{'; make report draws it' if suite else ''}")
+        print(f"written to {path}{'; lockstep report draws it' if suite else ''}")
     if wrong := report.wrong(found):
         raise RunFailed(f"{len(wrong)} results differ from the loop's, first {wrong[0]['app']} {wrong[0]['way']}")
     if far := report.mispredicted(found):

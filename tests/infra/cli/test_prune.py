@@ -1,4 +1,4 @@
-"""make prune removes what can be made again, and nothing that is history."""
+"""lockstep prune removes what can be made again, and nothing that is history."""
 
 from __future__ import annotations
 

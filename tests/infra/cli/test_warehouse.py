@@ -1,4 +1,4 @@
-"""make rebuild-warehouse: what it refuses, whom it waits for, and that marts come from raw results alone."""
+"""lockstep warehouse rebuild: what it refuses, whom it waits for, and that marts come from raw results alone."""
 
 from __future__ import annotations
 
