@@ -56,7 +56,7 @@ def problems(violations: Iterable[Violation], allowed: Counts) -> list[str]:
             lines.append(f"{path}: {rule}: {counts[key]} violations, the baseline allows {allowed[key]}")
     if counts != +allowed and not grown_rules(counts, allowed):
         fewer = (allowed - counts).total()
-        lines.append(f"{FILE} allows {fewer} violations that are gone: run `{SHRINK}` and commit the file")
+        lines.append(f"{FILE} counts too many violations ({fewer}): run `{SHRINK}` and commit the file")
     return lines
 
 
