@@ -1,27 +1,27 @@
-"""Alerts: what a run broke or slowed, told where people are. Off until the environment says where to (.env.example).
+"""Alerts: tell people what a run broke or slowed, through Airflow's notifiers.
 
-    LOCKSTEP_ALERT_MAIL      addresses, with commas between them; the server is Airflow's connection `smtp_default`
-    LOCKSTEP_ALERT_SLACK     address of an incoming webhook of Slack, or of what takes the same: {"text": ...}
-    LOCKSTEP_ALERT_WEBHOOK   address that gets the whole alert as JSON
-    LOCKSTEP_ALERT_ON        of what: mismatch, failure, slowdown, late; all of them unless it is set
+Each channel is an Airflow connection. A channel without its connection is off:
 
-An address of a webhook is a secret: it is read when it is needed, and no log, page or XCom has it. What is told is text
-to whoever gets it: no template, no markup.
+    lockstep_alert_smtp      mail; extra: from_email, to
+    lockstep_alert_apprise   chat services and webhooks; extra: config (an Apprise URL holds its secret)
+
+docs/alerts.md says how to create them. A message is plain text: no template is rendered, and mail escapes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import requests
-from airflow.providers.smtp.hooks.smtp import SmtpHook
-from airflow.sdk import BaseNotifier, conf
+from airflow.sdk import BaseHook, BaseNotifier, Connection, conf
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
 from reports.history import History, Run
@@ -29,136 +29,187 @@ from reports.pages import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.verdict import WRONG
 
-KINDS = ("mismatch", "failure", "slowdown", "late")
-SECONDS = 10.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Message:
+    """What an alert says.
+
+    Attributes:
+        kinds: of mismatch, failure, slowdown, late, those that apply.
+        sentence: what happened, in one line.
+        slower: a line per cell that became slower in this run.
+        url: the page with the details.
+        attachment: the run's report as one file, if it has been written.
+    """
+
+    kinds: list[str]
+    sentence: str
+    url: str
+    slower: list[str]
+    attachment: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """`Lockstep: mismatch, slowdown`. Holds no text of an application: some services render a title as markup."""
+        return f"Lockstep: {', '.join(self.kinds)}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The text, line by line."""
+        return [self.sentence, *self.slower, self.url]
 
 
 class Alert(BaseNotifier):
-    """Tells of a run, when its verdict is given, what there is to be told."""
+    """Sends the alert of a run when the task `verdict` has ended."""
 
     def __init__(self, run_id: Callable[[Any], str], **kwargs):
-        """`run_id`: what Lockstep calls the run of a context."""
+        """`run_id`: returns Lockstep's id of the run of a context."""
         super().__init__(**kwargs)
         self._run_id = run_id
 
     def notify(self, context) -> None:
-        send(lambda: alert(self._run_id(context), context.get("exception")))
+        send(lambda: verdict_message(self._run_id(context), context.get("exception")))
 
 
 async def late(context: dict[str, Any]) -> None:
-    """Tells of a night that has not ended by its deadline. Airflow calls it in the triggerer, with what a deadline's
-    context has: the run as the API shows it, and when the deadline was."""
-    # A run that failed has its deadline still; what it failed of is told by its verdict.
-    if context["dag_run"]["state"] in ("queued", "running"):
-        # Others wait for the triggerer's loop.
-        await asyncio.to_thread(send, lambda: too_late(context["dag_run"], context["deadline"]["deadline_time"]))
+    """Sends the alert of a nightly run that is still queued or running at its deadline.
 
-
-def send(make: Callable[[], dict[str, Any]]) -> None:
-    """Sends what `make` says to every place that is set; one that fails does not keep it from the others.
-
-    Raises:
-        BadInput: LOCKSTEP_ALERT_ON names nothing that is told of.
-        RunFailed: where it could not be sent, and by which kind of error; no address, no answer.
-    """
-    places = {name: os.environ.get(f"LOCKSTEP_ALERT_{name.upper()}", "").strip() for name in SENDERS}
-    if not any(places.values()):
-        return
-    told = make()
-    if not set(told["kinds"]) & wanted():
-        return
-    failed = []
-    for name, where in places.items():
-        if where:
-            try:
-                SENDERS[name](where, told)
-            except Exception as error:  # whatever it says may have the address in it
-                failed.append(f"{name} ({type(error).__name__})")
-    if failed:
-        raise RunFailed(f"the alert could not be sent by {', '.join(failed)}")
-
-
-def wanted() -> set[str]:
-    """The kinds of alerts that are sent."""
-    asked = os.environ.get("LOCKSTEP_ALERT_ON", "").replace(",", " ").split() or KINDS
-    if unknown := set(asked) - set(KINDS):
-        raise BadInput(f"LOCKSTEP_ALERT_ON: unknown {', '.join(sorted(unknown))}; known: {', '.join(KINDS)}")
-    return set(asked)
-
-
-def alert(run_id: str, exception: object = None) -> dict[str, Any]:
-    """What there is to tell of a run: kinds (none: nothing), run_id, sentence, speed, slower, url.
+    Airflow calls it in the triggerer.
 
     Args:
-        exception: what its last task failed with, if it did.
+        context: `dag_run` as the API shows it, and the `deadline`.
+    """
+    # A failed run keeps its deadline; its verdict has sent the alert.
+    if context["dag_run"]["state"] in ("queued", "running"):
+        # In a thread: sending would block the triggerer's event loop.
+        await asyncio.to_thread(send, lambda: late_message(context["dag_run"], context["deadline"]["deadline_time"]))
+
+
+def send(compose: Callable[[], Message | None]) -> None:
+    """Sends a message through every channel that has a connection.
+
+    A channel that fails is one line in the log, without secrets; the other channels still send.
+
+    Args:
+        compose: returns the message, or None if there is nothing to tell. Not called without a channel.
+    """
+    connections = {conn_id: connection for conn_id in CHANNELS if (connection := _connection(conn_id))}
+    if not connections or (message := compose()) is None:
+        return
+    for conn_id, connection in connections.items():
+        try:
+            CHANNELS[conn_id](connection, message)
+        except (BadInput, RunFailed) as error:
+            log.error("alert not sent through %s: %s", conn_id, error)
+        except Exception as error:  # its text may contain a secret of the connection
+            log.error("alert not sent through %s: %s", conn_id, type(error).__name__)
+
+
+def verdict_message(run_id: str, exception: object = None) -> Message | None:
+    """The message on a run that has its verdict; None if nothing is wrong and nothing became slower.
+
+    Args:
+        run_id: Lockstep's id of the run.
+        exception: what the task `verdict` failed with, if it failed.
     """
     try:
         run = History(home()).run(run_id)
-    except BadInput:  # it did not get as far as its plan
+    except BadInput:  # the run has no plan
         run = Run(run_id, {}, [])
     slower = [
         f"{cell.label} is {cell.speed.text} since {cell.speed.since}"
         for cell in run.speeds
-        # A slowdown is news in the run that it was found in.
+        # A slowdown is news only in the run that found it.
         if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id
     ]
-    wrong = any(cell.verdict in WRONG for cell in run.cells)
-    failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not wrong)
-    kinds = [kind for kind, is_so in zip(KINDS, (wrong, failure, slower, False), strict=True) if is_so]
-    return {
-        "kinds": kinds,
-        "run_id": run_id,
-        "sentence": " ".join(str(exception).split()) if exception else run.sentence,
-        "speed": run.speed_sentence,
-        "slower": slower,
-        "url": _url(f"lockstep/{run_id}/index.html"),
-    }
+    mismatch = any(cell.verdict in WRONG for cell in run.cells)
+    failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)
+    conditions = {"mismatch": mismatch, "failure": failure, "slowdown": slower}
+    kinds = [kind for kind, applies in conditions.items() if applies]
+    if not kinds:
+        return None
+    sentence = " ".join(str(exception).split()) if exception else run.sentence
+    report = home().report(run_id, file_name(run_id))
+    return Message(kinds, sentence, _url(f"lockstep/{run_id}/index.html"), slower, report if report.exists() else None)
 
 
-def too_late(run: dict[str, Any], deadline: datetime | str) -> dict[str, Any]:
-    """What there is to tell of a night that goes on: as `alert`, by the name that Airflow has for its run."""
-    began, by = (datetime.fromisoformat(str(time)).astimezone(UTC) for time in (run["run_after"], deadline))
-    return {
-        "kinds": ["late"],
-        "run_id": run["dag_run_id"],
-        "sentence": f"the night of {began:%Y-%m-%d %H:%M} UTC has not ended by {by:%H:%M} UTC, it is {run['state']}",
-        "speed": "",
-        "slower": [],
-        "url": _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"),
-    }
+def late_message(run: dict[str, Any], deadline: datetime | str) -> Message:
+    """The message on a nightly run that has missed its deadline.
+
+    Args:
+        run: the DAG run as Airflow's API shows it.
+        deadline: when the run had to have ended.
+    """
+    began, due = (datetime.fromisoformat(str(time)).astimezone(UTC) for time in (run["run_after"], deadline))
+    sentence = f"the run of {began:%Y-%m-%d %H:%M} UTC was due by {due:%H:%M} UTC and is still {run['state']}"
+    return Message(["late"], sentence, _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), [])
 
 
 def _url(path: str) -> str:
     return f"{conf.get('api', 'base_url').rstrip('/')}/{path}"
 
 
-def _lines(told: dict[str, Any]) -> list[str]:
-    return [f"Lockstep, {' and '.join(told['kinds'])}: {told['sentence']}", *told["slower"]]
+def _connection(conn_id: str) -> Connection | None:
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException:
+        return None
 
 
-def _mail(where: str, told: dict[str, Any]) -> None:
-    # A night that goes on has no report.
-    file = home().report(told["run_id"], file_name(told["run_id"])) if told["kinds"] != ["late"] else None
-    subject, *_ = _lines(told)
-    with SmtpHook() as server:
-        server.send_email_smtp(
-            to=[address.strip() for address in where.split(",") if address.strip()],
-            subject=subject[:200],
-            html_content="".join(f"<p>{escape(line)}</p>" for line in [*_lines(told), told["url"]]),
-            files=[str(file)] if file and file.exists() else None,
-        )
+def _extra(connection: Connection, field: str) -> Any:
+    """A field of the connection's extra.
+
+    Raises:
+        BadInput: the extra lacks it.
+    """
+    if not (value := connection.extra_dejson.get(field)):
+        raise BadInput(f"the connection's extra lacks {field!r}")
+    return value
 
 
-def _slack(where: str, told: dict[str, Any]) -> None:
-    text = "\n".join(escape(line, quote=False) for line in _lines(told))
-    _post(where, {"text": f"{text}\n<{told['url']}|report>"})
+def _send_mail(connection: Connection, message: Message) -> None:
+    from airflow.providers.smtp.notifications.smtp import SmtpNotifier
+
+    # notify() is called directly: calling the notifier itself would render the text as a Jinja template.
+    SmtpNotifier(
+        smtp_conn_id=connection.conn_id,
+        from_email=_extra(connection, "from_email"),
+        to=_extra(connection, "to"),
+        subject=f"{message.title}: {message.sentence}"[:200],
+        html_content="".join(f"<p>{escape(line)}</p>" for line in message.lines),
+        files=[str(message.attachment)] if message.attachment else None,
+    ).notify({})
 
 
-def _post(where: str, body: dict[str, Any]) -> None:
-    # Not to where another server sends it: the address is a secret.
-    answer = requests.post(where, json=body, timeout=SECONDS, allow_redirects=False)
-    if not answer.ok or answer.is_redirect:
-        raise ConnectionError
+def _send_apprise(connection: Connection, message: Message) -> None:
+    import apprise
+    from airflow.providers.apprise.hooks.apprise import AppriseHook
+
+    _extra(connection, "config")
+    # Apprise's own log lines quote URLs and tokens.
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)
+    hook, services = AppriseHook(connection.conn_id), apprise.Apprise()
+    hook.set_config_from_conn(connection, services)
+    entries = hook.get_config_from_conn(connection)
+    invalid = (len(entries) if isinstance(entries, list) else 1) - len(services)
+    serious = {"mismatch", "failure"}.intersection(message.kinds)
+    # Not through AppriseNotifier: it drops the result, and with it every failure.
+    with services.notify(
+        title=message.title,
+        body="\n".join(message.lines),
+        notify_type=apprise.NotifyType.FAILURE if serious else apprise.NotifyType.WARNING,
+        body_format=apprise.NotifyFormat.TEXT,
+    ) as result:
+        failures = [f"{service.name} did not accept it" for service in result if not service]
+    if invalid > 0:
+        failures.append(f"{invalid} of the URLs in its extra 'config' are no Apprise URLs")
+    if failures:
+        raise RunFailed("; ".join(failures))
 
 
-SENDERS: dict[str, Callable[[str, dict[str, Any]], None]] = {"mail": _mail, "slack": _slack, "webhook": _post}
+CHANNELS: dict[str, Callable[[Connection, Message], None]] = {
+    "lockstep_alert_smtp": _send_mail,
+    "lockstep_alert_apprise": _send_apprise,
+}

@@ -1,10 +1,12 @@
-"""Alerts, to a real mail server and a real HTTP server on loopback: what they say, and what nobody gets to see."""
+"""Alerts, sent to a real mail server and a real HTTP server on loopback: texts, failures, no secrets in logs."""
 
 from __future__ import annotations
 
 import asyncio
 import email
 import json
+import logging
+import os
 import socketserver
 from email.policy import default
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,12 +15,10 @@ from threading import Thread
 import pytest
 from airflow.utils.state import DagRunState
 
-from dags.lib.alerts import Alert, alert, late
+from dags.lib.alerts import Alert, late, verdict_message
 from reports.attachment import attachment
 from reports.history import History
 from reports.pages import Pages, file_name, write
-from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression.matrix import refuse
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
 
@@ -26,9 +26,14 @@ SECRET = "the-secret-of-this-address"
 PASSWORD = "the password of the mail server"
 
 
+def connect_apprise(monkeypatch, *urls: str) -> None:
+    connection = {"conn_type": "apprise", "extra": {"config": [{"path": url} for url in urls]}}
+    monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE", json.dumps(connection))
+
+
 @pytest.fixture
-def web():
-    """Address of a server, what it was sent, and the code that it answers with."""
+def web(monkeypatch):
+    """A web server behind the connection for Apprise: what it received, and the code that it answers with."""
     got, answers = [], [200]
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,13 +49,14 @@ def web():
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()
-        yield f"http://127.0.0.1:{server.server_port}/{SECRET}", got, answers
+        connect_apprise(monkeypatch, f"json://127.0.0.1:{server.server_port}/{SECRET}")
+        yield got, answers
         server.shutdown()
 
 
 @pytest.fixture
 def mail(monkeypatch):
-    """What a mail server was sent: recipients and message."""
+    """A mail server behind the connection for mail: the recipients and messages that it received."""
     got: list[tuple[list[str], email.message.EmailMessage]] = []
 
     class Handler(socketserver.StreamRequestHandler):
@@ -83,56 +89,75 @@ def mail(monkeypatch):
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         Thread(target=server.serve_forever).start()
-        extra = {"from_email": "lockstep@example.org", "disable_ssl": True, "disable_tls": True, "retry_limit": 1}
+        extra = {"from_email": "lockstep@example.org", "to": "ann@example.org, ben@example.org"}
+        extra |= {"disable_ssl": True, "disable_tls": True, "retry_limit": 1}
         connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.server_address[1], "extra": extra}
         connection |= {"login": "lockstep", "password": PASSWORD}
-        monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+        monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP", json.dumps(connection))
         yield got
         server.shutdown()
 
 
 @pytest.fixture
-def home(lockstep_home, monkeypatch):
-    for name in ("MAIL", "SLACK", "WEBHOOK", "ON"):
-        monkeypatch.delenv(f"LOCKSTEP_ALERT_{name}", raising=False)
+def home(lockstep_home):
     past_runs.make(lockstep_home)
     return lockstep_home
 
 
-def told(run_id: str, exception: object = None) -> None:
-    """As Airflow does it, when the task `verdict` has ended."""
+def end(run_id: str, exception: object = None) -> None:
+    """Does what Airflow does when the task `verdict` of the run has ended."""
     Alert(lambda context: run_id)({"exception": exception} if exception else {})
 
 
-def test_nothing_is_sent_unless_it_is_said_where_to(home, web, mail):
-    told(LAST)
-    assert web[1] == mail == []
+def reach_deadline(state: str) -> None:
+    """Does what Airflow does when the deadline of a nightly run in this state has come."""
+    run = {"dag_id": "nights", "dag_run_id": "scheduled__2026-01-06T02:00:00+00:00", "state": state}
+    deadline = {"deadline_time": "2026-01-06T08:00:30+01:00"}
+    asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))
 
 
-def test_a_webhook_gets_what_broke_and_what_slowed(home, web, monkeypatch):
-    address, got, _ = web
-    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
-    told(LAST)
-    ((path, body),) = got
+def test_a_channel_without_its_connection_is_off(home, web, mail, monkeypatch, caplog):
+    monkeypatch.delenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP")
+    end(LAST)
+    assert (len(web[0]), len(mail)) == (1, 0)
+    monkeypatch.delenv("AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE")
+    end(LAST)
+    assert (len(web[0]), len(mail)) == (1, 0)
+    assert errors(caplog) == []
+
+
+def test_apprise_sends_what_broke_and_what_slowed(home, web):
+    received, _ = web
+    end(LAST)
+    ((path, body),) = received
     assert path == f"/{SECRET}"
-    assert body["kinds"] == ["mismatch", "failure", "slowdown"]
-    assert body["sentence"] == History(home).run(LAST).sentence
-    assert body["slower"] == ["gs/serial/t2 is 5.1 % slower since 2026-01-04"]
-    assert body["url"].endswith(f"/lockstep/{LAST}/index.html")
-    told(RUN_IDS[0])
-    assert len(got) == 1, "of a green night that slowed nothing there is nothing to tell"
+    assert body["title"] == "Lockstep: mismatch, failure, slowdown"
+    sentence, slower, url = body["message"].splitlines()
+    assert sentence == History(home).run(LAST).sentence
+    assert slower == "gs/serial/t2 is 5.1 % slower since 2026-01-04"
+    assert url.endswith(f"/lockstep/{LAST}/index.html")
+    assert body["type"] == "failure"
+    end(RUN_IDS[0])
+    assert len(received) == 1, "a green run that slowed nothing sends no alert"
 
 
-def test_mail_has_the_run_as_one_file(home, mail, monkeypatch):
-    monkeypatch.setenv("LOCKSTEP_ALERT_MAIL", "ann@example.org, ben@example.org")
+def test_apprise_gets_text_that_is_no_template_and_no_escape(home, web):
+    received, _ = web
+    end(LAST, "{{ 7 * 191 }} <!channel> & \\n all")
+    ((_, body),) = received
+    assert body["message"].splitlines()[0] == "{{ 7 * 191 }} <!channel> & \\n all"
+    assert "channel" not in body["title"], "some services render a title as markup"
+
+
+def test_mail_has_the_run_as_one_file(home, mail):
     history = History(home)
     write(home.report(LAST, file_name(LAST)), attachment(Pages(history), history.run(LAST)))
-    told(LAST, "{{ 7 * 191 }} <b>broke</b>\r\nBcc: eve@example.org")
+    end(LAST, "{{ 7 * 191 }} <b>broke</b>\r\nBcc: eve@example.org")
     ((to, message),) = mail
     assert to == ["ann@example.org", "ben@example.org"]
     assert message["From"] == "lockstep@example.org"
     assert message["Bcc"] is None
-    assert message["Subject"].startswith("Lockstep, mismatch and failure and slowdown: {{ 7 * 191 }} <b>broke</b> Bcc")
+    assert message["Subject"].startswith("Lockstep: mismatch, failure, slowdown: {{ 7 * 191 }} <b>broke</b> Bcc")
     text, file = message.iter_parts()
     assert "{{ 7 * 191 }} &lt;b&gt;broke&lt;/b&gt;" in text.get_content()
     assert "gs/serial/t2 is 5.1 % slower" in text.get_content()
@@ -140,87 +165,88 @@ def test_mail_has_the_run_as_one_file(home, mail, monkeypatch):
     assert PASSWORD not in message.as_string()
 
 
-def test_slack_gets_text_without_markup(home, web, monkeypatch):
-    address, got, _ = web
-    monkeypatch.setenv("LOCKSTEP_ALERT_SLACK", address)
-    told(LAST, "<!channel> & all")
-    ((_, body),) = got
-    assert body.keys() == {"text"}
-    assert "&lt;!channel&gt; &amp; all" in body["text"]
-    assert body["text"].endswith(f"/lockstep/{LAST}/index.html|report>")
-
-
-def test_who_wants_slowdowns_alone_gets_nothing_else(home, web, monkeypatch):
-    address, got, _ = web
-    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
-    monkeypatch.setenv("LOCKSTEP_ALERT_ON", "slowdown")
-    refuse(home, "20260105T090000Z-00000009", "cli", {}, "unknown application 'nosuch'")
-    told("20260105T090000Z-00000009")
-    assert got == []
-    told(LAST)
-    assert len(got) == 1
-    monkeypatch.setenv("LOCKSTEP_ALERT_ON", "slowdown,misery")
-    with pytest.raises(BadInput, match="unknown misery; known: mismatch, failure, slowdown, late"):
-        told(LAST)
-
-
-def night(state: str) -> None:
-    """As Airflow does it, when a night's deadline has come."""
-    run = {"dag_id": "nights", "dag_run_id": "scheduled__2026-01-06T02:00:00+00:00", "state": state}
-    deadline = {"deadline_time": "2026-01-06T08:00:30+01:00"}
-    asyncio.run(late({"dag_run": {**run, "run_after": "2026-01-06T02:00:00Z"}, "deadline": deadline}))
-
-
-def test_a_night_that_goes_on_is_late(home, web, mail, monkeypatch):
-    address, got, _ = web
-    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
-    monkeypatch.setenv("LOCKSTEP_ALERT_MAIL", "ann@example.org")
-    night("running")
-    ((_, body),), ((_, message),) = got, mail
-    assert body["kinds"] == ["late"]
-    assert body["sentence"] == "the night of 2026-01-06 02:00 UTC has not ended by 07:00 UTC, it is running"
-    assert body["url"].endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
-    assert message["Subject"] == f"Lockstep, late: {body['sentence']}"
-    night("failed")
-    assert len(got) == len(mail) == 1, "its verdict has told of it"
-    monkeypatch.setenv("LOCKSTEP_ALERT_ON", "slowdown")
-    night("queued")
-    assert len(got) == len(mail) == 1
+def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
+    received, _ = web
+    reach_deadline("running")
+    ((_, body),), ((_, message),) = received, mail
+    sentence, url = body["message"].splitlines()
+    assert sentence == "the run of 2026-01-06 02:00 UTC was due by 07:00 UTC and is still running"
+    assert url.endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
+    assert (body["title"], body["type"]) == ("Lockstep: late", "warning")
+    assert message["Subject"] == f"Lockstep: late: {sentence}"
+    reach_deadline("failed")
+    assert len(received) == len(mail) == 1, "its verdict has sent an alert"
 
 
 def test_a_run_that_failed_without_a_plan_is_a_failure(home):
-    found = alert("20260106T000000Z-00000000", "nothing was planned")
-    assert (found["kinds"], found["sentence"]) == (["failure"], "nothing was planned")
-    assert alert(RUN_IDS[0])["kinds"] == []
-    assert alert(RUN_IDS[0], "All equal; but dbt_build did not succeed")["kinds"] == ["failure"]
+    message = verdict_message("20260106T000000Z-00000000", "nothing was planned")
+    assert (message.kinds, message.sentence) == (["failure"], "nothing was planned")
+    assert verdict_message(RUN_IDS[0]) is None
+    assert verdict_message(RUN_IDS[0], "All equal; but dbt_build did not succeed").kinds == ["failure"]
 
 
 @pytest.mark.parametrize("code", [500, 302])
-def test_what_cannot_be_sent_is_said_without_the_address_and_the_others_are_sent(
-    home, web, mail, monkeypatch, caplog, capfd, code
-):
-    address, got, answers = web
+def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(home, web, mail, caplog, capfd, code):
+    received, answers = web
     answers[0] = code
-    monkeypatch.setenv("LOCKSTEP_ALERT_SLACK", f"http://127.0.0.1:1/{SECRET}")
-    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
-    monkeypatch.setenv("LOCKSTEP_ALERT_MAIL", "ann@example.org")
-    with pytest.raises(RunFailed) as failed:
-        told(LAST)
-    assert str(failed.value) == "the alert could not be sent by slack (ConnectionError), webhook (ConnectionError)"
-    assert len(got) == len(mail) == 1
-    said = "".join([*capfd.readouterr(), caplog.text, str(failed.getrepr(chain=True))])
-    assert SECRET not in said
-    assert PASSWORD not in said
+    end(LAST)
+    assert len(received) == len(mail) == 1
+    assert errors(caplog) == ["alert not sent through lockstep_alert_apprise: JSON did not accept it"]
+    logged = "".join([*capfd.readouterr(), caplog.text])
+    assert SECRET not in logged
+    assert PASSWORD not in logged
 
 
-def test_a_run_that_is_refused_is_told_of_by_airflow(dags, lockstep_home, web, monkeypatch, capfd, caplog):
-    address, got, _ = web
-    monkeypatch.setenv("LOCKSTEP_ALERT_WEBHOOK", address)
-    given = {"host": "local", "spark": "spark_default", "applications": ["nosuch"]}
-    assert dags["streaming_regression"].test(run_conf=given).state == DagRunState.FAILED
-    ((_, body),) = got
-    assert body["kinds"] == ["failure"]
-    assert body["sentence"].startswith("Refused: unknown application 'nosuch'")
+def test_a_mail_server_that_is_away_does_not_keep_apprise_from_sending(home, web, monkeypatch, caplog, capfd):
+    extra = {"from_email": "lockstep@example.org", "to": "ann@example.org", "disable_ssl": True}
+    connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": 1, "login": "l", "password": PASSWORD}
+    monkeypatch.setenv("AIRFLOW_CONN_LOCKSTEP_ALERT_SMTP", json.dumps(connection | {"extra": extra}))
+    end(LAST)
+    assert len(web[0]) == 1
+    assert errors(caplog) == ["alert not sent through lockstep_alert_smtp: ConnectionRefusedError"]
+    assert PASSWORD not in "".join([*capfd.readouterr(), caplog.text])
+
+
+@pytest.mark.parametrize("url", [f"nosuch://{SECRET}", f"slack://{SECRET}", SECRET, f"json:// /{SECRET}"])
+def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_the_alert(
+    home, monkeypatch, web, caplog, capfd, url
+):
+    (valid,) = json.loads(os.environ["AIRFLOW_CONN_LOCKSTEP_ALERT_APPRISE"])["extra"]["config"]
+    connect_apprise(monkeypatch, url, valid["path"])
+    end(LAST)
+    assert len(web[0]) == 1
+    reason = "1 of the URLs in its extra 'config' are no Apprise URLs"
+    assert errors(caplog) == [f"alert not sent through lockstep_alert_apprise: {reason}"]
+    assert SECRET not in "".join([*capfd.readouterr(), caplog.text])
+
+
+@pytest.mark.parametrize(
+    ("channel", "extra", "reason"),
+    [
+        ("smtp", {"to": "ann@example.org"}, "the connection's extra lacks 'from_email'"),
+        ("smtp", {"from_email": "lockstep@example.org"}, "the connection's extra lacks 'to'"),
+        ("apprise", {}, "the connection's extra lacks 'config'"),
+    ],
+)
+def test_an_incomplete_connection_is_one_line(home, monkeypatch, caplog, channel, extra, reason):
+    connection = json.dumps({"conn_type": channel, "extra": extra})
+    monkeypatch.setenv(f"AIRFLOW_CONN_LOCKSTEP_ALERT_{channel.upper()}", connection)
+    end(LAST)
+    assert errors(caplog) == [f"alert not sent through lockstep_alert_{channel}: {reason}"]
+
+
+def test_a_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):
+    received, _ = web
+    conf = {"host": "local", "spark": "spark_default", "applications": ["nosuch"]}
+    assert dags["streaming_regression"].test(run_conf=conf).state == DagRunState.FAILED
+    ((_, body),) = received
+    assert body["title"] == "Lockstep: failure"
+    assert body["message"].startswith("Refused: unknown application 'nosuch'")
     assert SECRET not in "".join([*capfd.readouterr(), caplog.text])
     kept = [path for path in lockstep_home.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert kept == []
+
+
+def errors(caplog) -> list[str]:
+    """The lines that a person sees in the log."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
