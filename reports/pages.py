@@ -45,7 +45,7 @@ from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.way import AUTO_PLAN, AXES, NAMED_PLANS, OPTION_EXECUTORS, WINDOW_OPTIONS, RunSpec
+from streaming_core.run.way import AXES, NAMED_PLANS, OPTION_EXECUTORS, WINDOW_OPTIONS, RunSpec
 from streaming_core.storage import canonical_json, left_json, write_text
 
 HERE = Path(__file__).parent
@@ -348,14 +348,14 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     options = ["--executor", spec.executor, "--threads", spec.threads]
     for axis, value in _chosen(spec).items():
         options += [f"--{axis}", value]
-    options += [f"--{switch}" for switch in OPTION_EXECUTORS if getattr(spec, switch) is True]
+    options += [f"--{switch}" for switch in OPTION_EXECUTORS if spec.option(switch) is True]
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
     options += ["--seconds", spec.seconds] if spec.seconds != RunSpec.model_fields["seconds"].default else []
     # Of a plan that was found, the one that it was: elsewhere another may be.
-    found = (report.get("planned") or {}).get("plan") if spec.plan == AUTO_PLAN else spec.plan
-    if "plan" in spec.options and not found:
-        options += ["--plan", next(word for word, plan in NAMED_PLANS.items() if plan == spec.plan)]
+    found = (report.get("planned") or {}).get("plan") if spec.needs_plan else spec.option("plan")
+    if "plan" in spec.options() and not found:
+        options += ["--plan", next(word for word, plan in NAMED_PLANS.items() if plan == spec.option("plan"))]
     workload, oracle, made = (_Place(f'"$again"/{name}') for name in ("workload", "oracle", "run"))
     files = []
     for option, value in (("plan", found), ("schedule", spec.model_dump(mode="json")["schedule"])):
@@ -363,7 +363,7 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
             place = _Place(f'"$again"/{option}.json')
             files.append(f"echo {shlex.quote(canonical_json(value))} > {place}")
             options += [f"--{option}", place]
-    options += ["--pin"] if spec.plan == AUTO_PLAN and found else []
+    options += ["--pin"] if spec.needs_plan and found else []
     # Events of a user's own are made by nobody: they are where they were imported.
     made_anew = [["generate", spec.app, "--events", events, "--seed", seed, "--out", workload, *settings]]
     if name := planned.get("data"):
@@ -386,7 +386,7 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
 
 def _chosen(spec: RunSpec) -> dict[str, object]:
     """Its strategies by axis; of what is windows' alone, those that are not as ever."""
-    found = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
+    found = {axis: value for axis in AXES if (value := spec.option(axis)) is not None}
     return {axis: value for axis, value in found.items() if axis not in WINDOW_OPTIONS or value != AXES[axis][0]}
 
 
@@ -398,8 +398,8 @@ def _facts(run: Run, cell: Cell, report: dict, ended: dict) -> Iterator[tuple[st
     spec, facts = cell.spec, cell.facts
     strategies = [f"{axis} {value}" for axis, value in _chosen(spec).items() if axis != "order"]
     host = report.get("host", {})
-    strategies += ["its plan found"] if spec.plan == AUTO_PLAN else []
-    strategies += [f"{len(spec.schedule)} reconfigurations"] if spec.schedule else []
+    strategies += ["its plan found"] if spec.needs_plan else []
+    strategies += [f"{len(schedule)} reconfigurations"] if (schedule := spec.option("schedule")) else []
     threads = f"{spec.threads} thread{'s' * (spec.threads > 1)}"
     pairs = [
         ("how", ", ".join([f"executor {spec.executor}", *strategies, threads])),

@@ -46,14 +46,24 @@ def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed
     return kind(f"{where}: {reason}" if where else reason)
 
 
-def one_line(error: ValidationError) -> str:
-    """A pydantic error as one line: `field: message; field: message`."""
+def one_line(error: ValidationError, skip: int = 0) -> str:
+    """A pydantic error as one line: `field: message; field: message`.
+
+    Args:
+        error: The error.
+        skip: Parts to leave out at the start of a field's path: 1 where a discriminated union puts its tag there.
+    """
     parts = []
     for item in error.errors():
-        # What may be a word or something else fails as both: said is what the something else lacks, without its type.
-        where = ".".join(str(p) for p in item["loc"] if "[" not in str(p))
+        # A field that takes one string or another type fails as both: only the failure of the other type is reported.
+        where = ".".join(str(p) for p in item["loc"][skip:] if "[" not in str(p))
         if item["type"] == "literal_error" and len(item["loc"]) > 1 and str(item["loc"][-1]).startswith("literal["):
             continue
         message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "union_tag_invalid":
+            known = item["ctx"]["expected_tags"].replace("'", "")
+            message = f"unknown {item['ctx']['discriminator'][1:-1]} {item['ctx']['tag']!r}; known: {known}"
+        elif item["type"] == "union_tag_not_found":
+            message = f"{item['ctx']['discriminator'][1:-1]}: Field required"
         parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)

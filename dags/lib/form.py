@@ -17,9 +17,9 @@ from streaming_core.regression import matrices
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
 from streaming_core.run.way import EXECUTORS, OPTION_EXECUTORS
 
-# Fields without a section stand first, and open; a section is closed until somebody asks for it.
+# The form shows fields without a section first, and opens it; it closes the sections.
 SECTIONS = {
-    **{asked: f"Executor {OPTION_EXECUTORS[name].name}" for asked, name in FIELD_OPTIONS.items()},
+    **{field: f"Executor {OPTION_EXECUTORS[option]}" for field, option in FIELD_OPTIONS.items()},
     "seed": "Workload",
     "params": "Workload",
     "data": "Workload",
@@ -27,13 +27,18 @@ SECTIONS = {
     "seconds": "Measuring",
     "rate": "Measuring",
 }
-# What a list field offers; where that is all there is, nothing else is taken.
-ALL = {
+# List fields that take nothing but these values.
+CLOSED_CHOICES = {
     "executors": [registry.ALL, *EXECUTORS],
-    **{asked: [registry.ALL, *NAMED_VALUES[name]] for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES},
+    **{
+        field: [registry.ALL, *NAMED_VALUES[option]]
+        for field, option in FIELD_OPTIONS.items()
+        if option in NAMED_VALUES
+    },
 }
+# The values that the form offers for each list field.
 CHOICES = {
-    **ALL,
+    **CLOSED_CHOICES,
     "applications": [registry.ALL, *registry.names()],
     "threads": [1, 2, 4, 8, 16, 32, 64, 128],
     "batches": [1, 16, 64, 256, 1024, 4096],
@@ -111,7 +116,7 @@ def _param(name: str, schema: dict, default: object) -> Param:
     if schema["type"] == "array":
         kept["items"] = {"type": schema["items"]["type"]}
         kept["examples"] = CHOICES[name]
-        if name in ALL:
+        if name in CLOSED_CHOICES:
             kept["items"]["enum"] = CHOICES[name]
         elif schema["items"]["type"] == "integer":
             # What a person chooses from a list, the form sends as text; `plan_matrix` reads numbers.

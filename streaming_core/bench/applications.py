@@ -32,8 +32,10 @@ def run(
     for app in [registry.load(name) for name in names or registry.names()]:
         ways = []
         for name in executors_of(app.kind):
-            for scheme in EXECUTORS[name].axes.get("scheme", (None,)):
-                ways += [RunSpec(app=app.name, executor=name, scheme=scheme, threads=c) for c in counts]
+            for scheme in EXECUTORS[name].axes().get("scheme", (None,)):
+                ways += [
+                    RunSpec.parse({"app": app.name, "executor": name, "scheme": scheme, "threads": c}) for c in counts
+                ]
         rounds = iter(range(repetitions + 1))
         size = EVENTS.get(app.name, 1_000_000) if events is None else events
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from streaming_core.apps import registry
 from streaming_core.bench.race import Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Morsel, Pinned, Pooled, RunSpec
 
 APPS = ("wc", "fd", "sd", "lr")
 BATCHES = (1, 16, 256)
@@ -38,12 +38,12 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
     threads = max(counts)
     heats = []
     for app in APPS:
-        ways = [RunSpec(app=app, executor="pooled", threads=count) for count in counts]
+        ways: list[RunSpec] = [Pooled(app=app, threads=count) for count in counts]
         orders = ("total", "none") if registry.load(app).unordered else ("total",)
-        ways += [RunSpec(app=app, executor="morsel", order=order, threads=threads) for order in orders]
+        ways += [Morsel(app=app, order=order, threads=threads) for order in orders]
         for channel in _channels(app):
             for plan in ({}, _pipeline(app, threads)):
-                ways.append(RunSpec(app=app, executor="pinned", channel=channel, threads=threads, plan=plan))
+                ways.append(Pinned(app=app, channel=channel, threads=threads, plan=plan))
         heats.append(Heat(app, {}, ways))
     notes = [
         "Placement `replicated`: every operator that may be replicated has a replica on each thread; `pipeline`: every "
@@ -77,7 +77,7 @@ def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
     for app in APPS:
         plan = _pipeline(app, threads)
         ways = [
-            RunSpec(app=app, executor="pinned", channel=channel, threads=threads, batch=batch, plan=plan)
+            Pinned(app=app, channel=channel, threads=threads, batch=batch, plan=plan)
             for channel in _channels(app)
             for batch in BATCHES
         ]

@@ -63,7 +63,9 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
     workload.write(name, {}, events, SEED, source)
     app = workload.read(source).app
     executor = executors_of(app.kind)[0]
-    specs = [RunSpec(app=name, executor=executor, threads=count, sink="parquet") for count in counts]
+    specs = [
+        RunSpec.parse({"app": name, "executor": executor, "threads": count, "sink": "parquet"}) for count in counts
+    ]
     reads, expected = workload.read(source).parts, oracle.run(source, folder / "expected", "compiled")["output_digest"]
     writes = Parts.of(folder / "expected" / "outputs")
 

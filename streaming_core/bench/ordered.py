@@ -14,13 +14,12 @@ from typing import Any
 
 from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import Pooled, RunSpec
 
 APPS = ("wc", "fd", "sd")
 LOADED = (*APPS, "q3")
 QUERIES = ("q1", "q2", "q3", "q4", "q15")
-EXECUTOR = "pooled"
-AXES = {axis: values for axis, values in EXECUTORS[EXECUTOR].axes.items() if axis != "partitioning"}
+AXES = {axis: values for axis, values in Pooled.axes().items() if axis != "partitioning"}
 DEFAULT = {axis: values[0] for axis, values in AXES.items()}
 PUBLISHED = {"heuristic": "ct", "queue": "hybrid"}  # what its evaluation finds best
 OURS = {"heuristic": ("affinity",), "queue": ("lanes",), "reorder": ()}  # words that are not the paper's
@@ -88,7 +87,7 @@ Sweep = tuple[list[Heat], list[str]]
 
 
 def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
-    return RunSpec(app=app, params=params, executor=EXECUTOR, threads=threads, **how)
+    return Pooled(app=app, params=params, threads=threads, **how)
 
 
 def _over(axis: str) -> list[dict[str, str]]:

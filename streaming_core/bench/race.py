@@ -71,7 +71,7 @@ class Race:
 
     def run(
         self,
-        ways: list[RunSpec],
+        ways: Sequence[RunSpec],
         repetitions: int,
         loads: Sequence[float] = (),
         tick: Callable[[], None] = lambda: None,
@@ -245,9 +245,9 @@ class Race:
             row["to_loop"], row["to_loop_range"] = statistics.median(ratios), [min(ratios), max(ratios)]
         if spec is not None:
             axes = ("executor", *AXES, "stealing", "punctuation", "batch")
-            row |= {axis: value for axis in axes if (value := getattr(spec, axis)) is not None}
-            if spec.plan:
-                row["plan"] = spec.plan
+            row |= {axis: value for axis in axes if (value := spec.option(axis)) is not None}
+            if plan := spec.option("plan"):
+                row["plan"] = plan
             row["cpu_ns"] = _median(s.cpu_ns for s in samples)
             row["energy_nj"] = _median(s.energy_nj for s in samples)
             row["p99_us"] = statistics.median(s.processing.p99 for s in samples)

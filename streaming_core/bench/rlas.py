@@ -22,7 +22,7 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.planner.model import estimate
 from streaming_core.run import host as this
 from streaming_core.run import planning, profile
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 
 EVENTS = 6_000_000
 # What is planned: the application, its parameters, and its part of the events: passes of half a second, about.
@@ -100,8 +100,8 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
                 plans = [planning.find(known, threads=threads).as_plan(), _default(app, threads)]
                 if threads > 1 and threads == max(able):
                     plans += _drawn(app, threads)
-                given = {"app": app, "params": params, "executor": "pinned", "channel": channel, "pin": True}
-                ways += [RunSpec(**given, threads=threads, plan=plan) for plan in plans]
+                given: dict[str, Any] = {"app": app, "params": params, "channel": channel, "pin": True}
+                ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
             heats.append(Heat(app, params, ways, share))
     return heats, [
         f"Chosen `{FOUND}`: the planner's; `{DEFAULT}`: a replica of every operator on each thread; `{RANDOM}`: "
@@ -168,9 +168,9 @@ def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
     for app, channel in servers.APPS.items():
         known = servers.measured(app, channel, profile.EVENTS)
         blind, ours = (planning.find(known, threads=threads, strategy=s).as_plan() for s in ("rlas_fix_l", "rlas"))
-        given = {"app": app, "executor": "pinned", "channel": channel, "pin": True, "threads": threads}
-        ways = [RunSpec(**given, plan=blind, batch=1), RunSpec(**given, plan=blind)]
-        heats.append(Heat(app, {}, ways + ([RunSpec(**given, plan=ours)] if ours != blind else [])))
+        given: dict[str, Any] = {"app": app, "channel": channel, "pin": True, "threads": threads}
+        ways = [Pinned(**given, plan=blind, batch=1), Pinned(**given, plan=blind)]
+        heats.append(Heat(app, {}, ways + ([Pinned(**given, plan=ours)] if ours != blind else [])))
     return heats, [
         f"`{FACTORS[0]}`: batches of one row, by the plan of a search for which all memory is as far as any; "
         f"`{FACTORS[1]}`: batches as ever; `{FACTORS[2]}`: the plan that knows what is near, where it is another.",

@@ -20,7 +20,7 @@ from streaming_core.bench import host, switching
 from streaming_core.bench.race import Race, Row, faster, gains, interval, right, threads_of
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run import engine
-from streaming_core.run.way import AXES, RunSpec
+from streaming_core.run.way import AXES, Pinned, RunSpec
 
 LEVELS = ("L", "M", "H")  # of paircount
 SHARES = {"wordcount": 1.0, "L": 0.12, "M": 0.04, "H": 0.03}  # of the events: passes are about as long
@@ -66,7 +66,7 @@ Sweep = tuple[list[Heat], list[str]]
 
 
 def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
-    return RunSpec(app=app, params=params, executor="pinned", threads=threads, **how)
+    return Pinned(app=app, params=params, threads=threads, **how)
 
 
 def _scaling(

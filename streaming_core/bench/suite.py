@@ -8,7 +8,7 @@ run and checked is in race.py; who draws the plots is outside of this package.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ class Heat:
 
     app: str
     params: dict[str, Any]
-    ways: list[RunSpec]
+    ways: Sequence[RunSpec]
     share: float = 1.0
     phases: tuple[tuple[float, float], ...] = ()
     requests: tuple[Requests | None, ...] = ()

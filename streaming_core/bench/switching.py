@@ -20,7 +20,7 @@ from streaming_core.bench.race import Race, Row, faster, gains, interval, right,
 from streaming_core.bench.requests import SOONEST, Requests
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
 from streaming_core.kernels import abi
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned, RunSpec
 
 JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
 SWITCHES = 400  # in as long as the loop takes for a pass; none come while what is left expires at its end
@@ -70,15 +70,7 @@ def _ways(
 ) -> list[tuple[RunSpec, Requests | None]]:
     """A way without requests, and with each of these kinds."""
     plan = {} if replicas == threads else {operator: [replica % threads for replica in range(replicas)]}
-    spec = RunSpec(
-        app=app,
-        params=params,
-        executor="pinned",
-        threads=threads,
-        batch=batch,
-        plan=plan,
-        parallelism=parallelism,
-    )
+    spec = Pinned(app=app, params=params, threads=threads, batch=batch, plan=plan, parallelism=parallelism)
     return [(spec, None), *((spec, Requests(operator, kind, replicas, times)) for kind in kinds)]
 
 

@@ -20,10 +20,9 @@ from streaming_core.bench.race import Race, Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import AXES, Pooled, RunSpec, Transactional
 
 APPS = ("gs", "sl", "ob", "tp")
-EXECUTOR = "transactional"
 # As published, and ours.
 PUBLISHED, OURS = "tstream", "owners"
 # The paper's configurations; those that the registry of executors does not list are named as missing.
@@ -61,12 +60,12 @@ def _is_numa() -> bool:
     return len(engine.topology()["nodes"]) > 1
 
 
-def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[RunSpec]:
+def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[Transactional]:
     """Every transactional scheme that may run the application, at every thread count."""
     loaded = registry.load(app)
     ways = [
-        RunSpec(app=app, params=params, executor=EXECUTOR, scheme=scheme, threads=count, pin=_is_numa())
-        for scheme in EXECUTORS[EXECUTOR].axes["scheme"]
+        Transactional(app=app, params=params, scheme=scheme, threads=count, pin=_is_numa())
+        for scheme in AXES["scheme"]
         for count in threads
     ]
     return [spec for spec in ways if not spec.is_unsafe(loaded)]
@@ -112,7 +111,7 @@ def _punctuations(counts: list[int]) -> Sweep:
         exact = [spec for spec in schemes(app, {}, [max(counts)]) if not spec.is_bound]
         others = [spec for spec in exact if spec.scheme not in (PUBLISHED, OURS)]
         own = [
-            RunSpec(app=app, executor=EXECUTOR, scheme=scheme, threads=max(counts), punctuation=punctuation)
+            Transactional(app=app, scheme=scheme, threads=max(counts), punctuation=punctuation)
             for scheme in (PUBLISHED, OURS)
             for punctuation in PUNCTUATIONS
         ]
@@ -145,7 +144,7 @@ def _pools(counts: list[int]) -> Sweep:
                 for app, scheme in itertools.product(APPS, (PUBLISHED, OURS)):
                     given = {"scheme": scheme, "pool": pool, "stealing": stealing, "threads": max(counts)}
                     given["pin"] = _is_numa()
-                    ways[app].append(RunSpec.parse({"app": app, "executor": EXECUTOR} | given))
+                    ways[app].append(RunSpec.parse({"app": app, "executor": "transactional"} | given))
             except BadInput:
                 missing.append(f"{pool}{' with stealing' * stealing}")
     notes = [f"This build does not have: {', '.join(missing)}."] if missing else []
@@ -172,7 +171,7 @@ def _coordination(rows: list[Row]) -> Iterator[str]:
 
 
 def _keyed(counts: list[int]) -> Sweep:
-    keyed = [RunSpec(app="tpk", executor="pooled", threads=count) for count in counts]
+    keyed = [Pooled(app="tpk", threads=count) for count in counts]
     exact = [spec for spec in schemes("tp", {}, counts) if not spec.is_bound]
     return [Heat("tpk", {}, keyed), Heat("tp", {}, exact)], [
         "Both take the same reports and put out the same tolls. Keyed by segment, an event's steps follow one another "
@@ -185,7 +184,7 @@ def _work(counts: list[int]) -> Sweep:
     for app, values in WORK.items():
         for work in values:
             params = {"work": work}
-            ways = [RunSpec(app=app, params=params, executor=EXECUTOR, scheme=OURS, threads=t) for t in (1, 2)]
+            ways = [Transactional(app=app, params=params, scheme=OURS, threads=t) for t in (1, 2)]
             heats.append(Heat(app, params, ways))
     return heats, []
 

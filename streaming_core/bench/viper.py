@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from streaming_core.bench.race import Row, faster
 from streaming_core.bench.suite import Claim, Experiment, Heat, Plot, Suite
 from streaming_core.run.energy import Meter
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 
 APPS = ("pos_rep", "new_seg")  # named as their only operator is
 COUNTS = (1, 2, 4, 6)
@@ -55,7 +55,7 @@ def _configurations(counts: list[int]) -> tuple[list[Heat], list[str]]:
                 "sink": [threads - 1],
             }
             given = {"channel": channel, "plan": plan, "idle": "park", "sink": "count"}
-            ways.append(RunSpec(app=app, executor="pinned", threads=threads, **given))
+            ways.append(Pinned(app=app, threads=threads, **given))
         heats.append(Heat(app, {}, ways))
     notes = [
         "With one injector and one instance there is nothing to merge, and all channels are the same.",

@@ -117,7 +117,7 @@ def describe(name: AppName, as_json: Json = False) -> None:
         "about": loaded.doc,
         "source": loaded.reads,
         "kind": loaded.kind,
-        "executors": {able: EXECUTORS[able].axes for able in executors_of(loaded.kind)},
+        "executors": {able: EXECUTORS[able].axes() for able in executors_of(loaded.kind)},
         "placement": {able: EXECUTORS[able].placement for able in executors_of(loaded.kind)},
         "pipeline": [
             {"operator": o.name, "kind": o.kind, "inputs": [i.name for i in o.inputs]}

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they come to: parameters, and the specification of a run."""
+"""Options that several commands share, and the parameters and the run specification that they stand for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from streaming_core.errors import BadInput
 from streaming_core.run.report import RunReport
 from streaming_core.run.way import (
     AUTO_PLAN,
-    AXES,
     EXECUTORS,
     NAMED_PLANS,
     SPEC_FIELDS,
     Pinned,
     RunSpec,
     executors_of,
-    literal_values,
+    values_of,
 )
 
 AppName = Annotated[str, typer.Argument(metavar="APP", help="Application id; `streaming-core apps` lists them.")]
@@ -34,40 +33,44 @@ Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A parameter that differs from its default.")
 ]
 ProfileName = Annotated[str | None, typer.Option("--profile", help="A named set of parameters.")]
-# What a command says of a field beside its description.
+# Fields that a command reads from a JSON file -> the type and the form of its content.
+FILES: dict[str, tuple[type, str]] = {
+    "plan": (dict, '{"operator": [thread of each replica], ...}'),
+    "schedule": (list, '[{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which'),
+}
+# Fields that a command takes as numbers with commas between them.
+NUMBERS = ("thresholds",)
+# What the help of a command adds to the description of a field.
 NOTES = {
     "executor": "Default: the first that runs the application.",
-    "plan": 'A file, JSON: {"operator": [thread of each replica], ...}. Or replicated, each operator on each thread. '
-    "Default of `run` on several threads: auto, unless a schedule, a controller or sn is to have its replicas.",
-    "schedule": 'A file, JSON: [{"event": 1000, "replicas": {"operator": 2}}, ...]: how many, or a list of which. '
-    "Or a run's report.json: what its first pass went through, again.",
+    "plan": f"A name, or a JSON file: {FILES['plan'][1]}. Default of `run` on several threads: auto, unless the run "
+    "has a schedule, a controller or parallelism sn.",
+    "schedule": f"A JSON file: {FILES['schedule'][1]}. Or the report.json of a run, to repeat the reconfigurations of "
+    "its first pass.",
     "thresholds": "Three numbers: 90,70,45.",
     "sink": "Default: parquet.",
 }
-# Fields that are given as a file of JSON, and what is in it.
-FILES = {"plan": dict, "schedule": list}
-# Fields that are given as numbers with commas between them.
-NUMBERS = ("thresholds",)
 
 
 def _option(name: str) -> Any:
-    """A field of a RunSpec as an option; without a value, the specification decides."""
+    """A field of a spec as an option. Without a value, the spec's default counts."""
     field = SPEC_FIELDS[name]
-    words = tuple(EXECUTORS) if name == "executor" else AXES.get(name) or literal_values(field)
-    kind: Any = str if words or name in NUMBERS else Path if name in FILES else field.annotation
+    values = values_of(name)
+    kind: Any = str if values or name in NUMBERS else Path if name in FILES else field.annotation
     assert field.description is not None
-    text = f"{field.description.removesuffix('.')}: {', '.join(words)}." if words else field.description
+    text = f"{field.description.removesuffix('.')}: {', '.join(values)}." if values else field.description
     return Annotated[kind | None, typer.Option(help=" ".join([text, *filter(None, [NOTES.get(name)])]))]
 
 
 RUN = {name: _option(name) for name in SPEC_FIELDS if name not in ("app", "params")}
-# A recording is one pass in total order over stages without transactions.
-_OF_DATAFLOWS = {name for executor in executors_of("dataflow") for name in EXECUTORS[executor].options} - {"order"}
-RECORD = {name: RUN[name] for name in RUN if name in {"executor", "threads", "batch", "pin", "idle"} | _OF_DATAFLOWS}
+# A recording is one pass, in total order, over stages without transactions.
+_RECORDED = {"executor", "threads", "batch", "pin", "idle"}
+_RECORDED |= {option for name in executors_of("dataflow") for option in EXECUTORS[name].options()} - {"order"}
+RECORD = {name: RUN[name] for name in RUN if name in _RECORDED}
 
 
 def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
-    """Gives a command these options where its parameter `given` stands; it gets those that are given, by name."""
+    """Give a command these options in place of its parameter `given`, which receives those with a value, by name."""
 
     def decorate(command: Callable) -> Callable:
         @wraps(command)
@@ -91,7 +94,7 @@ def takes(options: dict[str, Any]) -> Callable[[Callable], Callable]:
 
 
 def parameters(name: str, profile: str | None, settings: list[str] | None) -> dict[str, Any]:
-    """Parameters given by profile and `--set`, checked; only those that were given."""
+    """The parameters that a profile and `--set` give, checked."""
     from streaming_core.apps import registry
 
     loaded = registry.load(name)
@@ -118,43 +121,53 @@ def specification(
     source: Path,
     find_plan: bool = False,
 ) -> RunSpec:
-    """The run that is asked for: that of a file, or of an application with the options that are given. Of these a plan
-    is to be found where none is given, if `find_plan`."""
+    """The spec of a run, from a file, or from an application and options.
+
+    Args:
+        what: A file (`*.json`), or an application id.
+        given: The options with a value, by name.
+        profile: A profile of the application, or None.
+        settings: Parameters as NAME=VALUE.
+        source: The workload, whose parameters count if no others are given.
+        find_plan: Whether to choose plan auto where the options leave the plan open.
+
+    Raises:
+        BadInput: One line that says which option is wrong.
+    """
     if what.endswith(".json"):
         if given or settings or profile:
-            raise BadInput("a run specification is complete: give options in the file, not beside it")
+            raise BadInput(f"{what} is a complete run specification: set options in the file, not on the command line")
         return RunSpec.parse(_read(Path(what)))
-    given = given | {name: _in_file(name, given[name]) for name in FILES if name in given}
+    given = given | {name: _read_field(name, given[name]) for name in FILES if name in given}
     given |= {name: _numbers(name, given[name]) for name in NUMBERS if name in given}
     spec = _spec(what, given, parameters(what, profile, settings), source)
-    found = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.lacks_plan
-    return spec.model_copy(update={"plan": AUTO_PLAN}) if found else spec
+    uses_auto_plan = find_plan and "plan" not in given and isinstance(spec, Pinned) and spec.leaves_plan_open
+    return spec.model_copy(update={"plan": AUTO_PLAN}) if uses_auto_plan else spec
 
 
-def _in_file(name: str, path: Path) -> Any:
-    """The plan, which may be a word, or the schedule, in a file, which RunSpec checks."""
+def _read_field(name: str, path: Path) -> Any:
+    """The content of a plan's or a schedule's file, or the plan of that name. RunSpec checks it."""
     if name == "plan" and str(path) in NAMED_PLANS:
         return NAMED_PLANS[str(path)]
     try:
-        found = json.loads(_read(path))
+        content = json.loads(_read(path))
     except ValueError as error:
         raise BadInput(f"{path} is no JSON: {error}") from None
-    if name == "schedule" and isinstance(found, dict) and "samples" in found:
+    if name == "schedule" and isinstance(content, dict) and "samples" in content:
         try:
-            found = _gone_through(RunReport.model_validate(found))
+            content = _schedule_of(RunReport.model_validate(content))
         except ValidationError:
             raise BadInput(f"{path} is no report of a run") from None
-    if not isinstance(found, FILES[name]):
-        raise BadInput(
-            f"{path} holds no {name}: {NOTES[name].removeprefix('A file, JSON: ').partition('. ')[0].removesuffix('.')}"
-        )
-    return found
+    kind, form = FILES[name]
+    if not isinstance(content, kind):
+        raise BadInput(f"{path} holds no {name}: {form}")
+    return content
 
 
-def _gone_through(report: RunReport) -> list[dict[str, Any]]:
+def _schedule_of(report: RunReport) -> list[dict[str, Any]]:
     """The reconfigurations of a run's first pass, as a schedule."""
-    found = sorted(report.verified.reconfigurations, key=lambda one: one.event)
-    return [{"event": one.event, "replicas": {one.operator: one.replicas}} for one in found]
+    reconfigurations = sorted(report.verified.reconfigurations, key=lambda one: one.event)
+    return [{"event": one.event, "replicas": {one.operator: one.replicas}} for one in reconfigurations]
 
 
 def _numbers(name: str, text: str) -> list[int]:
@@ -172,7 +185,7 @@ def _spec(name: str, given: dict, params: dict, source: Path) -> RunSpec:
     if "executor" not in given:
         given = given | {"executor": executors_of(loaded.kind)[0]}
     if not params:
-        # What the workload was made with is what runs: the operators' parameters are part of it.
+        # The parameters of the operators are part of the workload.
         made = workload.read_manifest(source)
         if made["app"] == name:
             defaults = loaded.bind()

@@ -12,7 +12,7 @@ from streaming_core.errors import BadInput
 from streaming_core.language.application import App
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AUTO_PLAN, RunSpec, evenly_spaced
+from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
 MAX_CELLS = 1024  # as many as Airflow maps a task to
@@ -75,8 +75,8 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
             left_out.setdefault(str(error), []).append(spec.cell)
         else:
             kept.append(spec)
-            # Of a plan that is to be found nobody knows the replicas.
-            known = spec.threads > 1 and spec.plan != AUTO_PLAN
+            # The replicas of a plan that still has to be found are unknown.
+            known = spec.threads > 1 and not spec.needs_plan
             if regression.reconfigurations and known and asked[spec.app].kind == "windowed":
                 kept.append(reconfigured(spec, asked[spec.app], regression.reconfigurations, events[spec.app]))
     if not kept:
@@ -87,12 +87,12 @@ def cells(regression: RegressionSpec, data: Imported | None = None) -> tuple[lis
 
 
 def reconfigured(spec: RunSpec, app: App, times: int, events: int) -> RunSpec:
-    """The cell, with reconfigurations at events evenly apart: half of the replicas, then the others, then all again."""
+    """The cell, with evenly spaced reconfigurations: to half of the replicas, to the other half, to all again."""
     all_of_them = list(range(spec.threads))
     half = -(-spec.threads // 2)
     shares = itertools.cycle([all_of_them[:half], all_of_them[half:], all_of_them])
     names = [operator.name for operator in app.operators if operator.kind == "windowed"]
-    places = evenly_spaced(times, events)
+    places = [(place + 1) * events // (times + 1) for place in range(times)]
     schedule = [
         {"event": event, "replicas": dict.fromkeys(names, share)} for event, share in zip(places, shares, strict=False)
     ]

@@ -1,8 +1,8 @@
-"""RegressionSpec: what a regression is asked to run, a matrix of cells; the DAG's form is made from it.
+"""RegressionSpec: the request of a regression, a matrix of cells. The DAG's form is derived from it.
 
-What there is to choose of each executor comes from its declaration (run/way.py): of an axis, as `<axis>s`, the
-strategies to try; of a switch, whether to try it beside its absence; of a number, the one that all cells have. Plans
-are tried as strategies are.
+The declaration of each executor (run/way.py) gives the fields for its options. The field of an axis is called
+`<axis>s` and lists the strategies to try; so is that of plans. The field of a switch says whether to try it both off
+and on. The field of a number is the number that all cells have.
 """
 
 from __future__ import annotations
@@ -40,22 +40,17 @@ from streaming_core.run.way import (
     executors_of,
 )
 
-# Option -> the words by which a request names its values.
+# Option -> the names of its values in a request, and the values.
 NAMED_VALUES: dict[str, dict[str, Any]] = {name: {value: value for value in AXES[name]} for name in AXES} | {
     "plan": NAMED_PLANS
 }
-# Field of a request -> the option that it is about. Schedules are no matter of a matrix: each is of one application;
-# what reconfigurations a cell goes through is worked out (matrix.py). Controllers have their thresholds.
+# A schedule belongs to one application, and matrix.py makes it from `reconfigurations`. Thresholds are a controller's.
 OPTIONS_OUTSIDE_MATRIX = frozenset({"schedule", "thresholds"})
+# Field of a request -> its option.
 FIELD_OPTIONS = {
     f"{name}s" if name in NAMED_VALUES else name: name
     for name in OPTION_EXECUTORS
     if name not in OPTIONS_OUTSIDE_MATRIX
-}
-# What stands for what a spec says of an option, where a request says less.
-DESCRIPTIONS = {
-    "plan": "Who runs where, on several threads: replicated, each operator on each thread; auto, the plan found "
-    "by what operators were measured to cost, with threads bound to cores."
 }
 
 IMPORT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}")
@@ -74,40 +69,44 @@ def _expand(option: str, names: list[str], known: list[str]) -> list[str]:
 
 
 def _fields() -> Iterator[tuple[str, Any]]:
-    """The fields that are about an executor's options, as `create_model` takes them."""
-    for asked, name in FIELD_OPTIONS.items():
-        executor = OPTION_EXECUTORS[name]
-        declared = executor.options[name]
-        if name in NAMED_VALUES:
-            words = list(NAMED_VALUES[name])
-            tried = words if name in executor.default_sweep else words[:1]
-            about = DESCRIPTIONS.get(name, declared.description)
-            yield asked, (list[str], Field(default=tried, min_length=1, description=about))
+    """The fields for the options of executors, as `create_model` takes them."""
+    for field, option in FIELD_OPTIONS.items():
+        executor = EXECUTORS[OPTION_EXECUTORS[option]]
+        declared = executor.options()[option]
+        if option in NAMED_VALUES:
+            values = list(NAMED_VALUES[option])
+            default = values if option in executor.default_sweep else values[:1]
+            yield field, (list[str], Field(default=default, min_length=1, description=declared.description))
         elif declared.annotation is bool:
-            yield asked, (bool, Field(False, description=f"{declared.description} Tried beside its absence."))
+            yield field, (bool, Field(False, description=f"{declared.description} yes: cells without and with it."))
         else:
-            yield asked, (declared.annotation, copy.copy(declared))
+            yield field, (declared.annotation, copy.copy(declared))
 
 
-# Cells that are looked at, to be run or left out: a request of more is refused before they are all made.
+def _executors_description() -> str:
+    """What executors are, and the published system that each implements."""
+    names = [f"{name} ({'baseline' if one.is_baseline else one.system})" for name, one in EXECUTORS.items()]
+    return f"{RunSpec.model_fields['executor'].description} {', '.join(names)}."
+
+
+# Cells of a request at most, those that are left out included; checked before all of them are made.
 MAX_CELLS = 4096
 
 
 class _Subject(BaseModel):
-    """What is run, and on what."""
+    """The applications and the executors that run them."""
 
     model_config = ConfigDict(extra="forbid")
 
     applications: list[str] = Field(
         default=["gs", "sl", "wc", "fd", "sd"],
         min_length=1,
-        description="What is run: each with all executors chosen that fit it; 'all' stands for every application.",
+        description="Applications to run, each on every chosen executor that fits it; 'all' means every application.",
     )
     executors: list[str] = Field(
         default=[name for name, executor in EXECUTORS.items() if not executor.is_baseline],
         min_length=1,
-        description="Who runs which operator on which thread: transactional (TStream), pooled (Ordered Stream "
-        "Processing), pinned (BriskStream, Viper, STRETCH), or morsel, a baseline.",
+        description=_executors_description(),
     )
 
 
@@ -115,19 +114,19 @@ _Ways = create_model("_Ways", __base__=_Subject, **dict(_fields()))
 
 
 class RegressionSpec(_Ways):
-    """The matrix of one regression run; the DAG form is made from this model.
+    """The matrix of one regression run.
 
-    A way of executing is a choice among each of its executor's options; the other executors' do not concern it.
+    A cell takes only the options of its own executor.
     """
 
-    threads: list[int] = Field(default=[1, 2], min_length=1, description="Threads of a cell: one cell for each number.")
+    threads: list[int] = Field(default=[1, 2], min_length=1, description="Threads of a cell; one cell per number.")
     batches: list[int] = Field(
         default=[DEFAULT_BATCH],
         min_length=1,
-        description="Events that go through the engine together: one cell for each number.",
+        description="Events in a batch; one cell per number.",
     )
     events: int = Field(
-        100_000, ge=0, le=100_000_000, description="Events per workload; of none, nothing is compared: no pass."
+        100_000, ge=0, le=100_000_000, description="Events per workload. With 0 events nothing is compared."
     )
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured repetitions per cell, at peak rate.")
@@ -180,7 +179,7 @@ class RegressionSpec(_Ways):
     def _executors_known(cls, executors: list[str]) -> list[str]:
         return _expand("executor", executors, list(EXECUTORS))
 
-    @field_validator(*(asked for asked, name in FIELD_OPTIONS.items() if name in NAMED_VALUES))
+    @field_validator(*(field for field, option in FIELD_OPTIONS.items() if option in NAMED_VALUES))
     @classmethod
     def _strategies_known(cls, names: list[str], field: ValidationInfo) -> list[str]:
         assert field.field_name is not None
@@ -188,17 +187,18 @@ class RegressionSpec(_Ways):
         return _expand(option, names, list(NAMED_VALUES[option]))
 
     @model_validator(mode="after")
-    def _switches_mean_something(self) -> RegressionSpec:
+    def _check_switches(self) -> RegressionSpec:
         for executor in EXECUTORS.values():
-            tried = self._tried(executor)
-            for name, only in executor.conditions.items():
-                if tried.get(name) == (False, True) and not only.has.intersection(tried[only.where]):
-                    raise ValueError(only.refusal)
+            values = self._values(executor)
+            for option, requirement in executor.requirements().items():
+                is_possible = requirement.values.intersection(values[requirement.option])
+                if values.get(option) == (False, True) and not is_possible:
+                    raise ValueError(requirement.message)
         return self
 
     @classmethod
     def parse(cls, data: dict | str | bytes) -> RegressionSpec:
-        """A RegressionSpec from a dict or JSON text; raises BadInput with one line."""
+        """Make a request of a dict or JSON text; raises BadInput with one line."""
         try:
             return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
         except ValidationError as error:
@@ -208,10 +208,10 @@ class RegressionSpec(_Ways):
         """Every cell of the matrix, in a fixed order.
 
         Args:
-            kinds: application id -> kind (`transaction`, `dataflow`, ...), as the application registry gives it.
+            kinds: Application id -> kind (`transaction`, `dataflow`, ...), from the application registry.
 
         Raises:
-            BadInput: an application is unknown, or nothing of the request can run it.
+            BadInput: An application is unknown, or no executor of the request runs it.
         """
         cells: dict[str, RunSpec] = {}
         for app in self.applications:
@@ -222,33 +222,37 @@ class RegressionSpec(_Ways):
             if not able:
                 raise BadInput(f"application {app} runs on: {', '.join(fitting)}; asked: {', '.join(self.executors)}")
             for name in able:
-                ways = EXECUTORS[name].ways(self._tried(EXECUTORS[name]))
+                ways = EXECUTORS[name].combinations(self._values(EXECUTORS[name]))
                 for way, batch, threads in itertools.product(ways, self.batches, self.threads):
                     if threads == 1 and way.get("plan") == AUTO_PLAN:
-                        way = way | {"plan": {}}  # there is one
-                    spec = RunSpec(
-                        app=app,
-                        params=self.params.get(app, {}),
-                        executor=name,
-                        **way,
-                        threads=threads,
-                        batch=batch,
-                        rate=self.rate,
-                        sink="parquet",
-                        repetitions=self.repetitions,
-                        seconds=self.seconds,
+                        way = way | {"plan": {}}  # the only plan on one thread
+                    spec = RunSpec.parse(
+                        {
+                            "app": app,
+                            "params": self.params.get(app, {}),
+                            "executor": name,
+                            **way,
+                            "threads": threads,
+                            "batch": batch,
+                            "rate": self.rate,
+                            "sink": "parquet",
+                            "repetitions": self.repetitions,
+                            "seconds": self.seconds,
+                        }
                     )
                     cells[spec.cell] = spec
                     if len(cells) > MAX_CELLS:
-                        raise BadInput(f"these are more than {MAX_CELLS} cells: ask for fewer threads or batches")
+                        raise BadInput(f"the request has more than {MAX_CELLS} cells: ask for fewer threads or batches")
         return list(cells.values())
 
-    def _tried(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:
+    def _values(self, executor: type[RunSpec]) -> dict[str, tuple[Any, ...]]:
         """The values to try of each of an executor's options."""
-        tried = {}
-        for asked, name in FIELD_OPTIONS.items():
-            if name in executor.options:
-                value = getattr(self, asked)
-                words = NAMED_VALUES.get(name)
-                tried[name] = tuple(words[v] for v in value) if words else (False, True) if value is True else (value,)
-        return tried
+        values = {}
+        for field, option in FIELD_OPTIONS.items():
+            if option in executor.options():
+                value = getattr(self, field)
+                named = NAMED_VALUES.get(option)
+                values[option] = (
+                    tuple(named[name] for name in value) if named else (False, True) if value is True else (value,)
+                )
+        return values

@@ -50,7 +50,7 @@ from streaming_core.run import checkpoint
 from streaming_core.run.disturbance import processor
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import Latency, Planned, RunReport, Sample
-from streaming_core.run.way import AUTO_PLAN, RunSpec
+from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import Turns, Yardstick, keep_memory
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def run(
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
     The same call on the same folder returns the report of a run that is complete; of one that was killed on the way it
-    leaves nothing but, with `spec.checkpoint`, the last checkpoint, from which it goes on.
+    leaves nothing but, with checkpoints, the last checkpoint, from which it goes on.
 
     Args:
         out: run folder; None keeps nothing but the returned report, and no checkpoints. A folder that holds this very
@@ -143,10 +143,10 @@ def run(
     spec.check(app)
     opened = workload.read(source, app, spec.params)
     params = opened.manifest["params"]
-    if spec.checkpoint and opened.rows // interval(spec) > MAX_CHECKPOINTS:
+    if spec.checkpoint_interval and opened.rows // spec.checkpoint_interval > MAX_CHECKPOINTS:
         raise BadInput(
-            f"checkpoint={spec.checkpoint} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} events: "
-            f"take more punctuations between two"
+            f"checkpoint={spec.option('checkpoint')} makes more than {MAX_CHECKPOINTS} checkpoints of {opened.rows} "
+            "events: take more punctuations between two"
         )
     meter, say = meter or Meter(), say or (lambda line: None)
     load_before = os.getloadavg()[0]
@@ -159,9 +159,9 @@ def run(
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
     judge, way = None, spec
-    if spec.plan == AUTO_PLAN and not opened.rows:
+    if spec.needs_plan and not opened.rows:
         way = spec.model_copy(update={"plan": {}})  # nothing can be measured, or gained
-    elif spec.plan == AUTO_PLAN and not (out is not None and (out / "report.json").exists()):
+    elif spec.needs_plan and not (out is not None and (out / "report.json").exists()):
         if find_plan is None:
             raise BadInput("nobody is here to find the plan of this run: give one, or none")
         planned, judge = find_plan(spec, opened, progress)
@@ -180,7 +180,7 @@ def run(
             _check_folder(out, spec)
             if (out / "report.json").exists():
                 return _complete(out, app, opened, say)
-            work = _durable if spec.checkpoint else _plain
+            work = _durable if spec.checkpoint_interval else _plain
             return work(spec, program, blocks, opened, out, say, passes)
         finally:
             lock.leave(remove=True)
@@ -237,7 +237,7 @@ def _durable(spec, program, blocks, opened, out, say, passes) -> RunReport:
         ],
     }
     schema = program.output.arrow(("seq", "sub")) if spec.sink == "parquet" else None
-    with checkpoint.opened(out, about, interval(spec), schema) as durable:
+    with checkpoint.opened(out, about, spec.checkpoint_interval, schema) as durable:
         if durable.last is not None:
             say(f"resuming at event {durable.last.events}")
         try:
@@ -265,7 +265,7 @@ def _check_folder(out: Path, spec: RunSpec) -> None:
         # Outputs are moved out of the folder of a run at work when all are there, the report comes when they were.
         if (out / "report.json").exists():
             known |= {*PUBLISHED, "report.json"}
-        elif (out / (checkpoint.FOLDER if spec.checkpoint else WORK)).exists():
+        elif (out / (checkpoint.FOLDER if spec.checkpoint_interval else WORK)).exists():
             known |= {*PUBLISHED}
     if leftovers := [name for name in found if name not in known]:
         raise BadInput(f"{out} already holds {', '.join(leftovers)}: give a new folder")
@@ -279,11 +279,6 @@ def block_size(spec: RunSpec) -> int:
     if spec.executor != "transactional":
         return BLOCK
     return -(-BLOCK // spec.punctuation) * spec.punctuation
-
-
-def interval(spec: RunSpec) -> int:
-    """Events between two checkpoints."""
-    return spec.checkpoint * spec.punctuation
 
 
 def _passes(spec, program, blocks, opened, folder, durable, load_before, meter, progress) -> RunReport:

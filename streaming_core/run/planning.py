@@ -106,7 +106,7 @@ def planned(
     Raises:
         BadInput: as `find`.
     """
-    profile, _ = profiles.kept(opened, spec.channel or profiles.CHANNEL, spec.batch, progress)
+    profile, _ = profiles.kept(opened, spec.option("channel") or profiles.CHANNEL, spec.batch, progress)
     found = find(profile, threads=min(spec.threads, len(engine.topology()["cores"])))
     sustained = found.estimate.sustained
     said = Planned(

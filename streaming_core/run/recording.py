@@ -31,7 +31,7 @@ from streaming_core.kernels.program import Program, compile_app
 from streaming_core.language.application import App
 from streaming_core.oracle import oracle
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned, RunSpec
 
 _KEYS = {"app", "operator", "params", "workload", "code_digest", "content_digest", "rows", "end", "by", "parts"}
 
@@ -66,7 +66,7 @@ def record(
     part = app.upto(operator)
     spec.check(app)
     if spec.order != "total":
-        raise BadInput(f"a recording is in total order, and {spec.channel or spec.executor} keeps none here")
+        raise BadInput(f"a recording is in total order, and {spec.option('channel') or spec.executor} keeps none here")
 
     def write(folder: Path) -> str:
         compiled = program.part(part) if program else compile_app(part, params)
@@ -82,16 +82,17 @@ def record(
 
 
 def _of(spec: RunSpec, names: set[str]) -> RunSpec:
-    """The spec without what its plan and its schedule say of other operators, which the runtime would not know."""
-    if not isinstance(spec.plan, dict):
-        raise BadInput("a recording has no plan to be found: give one, or none")
-    planned = {name: at for name, at in spec.plan.items() if name in names}
+    """The spec, with only these operators in its plan and its schedule: the runtime does not know the others."""
+    if not isinstance(spec, Pinned):
+        return spec
+    if spec.needs_plan:
+        raise BadInput("a recording cannot find a plan: give a plan, or none")
+    planned = {name: at for name, at in spec.threads_of_operators.items() if name in names}
     scheduled = []
     for at in spec.schedule:
         if replicas := {name: share for name, share in at.replicas.items() if name in names}:
             scheduled.append(at.model_copy(update={"replicas": replicas}))
-    kept = {"plan": planned, "schedule": scheduled}
-    return spec.model_copy(update={name: kept[name] for name in kept if name in spec.options})
+    return spec.model_copy(update={"plan": planned, "schedule": scheduled})
 
 
 def record_oracle(source: workload.Workload, operator: str, out: Path, mode: str = "auto") -> dict[str, Any]:

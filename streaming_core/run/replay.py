@@ -81,7 +81,7 @@ def replay(
         recording.check_out(Path(out))
     app, params = source.app, source.manifest["params"]
     program = program.part(app) if program else compile_app(app, params)
-    spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0], threads=1)
+    spec = RunSpec.parse({"app": app.name, "executor": executors_of(app.kind)[0], "threads": 1})
     blocks = engine.Blocks(source, program, engine.block_size(spec))
     try:
         with atomic_directory(Path(out)) if out else tempfile.TemporaryDirectory() as name:

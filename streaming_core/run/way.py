@@ -1,14 +1,19 @@
-"""RunSpec: one cell, that is one application executed in one way.
+"""RunSpec: one cell, that is, one application executed in one way.
 
-Each executor is a class below, and declares once what there is to choose of it: a field per option, its strategies
-where it has such, the default first, and where it means anything. Everything else that knows ways of executing is made
-from these declarations: the options of the CLI (cli/options.py), a regression's request and its form
-(regression/request.py, dags/lib/form.py), the columns of raw cells (regression/warehouse.py), what the runtime is told.
-An option or a strategy is added here, and in its own file of the runtime; an axis behind the others, as the first one
-names the strategy.
+A spec is a pydantic union, discriminated by `executor`: one class per executor, with a field per option. The class is
+the only declaration of an executor. Everything else is derived from it:
 
-Written down, a spec is flat: the fields of all executors, of which strategies that its own lacks are None, and what
-else it lacks is at its default.
+- the command line of `streaming-core` (cli/options.py);
+- the request of a regression and its form (regression/request.py, dags/lib/form.py);
+- the columns of raw cells (regression/warehouse.py);
+- dbt's SQL, YAML and column descriptions, and docs/reference/strategies.md (infra/services/generated.py, `make docs`).
+
+The runtime declares its strategies beside their code; tests/unit/test_runtime_options.py compares both.
+
+To add an option or a strategy, add it to its class, implement it in the runtime, and run `make docs`.
+
+A spec as JSON is flat: it holds the options of all executors. An option that the executor lacks has its absent value
+there (`ABSENT_VALUES`): None for an axis, else the default.
 """
 
 from __future__ import annotations
@@ -16,11 +21,13 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_serializer, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import from_json
 
@@ -34,75 +41,84 @@ MAX_THREADS = 1024
 DEFAULT_BATCH, MAX_BATCH = 256, 65_536
 ParamValue = bool | int | float | str
 
-# Schemes that evaluate operation chains, and so take them from a pool.
+# Schemes that evaluate operation chains, which they take from a pool.
 SCHEMES_WITH_POOL = frozenset({"owners", "tstream", "auto"})
 # Pools whose threads may take chains from each other.
 SHARED_POOLS = frozenset({"shared_everything", "shared_per_socket"})
-# Queues of the paper, whose partitions are there from the start, and those of them that have as many as are asked for.
+# Queues whose partitions are fixed from the start, and those of them whose number of partitions is an option.
 QUEUES_WITH_PARTITIONING = frozenset({"hybrid", "partitioned", "shared"})
 QUEUES_WITH_PARTITION_COUNT = QUEUES_WITH_PARTITIONING - {"partitioned"}
-# Microseconds of a slice or a window of time at most, and partitions: as the runtime has it.
+# The runtime's limits: microseconds of a slice or a time window, and partitions of an operator.
 MAX_SLICE, MAX_PARTITIONS = 1_000_000, 256
-# Options of windowed operators alone.
+# Options that only windowed operators have.
 WINDOW_OPTIONS = frozenset({"schedule", "controller", "thresholds", "parallelism"})
-# Plans by a word: that which is found, and each operator on each thread, which a specification does not write down.
+# Plans that have a name. `auto` is replaced by a plan that is found before the run; a spec with plan `replicated` lists
+# no threads.
 AUTO_PLAN = "auto"
 NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
-# Controllers that ask for reconfigurations by the load they see.
+# Controllers that request reconfigurations.
 ACTIVE_CONTROLLERS = frozenset({"threshold", "model"})
-# Channels that keep no order: compared by what the application says agrees then.
+# Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"spsc"})
 
-# What a spec's digest covers whatever the values are. An option that came later counts only where it is not at its
-# default, so that cells keep the names by which one night is compared with the next.
+# Fields that the digest of a spec always covers. It covers an option that was added later only where its value is not
+# the default, so that the names of cells do not change when an option is added.
 ALWAYS_DIGESTED = frozenset({
     "app", "params", "executor", "threads", "scheme", "pool", "stealing", "punctuation", "checkpoint", "batch",
     "heuristic", "queue", "reorder", "channel", "plan", "order", "rate", "pin", "idle", "sink", "repetitions",
 })  # fmt: skip
+# Fields that the runtime does not take: Python makes the passes and writes the run's folder.
+NOT_FOR_RUNTIME = frozenset({"app", "params", "checkpoint", "repetitions", "seconds"})
 
 
 @dataclass(frozen=True)
 class Requires:
-    """Of an option that means something only where another one has one of these values; elsewhere it is refused."""
+    """Marks an option that has an effect only where another option has one of these values.
 
-    where: str
-    has: frozenset[str]
-    refusal: str
+    Attributes:
+        option: The other option.
+        values: Its values.
+        message: The error for a spec that sets the marked option elsewhere; may name options of the spec in braces.
+    """
+
+    option: str
+    values: frozenset[str]
+    message: str
+
+    def holds(self, value: object) -> bool:
+        """Whether the marked option has an effect if the other option has this value."""
+        return value in self.values
 
 
 def literal_values(field: FieldInfo) -> tuple[str, ...]:
-    """The words there are to choose from for a field; none if it takes others, or other things beside."""
+    """The values of a field that takes one of several strings; none of any other field."""
     kinds = [field.annotation] if get_origin(field.annotation) is Literal else get_args(field.annotation)
     kinds = [kind for kind in kinds if kind is not type(None)]
     return get_args(kinds[0]) if len(kinds) == 1 and get_origin(kinds[0]) is Literal else ()
 
 
 class RunSpec(BaseModel):
-    """One way of executing one application: here, what every executor takes.
+    """One way of executing one application: the fields that every executor has.
 
-    `RunSpec(executor="pooled", ...)` makes a `Pooled`. An option of another executor reads as None, False, 0 or {}.
+    Make a spec with `RunSpec.parse`, or with the class of its executor: `Pooled(app="wc", threads=2)`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    # Said by every executor.
-    name: ClassVar[str] = ""
-    application_kinds: ClassVar[tuple[str, ...]] = ()  # kinds of applications
-    placement: ClassVar[str] = ""  # who says where work runs
-    is_baseline: ClassVar[bool] = False  # others are compared with it; it runs where it is asked for
-    default_sweep: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all words by default
-    # Read off its fields.
-    options: ClassVar[dict[str, FieldInfo]] = {}  # what only it has to choose
-    axes: ClassVar[dict[str, tuple[str, ...]]] = {}  # those that are strategies, and these
-    conditions: ClassVar[dict[str, Requires]] = {}
+    # Declared by each executor.
+    system: ClassVar[str] = ""  # the published system that the executor implements
+    application_kinds: ClassVar[tuple[str, ...]] = ()  # the kinds of applications it runs
+    placement: ClassVar[str] = ""  # what decides which thread does which work
+    is_baseline: ClassVar[bool] = False  # runs only by request; others are compared with it
+    default_sweep: ClassVar[frozenset[str]] = frozenset()  # options of which a regression tries all values by default
 
     app: str = Field(description="Application id, as `streaming-core apps` lists it.")
     params: dict[str, ParamValue] = Field(default_factory=dict, description="Parameters that differ from the defaults.")
-    executor: str = Field(description="Who runs which stage on which batch.")
-    threads: int = Field(1, ge=1, le=MAX_THREADS, description="OS threads that work, source and sink included.")
+    executor: str = Field(description="Decides which thread runs which stage on which batch.")
+    threads: int = Field(1, ge=1, le=MAX_THREADS, description="Worker threads, source and sink included.")
     punctuation: int = Field(500, ge=1, le=10_000_000, description="Events between two punctuations.")
     batch: int = Field(DEFAULT_BATCH, ge=1, le=MAX_BATCH, description="Events in a batch.")
-    order: Literal["total", "none"] | None = Field(None, description="Order in which outputs are delivered.")
+    order: Literal["total", "none"] = Field("total", description="Order in which outputs are delivered.")
     rate: float = Field(
         0.0,
         ge=0.0,
@@ -117,126 +133,124 @@ class RunSpec(BaseModel):
         0.4,
         ge=0.0,
         le=3600.0,
-        description="Least seconds of a repetition: its passes take turns with the compiled sequential loop until both "
-        "have taken as long; 0 = one pass, and no loop beside it.",
+        description="Minimum seconds of a repetition: its passes take turns with the compiled sequential loop until "
+        "both have taken this long; 0 = one pass, without the loop.",
     )
 
-    def __new__(cls, /, *_: Any, **fields: Any) -> RunSpec:
-        # As a Path is a PosixPath: who names an executor gets the class that declares it.
-        executor = fields.get("executor")
-        chosen = EXECUTORS.get(executor) if cls is RunSpec and isinstance(executor, str) else None
-        return super().__new__(chosen or cls)
+    @classmethod
+    def name(cls) -> str:
+        """The executor's name, the discriminator of the union."""
+        return cls.model_fields["executor"].default
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        (cls.name,) = literal_values(cls.model_fields["executor"])
-        own = [name for name in inspect.get_annotations(cls) if name in cls.model_fields and name != "executor"]
-        cls.options = {name: cls.model_fields[name] for name in own}
-        cls.axes = {name: values for name, field in cls.options.items() if (values := literal_values(field))}
-        cls.conditions = {n: only for n, f in cls.options.items() for only in f.metadata if isinstance(only, Requires)}
+    @cache
+    def options(cls) -> dict[str, FieldInfo]:
+        """The options: the fields that this executor declares beside its name."""
+        classes = [one for one in reversed(cls.__mro__) if issubclass(one, RunSpec) and one is not RunSpec]
+        names = dict.fromkeys(name for one in classes for name in inspect.get_annotations(one))
+        return {name: cls.model_fields[name] for name in names if name in cls.model_fields and name != "executor"}
 
-    if TYPE_CHECKING:  # what `__getattr__` gives, and what any executor may be asked for
-        scheme: str | None = None
-        pool: str | None = None
-        stealing: bool = False
-        checkpoint: int = 0
-        heuristic: str | None = None
-        queue: str | None = None
-        reorder: str | None = None
-        partitioning: str | None = None
-        partitions: int = 100
-        slice: int = 5
-        throughput_window: int = 1_000
-        channel: str | None = None
-        plan: dict[str, list[int]] | str = {}
-        schedule: list[ScheduledReconfiguration] = []
-        controller: str | None = None
-        thresholds: list[int] = []
-        parallelism: str | None = None
-    else:
+    @classmethod
+    @cache
+    def axes(cls) -> dict[str, tuple[str, ...]]:
+        """The options that choose among strategies, and their strategies, the default first."""
+        return {name: values for name, field in cls.options().items() if (values := literal_values(field))}
 
-        def __getattr__(self, name: str) -> Any:
-            return copy.copy(ABSENT_VALUES[name]) if name in ABSENT_VALUES else super().__getattr__(name)
+    @classmethod
+    @cache
+    def requirements(cls) -> dict[str, Requires]:
+        """The options that have an effect only together with another option."""
+        options = cls.options().items()
+        return {name: one for name, field in options for one in field.metadata if isinstance(one, Requires)}
 
     @model_validator(mode="before")
     @classmethod
-    def _of_this_executor(cls, given: Any) -> Any:
-        """Leaves out what is not chosen, and refuses what this executor has no choice of."""
-        if not isinstance(given, dict):
-            return given
-        executor, kept = given.get("executor"), {}
-        if cls is RunSpec and isinstance(executor, str):
-            raise ValueError(f"unknown executor {executor!r}; known: {', '.join(EXECUTORS)}")
-        for name, value in given.items():
+    def _select_options(cls, data: Any) -> Any:
+        """Drop the absent options, refuse those of other executors, and unset those without effect."""
+        if not isinstance(data, dict):
+            return data
+        fields = {}
+        for name, value in data.items():
             if name in ABSENT_VALUES and name not in cls.model_fields:
-                if cls is not RunSpec and value is not None and value != ABSENT_VALUES[name]:
-                    raise ValueError(f"executor {cls.name} has no {name}; {OPTION_EXECUTORS[name].name} has")
-            elif value is not None or name not in cls.options:
-                known = cls.axes.get(name)
+                if value is not None and value != ABSENT_VALUES[name]:
+                    raise ValueError(f"executor {cls.name()} has no {name}; {OPTION_EXECUTORS[name]} has")
+            elif value is not None or name not in (*cls.options(), "order"):
+                known = cls.axes().get(name)
                 if known and value not in known:
-                    raise ValueError(f"unknown {name} {value!r} of executor {cls.name}; known: {', '.join(known)}")
-                kept[name] = value
-        return kept
+                    raise ValueError(f"unknown {name} {value!r} of executor {cls.name()}; known: {', '.join(known)}")
+                fields[name] = value
+        for name, requirement in cls.requirements().items():
+            default = cls.options()[requirement.option].default
+            if name not in fields and not requirement.holds(fields.get(requirement.option, default)):
+                fields[name] = copy.copy(ABSENT_VALUES[name])
+        return fields
 
     @model_validator(mode="after")
-    def _means_something(self) -> RunSpec:
-        for name, only in self.conditions.items():
-            if getattr(self, only.where) in only.has:
-                continue
-            if name in self.model_fields_set and getattr(self, name) != ABSENT_VALUES[name]:
-                raise ValueError(only.refusal.format_map(self.__dict__))
-            object.__setattr__(self, name, ABSENT_VALUES[name])
-        order = self._delivered()
-        if self.order not in (None, order):
-            raise ValueError(f"order is {order} with {f'channel {self.channel}' if self.channel else self.executor}")
-        object.__setattr__(self, "order", order)
+    def _check_requirements(self) -> RunSpec:
+        for name, requirement in self.requirements().items():
+            if not requirement.holds(getattr(self, requirement.option)) and getattr(self, name) != ABSENT_VALUES[name]:
+                raise ValueError(requirement.message.format_map(self.__dict__))
         return self
 
-    def _delivered(self) -> str:
-        """The order in which outputs are delivered."""
-        return "total"
+    @model_validator(mode="after")
+    def _check_order(self) -> RunSpec:
+        if self.order != "total":
+            raise ValueError(f"order is total with {self.executor}")
+        return self
 
     @model_serializer(mode="wrap")
-    def _flat(self, dump: Any) -> dict[str, Any]:
-        found = ABSENT_VALUES | dump(self)
-        return {name: found[name] for name in SPEC_FIELDS if name in found}
+    def _serialize_flat(self, serialize: Any) -> dict[str, Any]:
+        fields = ABSENT_VALUES | serialize(self)
+        return {name: fields[name] for name in SPEC_FIELDS if name in fields}
 
-    @classmethod
-    def parse(cls, data: dict | str | bytes) -> RunSpec:
-        """A RunSpec from a dict or JSON text.
+    @staticmethod
+    def parse(data: dict | str | bytes) -> RunSpec:
+        """Make a spec of a dict or JSON text.
 
         Raises:
-            BadInput: one line that names the field and what it may be.
+            BadInput: One line that names the field and its valid values.
         """
         try:
             data = from_json(data) if isinstance(data, str | bytes) else data
         except ValueError as error:
             raise BadInput(f"Invalid JSON: {error}") from None
         try:
-            return cls(**data) if isinstance(data, dict) else cls.model_validate(data)
+            return _ADAPTER.validate_python(data)
         except ValidationError as error:
-            raise BadInput(one_line(error)) from None
+            raise BadInput(one_line(error, skip=1)) from None
+
+    def option(self, name: str) -> Any:
+        """The value of an option of any executor: the absent value where this executor lacks it."""
+        return getattr(self, name) if name in type(self).model_fields else copy.copy(ABSENT_VALUES[name])
 
     def check(self, app: App) -> None:
-        """Raises BadInput unless the application runs that way."""
+        """Raise BadInput unless the application runs in this way."""
         if app.kind not in self.application_kinds:
             supported = ", ".join(executors_of(app.kind))
             raise BadInput(f"application {app.name} does not run on {self.executor}; it supports: {supported}")
-        if self.is_unsafe(app):
-            raise BadInput(f"scheme {self.scheme} is refused for {app.name}: its tables hold containers")
         if self.order == "none" and app.unordered is None:
             raise BadInput(
                 f"application {app.name} runs in total order only: it does not say what agrees without order"
             )
 
     def is_unsafe(self, app: App) -> bool:
-        """Whether it is a bound under which threads could change a container of the application at the same time."""
+        """Whether this is a bound under which threads could change a container of the application at the same time."""
         return self.is_bound and any(t.row.resolve(app.bind(self.params)).has_containers for t in app.tables)
 
     @property
     def is_bound(self) -> bool:
-        """Whether it bounds a result instead of producing one: compared, reported `not_comparable`, never counted."""
+        """Whether it bounds a result and produces none: it is compared, reported `not_comparable` and never counted."""
         return False
+
+    @property
+    def needs_plan(self) -> bool:
+        """Whether a plan has to be found before the run."""
+        return False
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Events between two checkpoints; 0 = no checkpoints."""
+        return 0
 
     @property
     def spec_digest(self) -> str:
@@ -245,8 +259,10 @@ class RunSpec(BaseModel):
 
     @property
     def digest_content(self) -> dict[str, Any]:
-        """What the digest is of: all of it but options that came later and are as they were before. It says the same as
-        the whole, also to builds that do not know those."""
+        """The fields that the digest covers: those of ALWAYS_DIGESTED, and every other one that is not at its default.
+
+        A build that does not know the other options reads the same spec from them.
+        """
 
         def counts(name: str, value: Any) -> bool:
             usual = SPEC_FIELDS[name].get_default(call_default_factory=True), ABSENT_VALUES.get(name)
@@ -255,45 +271,48 @@ class RunSpec(BaseModel):
         return {name: value for name, value in self.model_dump(mode="json").items() if counts(name, value)}
 
     @property
+    @abstractmethod
     def strategy(self) -> str:
-        """What names this way of executing: the executor's first axis, and what differs from the defaults."""
-        first, *others = self.axes
-        # An order alone names nothing.
-        named, others = ([self.executor], [first, *others]) if first == "order" else ([getattr(self, first)], others)
-        named += [value for axis in others if (value := getattr(self, axis)) not in (None, self.axes[axis][0])]
-        named += [name for name in self.options if getattr(self, name) is True]
-        named += ["planned"] if self.plan == AUTO_PLAN else []
-        named += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
-        named += [f"batch{self.batch}"] if self.batch != DEFAULT_BATCH else []
-        return "-".join(named)
+        """Name of this way of executing: the executor's main strategy, and what differs from the defaults."""
+
+    def _strategy_name(self, first: str, *details: str) -> str:
+        """Join the field `first`, the axes and switches that differ from their defaults, `details`, and the batch."""
+        parts = [getattr(self, first)]
+        for axis, values in self.axes().items():
+            if axis != first and (value := getattr(self, axis)) not in (None, values[0]):
+                parts.append(value)
+        parts += [name for name in self.options() if getattr(self, name) is True]
+        parts += details
+        parts += [f"batch{self.batch}"] if self.batch != DEFAULT_BATCH else []
+        return "-".join(parts)
 
     @property
     def cell(self) -> str:
-        """Name of this cell inside a run: letters, digits, `.`, `_` and `-` only; unique by the digest's tail."""
+        """Name of this cell in a run: letters, digits, `.`, `_` and `-`; the digest's tail makes it unique."""
         return f"{self.app}.{self.executor}.{self.strategy}.t{self.threads}.{self.spec_digest[:8]}"
 
     @property
     def runtime_options(self) -> dict[str, Any]:
-        """What the runtime is told of it: all but what concerns a run's passes and folder."""
-        of_the_run = ("app", "params", "checkpoint", "repetitions", "seconds")
-        return {name: value for name, value in self.model_dump(mode="json").items() if name not in of_the_run}
+        """The fields that the runtime takes."""
+        return {name: value for name, value in self.model_dump(mode="json").items() if name not in NOT_FOR_RUNTIME}
 
     @classmethod
-    def ways(cls, tried: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-        """Every choice among the values to try of each option, without what means nothing in it; some are the same."""
-        found = []
-        for choice in itertools.product(*tried.values()):
-            way = dict(zip(tried, choice, strict=True))
-            for name, only in cls.conditions.items():
-                if name in way and way.get(only.where) not in only.has:
-                    del way[name]
-            found.append(way)
-        return found
+    def combinations(cls, values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        """Every combination of the values of each option, less the options without effect in it; may repeat some."""
+        combinations = []
+        for choice in itertools.product(*values.values()):
+            options = dict(zip(values, choice, strict=True))
+            for name, requirement in cls.requirements().items():
+                if name in options and not requirement.holds(options.get(requirement.option)):
+                    del options[name]
+            combinations.append(options)
+        return combinations
 
 
 class Transactional(RunSpec):
-    """Transactions on shared tables, one punctuation interval after the other."""
+    """Executes transactions on shared tables, one punctuation interval after the other."""
 
+    system = "TStream"
     application_kinds = ("transaction",)
     placement = "no plan: of each punctuation interval threads have equal shares, whatever the operators cost"
     default_sweep = frozenset({"scheme"})
@@ -305,20 +324,38 @@ class Transactional(RunSpec):
     pool: Annotated[
         Literal["shared_nothing", "shared_everything", "shared_per_socket"] | None,
         Requires("scheme", SCHEMES_WITH_POOL, "scheme {scheme} has no pool"),
-    ] = Field("shared_nothing", description="Chain pool, of the schemes that take operation chains from one.")
+    ] = Field("shared_nothing", description="Pool from which a scheme takes operation chains.")
     stealing: Annotated[bool, Requires("pool", SHARED_POOLS, "stealing needs a shared pool")] = Field(
         False, description="Work stealing between threads of a shared chain pool."
     )
     checkpoint: int = Field(0, ge=0, le=1_000_000, description="Punctuations between two checkpoints; 0 = none.")
 
     @property
+    def strategy(self) -> str:
+        """The scheme, then what differs from the defaults."""
+        return self._strategy_name("scheme")
+
+    @property
     def is_bound(self) -> bool:
+        """Whether the scheme omits the locks that its result needs."""
         return self.scheme == "no_lock"
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Events between two checkpoints; 0 = no checkpoints."""
+        return self.checkpoint * self.punctuation
+
+    def check(self, app: App) -> None:
+        """Raise BadInput unless the application runs in this way."""
+        super().check(app)
+        if self.is_unsafe(app):
+            raise BadInput(f"scheme {self.scheme} is refused for {app.name}: its tables hold containers")
 
 
 class Pooled(RunSpec):
-    """Workers that take batches from the operators' worklists."""
+    """Runs workers that take batches from the operators' worklists."""
 
+    system = "Ordered Stream Processing"
     application_kinds = ("dataflow",)
     placement = "no plan: any worker runs any operator, and goes where there is work"
 
@@ -339,7 +376,7 @@ class Pooled(RunSpec):
             QUEUES_WITH_PARTITIONING,
             "queue {queue} has no partitioning: it deals keys by their hash, as they cost",
         ),
-    ] = Field("hash", description="How keys are dealt to the partitions of queues other than lanes.")
+    ] = Field("hash", description="How keys are assigned to the partitions of queues other than lanes.")
     partitions: Annotated[
         int,
         Requires(
@@ -349,17 +386,28 @@ class Pooled(RunSpec):
         100, ge=1, le=MAX_PARTITIONS, description="Partitions of a partitioned operator with queue hybrid or shared."
     )
     slice: int = Field(
-        5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a pooled worker chooses anew."
+        5, ge=1, le=MAX_SLICE, description="Microseconds of work after which a pooled worker chooses again."
     )
     throughput_window: Annotated[
         int, Requires("heuristic", frozenset({"ct"}), "heuristic {heuristic} has no throughput_window; ct has")
     ] = Field(
-        1_000, ge=1, le=MAX_SLICE, description="Microseconds over which heuristic ct sees the throughput of operators."
+        1_000,
+        ge=1,
+        le=MAX_SLICE,
+        description="Microseconds over which heuristic ct measures the throughput of operators.",
     )
+
+    @property
+    def strategy(self) -> str:
+        """The heuristic, then what differs from the defaults."""
+        return self._strategy_name("heuristic")
 
 
 class ScheduledReconfiguration(BaseModel):
-    """From an event on, per windowed operator the replicas that share its keys: which, or how many of the first."""
+    """From an event on, the replicas of each windowed operator that share its keys.
+
+    A number of replicas stands for the first ones.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -368,25 +416,21 @@ class ScheduledReconfiguration(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _numbers(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not isinstance(given.get("replicas"), dict):
-            return given
-        # More than there can be are refused where it is known how many there are.
+    def _list_replicas(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("replicas"), dict):
+            return data
+        # `Pinned.check` knows how many replicas there can be, and refuses more.
         replicas = {
             name: list(range(min(share, MAX_THREADS + 1))) if type(share) is int else share
-            for name, share in given["replicas"].items()
+            for name, share in data["replicas"].items()
         }
-        return given | {"replicas": replicas}
-
-
-def evenly_spaced(n: int, events: int) -> list[int]:
-    """n events that cut a workload into n + 1 parts."""
-    return [(place + 1) * events // (n + 1) for place in range(n)]
+        return data | {"replicas": replicas}
 
 
 class Pinned(RunSpec):
-    """A task per operator replica, each on its thread."""
+    """Runs a task per operator replica, each on its own thread."""
 
+    system = "BriskStream, Viper, STRETCH"
     application_kinds = ("dataflow", "windowed")
     placement = "by a plan: each operator on each thread, or a file, or auto, found by what operators cost"
     default_sweep = frozenset({"plan"})
@@ -394,40 +438,56 @@ class Pinned(RunSpec):
     executor: Literal["pinned"] = "pinned"
     channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
         "gate",
-        description="What brings the rows of several replicas into one order: gate, who takes them merges; scalegate, "
-        "who puts them out sorts them in (Viper); merge_sort, operators in between do. spsc keeps none, and is for "
-        "applications that say what agrees without.",
+        description="Channel that brings the rows of several replicas into one order. gate: the reader merges them. "
+        "scalegate: the writers insert them in order (Viper). merge_sort: merge operators in between. spsc keeps no "
+        "order, for applications that declare what agrees without order.",
     )
     plan: dict[str, list[int]] | Literal["auto"] = Field(
         default_factory=dict,
-        description="Per operator, `source` and `sink` too, the threads of its replicas; auto: found by what operators "
-        "were measured to cost, and threads are bound to cores.",
+        description="Threads of the replicas of each operator, `source` and `sink` included. "
+        "replicated: each operator on each thread. auto: found by the "
+        "measured cost of operators, with threads bound to cores.",
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
-        description="Reconfigurations of windowed operators: from an event on, which replicas share the keys.",
+        description="Reconfigurations of windowed operators: from an event on, the replicas that share the keys.",
     )
     controller: Literal["none", "threshold", "model"] = Field(
         "none",
-        description="Who asks for reconfigurations of windowed operators while they run, by the load: threshold by how "
-        "much of the time replicas work, model by the work that waits and is to come.",
+        description="Controller that reconfigures windowed operators by their load. threshold: by the share of time "
+        "that replicas work. model: by the work that waits and that is to come.",
     )
     thresholds: Annotated[
         list[int], Requires("controller", ACTIVE_CONTROLLERS, "thresholds are a controller's, and there is none")
     ] = Field(
         default_factory=list,
-        description="Percent of what the replicas can do: upper, above which there are more of them; target, below "
-        "which they stay then; lower, below which there are fewer. None: those of STRETCH.",
+        description="Load of the replicas in percent. upper: above it the controller adds replicas. target: it adds "
+        "until the load is below. lower: below it the controller removes replicas. Empty: those of STRETCH.",
     )
     parallelism: Literal["vsn", "sn"] = Field(
         "vsn",
-        description="What replicas of windowed operators share: rows and state, each key having one owner, or nothing, "
-        "a baseline.",
+        description="What replicas of windowed operators share. vsn: rows and state, with one owner per key. sn: "
+        "nothing, as a baseline.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _order_by_channel(cls, data: Any) -> Any:
+        """The channel decides the order: set it where the spec leaves it open."""
+        if not isinstance(data, dict) or data.get("order") is not None:
+            return data
+        return data | {"order": "none" if str(data.get("channel")) in UNORDERED_CHANNELS else "total"}
+
     @model_validator(mode="after")
-    def _replicas_have_threads(self) -> Pinned:
-        for name, places in self.places.items():
+    def _check_order(self) -> Pinned:
+        order = "none" if self.channel in UNORDERED_CHANNELS else "total"
+        if self.order != order:
+            raise ValueError(f"order is {order} with channel {self.channel}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_options(self) -> Pinned:
+        for name, places in self.threads_of_operators.items():
             if not places or not all(0 <= place < self.threads for place in places):
                 raise ValueError(f"plan: {name} needs a replica, each on one of the threads 0 to {self.threads - 1}")
         for one, other in itertools.pairwise(self.schedule):
@@ -436,32 +496,42 @@ class Pinned(RunSpec):
         if self.thresholds:
             upper, target, lower = self.thresholds if len(self.thresholds) == 3 else (0, 0, 0)
             if not 100 >= upper > target > lower >= 1:
-                said = ",".join(map(str, self.thresholds))
-                raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {said}")
+                numbers = ",".join(map(str, self.thresholds))
+                raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {numbers}")
         return self
 
     @property
-    def places(self) -> dict[str, list[int]]:
-        """What the plan says; nothing, if it is still to be found."""
+    def strategy(self) -> str:
+        """The channel, what differs from the defaults, whether a plan is found, and how many reconfigurations."""
+        details = ["planned"] if self.needs_plan else []
+        details += [f"reconfigured{len(self.schedule)}"] if self.schedule else []
+        return self._strategy_name("channel", *details)
+
+    @property
+    def needs_plan(self) -> bool:
+        """Whether a plan has to be found before the run."""
+        return self.plan == AUTO_PLAN
+
+    @property
+    def threads_of_operators(self) -> dict[str, list[int]]:
+        """The plan; empty if it still has to be found."""
         return self.plan if isinstance(self.plan, dict) else {}
 
     @property
-    def lacks_plan(self) -> bool:
-        """Whether nothing is said of who runs where, or of replicas that there would have to be."""
-        of_replicas = self.schedule or self.controller in ACTIVE_CONTROLLERS or self.parallelism != "vsn"
-        return self.threads > 1 and not self.plan and not of_replicas
-
-    def _delivered(self) -> str:
-        return "none" if self.channel in UNORDERED_CHANNELS else "total"
+    def leaves_plan_open(self) -> bool:
+        """Whether a plan can be found for it: it has none, and no option refers to the replicas of a plan."""
+        uses_replicas = self.schedule or self.controller in ACTIVE_CONTROLLERS or self.parallelism != "vsn"
+        return self.threads > 1 and not self.plan and not uses_replicas
 
     def check(self, app: App) -> None:
+        """Raise BadInput unless the application runs in this way, and has the operators of plan and schedule."""
         super().check(app)
         if app.kind == "windowed" and self.channel != "gate":
             raise BadInput(f"application {app.name} has windows: pinned runs it with channel gate")
         if app.kind != "windowed" and self.parallelism != "vsn":
             raise BadInput(f"application {app.name} has no windows: parallelism {self.parallelism} is for such as have")
         kinds = {"source": "source"} | {o.name: o.kind for o in app.operators[1:-1]} | {"sink": "sink"}
-        for name, places in self.places.items():
+        for name, places in self.threads_of_operators.items():
             if name not in kinds:
                 raise BadInput(f"plan: {app.name} has no operator {name}; it has {', '.join(kinds)}")
             if len(places) > 1 and kinds[name] in ("stateful", "sink"):
@@ -475,7 +545,7 @@ class Pinned(RunSpec):
                 if kinds.get(name) != "windowed":
                     known = ", ".join(n for n, kind in kinds.items() if kind == "windowed") or "none"
                     raise BadInput(f"schedule: {app.name} has no windowed operator {name}; it has {known}")
-                there = len(self.places.get(name, range(self.threads)))
+                there = len(self.threads_of_operators.get(name, range(self.threads)))
                 if not share or len({*share}) < len(share) or not all(0 <= one < there for one in share):
                     raise BadInput(
                         f"schedule: event {at.event}: {name} has replicas 0 to {there - 1}: name some, each once"
@@ -483,7 +553,7 @@ class Pinned(RunSpec):
 
 
 class Morsel(RunSpec):
-    """Workers that take whole batches through the whole pipeline."""
+    """Runs workers that take whole batches through the whole pipeline."""
 
     application_kinds = ("dataflow",)
     placement = "no plan: each worker takes a batch through all operators"
@@ -491,38 +561,50 @@ class Morsel(RunSpec):
 
     executor: Literal["morsel"] = "morsel"
     order: Literal["total", "none"] = Field(
-        "total", description="Order in which morsel delivers; none is for applications that say what agrees without."
+        "total",
+        description="Order in which morsel delivers. none is for applications that declare what agrees without order.",
     )
 
-    def _delivered(self) -> str:
-        return self.order
+    @model_validator(mode="after")
+    def _check_order(self) -> Morsel:
+        return self  # it delivers in both orders
+
+    @property
+    def strategy(self) -> str:
+        """The executor's name, then what differs from the defaults."""
+        return self._strategy_name("executor")
 
 
-EXECUTORS: dict[str, type[RunSpec]] = {executor.name: executor for executor in (Transactional, Pooled, Pinned, Morsel)}
+AnyRunSpec = Annotated[Transactional | Pooled | Pinned | Morsel, Field(discriminator="executor")]
 
-# Option -> the executor that has it, and axis -> all its strategies, the default first.
-OPTION_EXECUTORS = {name: executor for executor in EXECUTORS.values() for name in executor.options}
-AXES = {
-    name: tuple(dict.fromkeys(value for e in EXECUTORS.values() for value in e.axes.get(name, ())))
-    for name, executor in OPTION_EXECUTORS.items()
-    if name in executor.axes
-}
+EXECUTORS: dict[str, type[RunSpec]] = {executor.name(): executor for executor in get_args(get_args(AnyRunSpec)[0])}
+_ADAPTER: TypeAdapter[AnyRunSpec] = TypeAdapter(AnyRunSpec)
 
-# What a spec says of an option that its executor lacks, or that means nothing with the others.
+# Option -> the name of the executor that has it.
+OPTION_EXECUTORS = {option: name for name, executor in EXECUTORS.items() for option in executor.options()}
+# Axis -> its strategies, the default first.
+AXES = {axis: values for executor in EXECUTORS.values() for axis, values in executor.axes().items()}
+
+# Option -> its value in the specs of other executors, and where it has no effect.
 ABSENT_VALUES: dict[str, Any] = {
-    name: None if name in AXES else executor.options[name].get_default(call_default_factory=True)
-    for name, executor in OPTION_EXECUTORS.items()
-    if name not in RunSpec.model_fields
+    option: None if option in AXES else EXECUTORS[name].options()[option].get_default(call_default_factory=True)
+    for option, name in OPTION_EXECUTORS.items()
+    if option not in RunSpec.model_fields
 }
 
-# All fields of a spec as it is written down.
+# All fields of a spec, in the order of its JSON.
 SPEC_FIELDS: dict[str, FieldInfo] = {
     **{name: RunSpec.model_fields[name] for name in ("app", "params", "executor", "threads")},
-    **{name: OPTION_EXECUTORS[name].options[name] for name in ABSENT_VALUES},
+    **{option: EXECUTORS[OPTION_EXECUTORS[option]].options()[option] for option in ABSENT_VALUES},
     **RunSpec.model_fields,
 }
 
 
+def values_of(name: str) -> tuple[str, ...]:
+    """The values of a field of a spec that takes one of several strings, the default first; none of any other field."""
+    return tuple(EXECUTORS) if name == "executor" else AXES.get(name) or literal_values(SPEC_FIELDS[name])
+
+
 def executors_of(kind: str) -> list[str]:
-    """Which executors run applications of this kind; the usual one first."""
+    """Names of the executors that run applications of this kind; the default first."""
     return [name for name, executor in EXECUTORS.items() if kind in executor.application_kinds]

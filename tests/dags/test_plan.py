@@ -79,7 +79,7 @@ def test_what_could_not_be_read_back_is_not_planned(lockstep_home, rate):
 
 def test_a_request_of_too_much_is_refused_before_it_is_worked_out(lockstep_home):
     much = {"applications": ["wc"] * 10**5, "executors": ["pooled"] * 10**5}
-    with pytest.raises(AirflowFailException, match="these are more than 4096 cells"):
+    with pytest.raises(AirflowFailException, match="the request has more than 4096 cells"):
         planned(much | {"threads": [*range(1, 1025)], "batches": [*range(1, 3000)]})
 
 

@@ -42,14 +42,16 @@ def slowdown(run_id: str, spec: RunSpec) -> float:
 def specs() -> list[RunSpec]:
     """The planned cells: two ways and a bound, at one and two threads, sl with an open-loop pass."""
     return [
-        RunSpec(
-            app=app,
-            executor=executor,
-            scheme=scheme,
-            threads=threads,
-            repetitions=3,
-            sink="parquet",
-            rate=1000.0 if app == "sl" else 0.0,
+        RunSpec.parse(
+            {
+                "app": app,
+                "executor": executor,
+                "scheme": scheme,
+                "threads": threads,
+                "repetitions": 3,
+                "sink": "parquet",
+                "rate": 1000.0 if app == "sl" else 0.0,
+            }
         )
         for app, executor, scheme in WAYS
         for threads in (1, 2)

@@ -3,7 +3,6 @@
 import itertools
 
 import pyarrow as pa
-from pydantic import ValidationError
 
 from streaming_core.data.agreement import outputs_digest, states_digest
 from streaming_core.data.digest import format_digest
@@ -20,20 +19,22 @@ CUTS = [(1, 1, 997), (7, 7, 1000), (500, 256, 3000), (100_000, 64, 512)]
 def strategies(executor, app=None):
     """Every choice of an executor's strategies that is a result, as RunSpec fields: what is listed, decides. Of an
     application those that run it; else those that keep order, and need no windows."""
-    axes = [(*EXECUTORS[executor].axes.get(axis, ()), None) for axis in AXES]
+    axes = [(*EXECUTORS[executor].axes().get(axis, ()), None) for axis in AXES]
     found = []
     for *chosen, stealing in itertools.product(*axes, (False, True)):
         try:
-            spec = RunSpec(app="any", executor=executor, stealing=stealing, **dict(zip(AXES, chosen, strict=True)))
+            spec = RunSpec.parse(
+                {"app": "any", "executor": executor, "stealing": stealing, **dict(zip(AXES, chosen, strict=True))}
+            )
             if app is not None:
                 spec.check(app)
-        except (ValidationError, BadInput):  # these do not go together
+        except BadInput:  # these do not go together
             continue
-        fields = {axis: value for axis in AXES if (value := getattr(spec, axis)) is not None}
+        fields = {axis: value for axis in AXES if (value := spec.option(axis)) is not None}
         fields = {"executor": executor, **fields, "stealing": stealing}
-        if app is None and (spec.order == "none" or spec.parallelism == "sn"):
+        if app is None and (spec.order == "none" or spec.option("parallelism") == "sn"):
             continue
-        if spec.controller in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
+        if spec.option("controller") in ACTIVE_CONTROLLERS:  # asked every 100 ms, which no case lasts: test_requests.py
             continue
         if not spec.is_bound and fields not in found:
             found.append(fields)

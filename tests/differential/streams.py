@@ -67,7 +67,7 @@ class Way:
         """As the engine takes it."""
         chosen = dict(self.strategy)
         cut = {"punctuation": self.punctuation, "batch": self.batch}
-        return RunSpec(app=app.name, threads=self.threads, idle=self.idle, **cut, **chosen)
+        return RunSpec.parse({"app": app.name, "threads": self.threads, "idle": self.idle, **cut, **chosen})
 
 
 def streams(smallest: int, largest: int) -> st.SearchStrategy[Stream]:

@@ -12,7 +12,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.loop.source import Source
 from streaming_core.oracle.loop.workspace import Workspace
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Transactional
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
 
@@ -164,7 +164,7 @@ def test_arrays_of_what_was_read_are_emitted(scheme):
     assert case.rejected
     assert Loop(transactional, params).process(case.events.tables[0]).equals(case.outputs)
     for threads in (1, 2):
-        case.check(RunSpec(app="arrays", executor="transactional", scheme=scheme, threads=threads, punctuation=9), 30)
+        case.check(Transactional(app="arrays", scheme=scheme, threads=threads, punctuation=9), 30)
 
 
 def printed(function, size):

@@ -57,7 +57,7 @@ def test_the_loop_agrees(case):
 def test_the_engine_agrees(case, executor, way):
     threads, batch = way
     for fields in strategies(executor):
-        case.check(RunSpec(app="branching", threads=threads, batch=batch, **fields))
+        case.check(RunSpec.parse({"app": "branching", "threads": threads, "batch": batch, **fields}))
 
 
 def test_the_loop_starts_again(case):

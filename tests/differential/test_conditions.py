@@ -8,7 +8,7 @@ import pytest
 
 from streaming_core.api import App, Param, Set, boolean, i64, record, u8, u32
 from streaming_core.oracle.loop import Loop
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, Transactional
 from tests.differential.case import Case, strategies
 
 
@@ -142,7 +142,9 @@ def test_conditions_over_rows_that_are_written_or_only_read(purses, items):
     ):
         batch = (7, 256)[(i + j) % 2]
         idle = "yield" if threads < 8 else "park"  # who yields to seven others on few cores takes its time
-        spec = RunSpec(app="shop", threads=threads, punctuation=batch, batch=batch, idle=idle, **strategy)
+        spec = RunSpec.parse(
+            {"app": "shop", "threads": threads, "punctuation": batch, "batch": batch, "idle": idle, **strategy}
+        )
         case.check(spec, block=1700)
 
 
@@ -186,4 +188,4 @@ def test_a_boolean_is_an_integer_where_a_transaction_takes_one():
     loop = Loop(flags, {})
     assert loop.process(table).equals(case.outputs)
     for scheme, threads in (("serial", 1), ("owners", 2)):
-        case.check(RunSpec(app="flags", executor="transactional", scheme=scheme, threads=threads, punctuation=7))
+        case.check(Transactional(app="flags", scheme=scheme, threads=threads, punctuation=7))

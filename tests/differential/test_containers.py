@@ -125,7 +125,9 @@ def test_the_runtime_agrees(how, tmp_path, drawn):
     found = {(f["executor"], f.get("scheme")): f for executor in executors for f in strategies(executor)}
     for fields in found.values():
         for threads, batch in ((1, 256), (3, 7)):
-            case.check(RunSpec(app=app.name, threads=threads, batch=batch, punctuation=100, **fields))
+            case.check(
+                RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, "punctuation": 100, **fields})
+            )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Way:
             dealt = zip(names, self.places, strict=False)
             plan = {name: [place % self.threads for place in places] for name, places in dealt if places}
         cut = {"threads": self.threads, "batch": self.batch, "idle": self.idle}
-        return RunSpec(app=app.name, plan=plan, **cut, **chosen)
+        return RunSpec.parse({"app": app.name, "plan": plan, **cut, **chosen})
 
 
 def ways(listed: list[tuple] = ORDERED) -> st.SearchStrategy[list[Way]]:

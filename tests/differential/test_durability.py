@@ -271,7 +271,7 @@ def test_containers_live_on_in_images(keys, people):
     """Every kind of container, in engines that end after a while and hand on nothing but bytes."""
     params = shop.bind({"shelves": keys, "wallets": people})
     case, dice = Case(shop, params, purchases(keys)), random.Random(keys)
-    ways = [(s, t) for s in EXECUTORS["transactional"].axes["scheme"] if s != "no_lock" for t in (1, 2, 3)]
+    ways = [(s, t) for s in EXECUTORS["transactional"].axes()["scheme"] if s != "no_lock" for t in (1, 2, 3)]
     rows, text = encode(case.events.tables[0], case.program.event)
 
     def made():

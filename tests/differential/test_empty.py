@@ -11,7 +11,7 @@ from streaming_core.oracle import oracle
 from streaming_core.run import engine, recording
 from streaming_core.run.comparison import diff
 from streaming_core.run.replay import replay
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, Pinned, RunSpec
 
 # One of each kind; compiling the others takes longer than all that is tested here.
 FAST = ("q1", "tp", "wc")
@@ -28,31 +28,31 @@ def test_no_events_are_a_stream_too(name, tmp_path):
         assert made[0][what] == made[1][what]
     assert made[0]["outputs"]["rows"] == 0
     for executor in (e for e in EXECUTORS.values() if app.kind in e.application_kinds):
-        axis, ways = next(iter(executor.axes.items()))
+        axis, ways = next(iter(executor.axes().items()))
         for number, way in enumerate(ways):
             given = {axis: way, "threads": 1 + number % 3, "repetitions": 1, "rate": 1000.0, "sink": "parquet"}
-            if executor.name == "transactional":
+            if executor.name() == "transactional":
                 given["checkpoint"] = 1
-            spec = RunSpec(app=name, executor=executor.name, **given)
+            spec = RunSpec.parse({"app": name, "executor": executor.name(), **given})
             try:
                 spec.check(app)
             except BadInput:  # a strategy for other applications
                 continue
             if spec.is_bound:
                 continue
-            report = engine.run(spec, tmp_path / "w", tmp_path / f"{executor.name}{number}")
-            found = diff(tmp_path / f"{executor.name}{number}", tmp_path / "compiled")
+            report = engine.run(spec, tmp_path / "w", tmp_path / f"{executor.name()}{number}")
+            found = diff(tmp_path / f"{executor.name()}{number}", tmp_path / "compiled")
             assert found.exit_code == 0, (spec.cell, found.text())
             assert [s.events_per_s for s in report.samples] == [0.0] * 3
             assert report.samples[-1].end_to_end is None
-            text = (tmp_path / f"{executor.name}{number}" / "report.json").read_text()
+            text = (tmp_path / f"{executor.name()}{number}" / "report.json").read_text()
             json.loads(text, parse_constant=lambda constant: pytest.fail(f"{constant} in a report"))
 
 
 def test_a_recording_of_no_events_is_replayed(tmp_path):
     workload.write("wc", {}, 0, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", "wc")
-    recording.record(source, "count", tmp_path / "a", RunSpec(app="wc", executor="pinned", threads=2))
+    recording.record(source, "count", tmp_path / "a", Pinned(app="wc", threads=2))
     recording.record_oracle(source, "count", tmp_path / "b", "compiled")
     found = diff(tmp_path / "a", tmp_path / "b")
     assert (found.exit_code, found.text()) == (0, "equal: 0 rows that count takes on either side")

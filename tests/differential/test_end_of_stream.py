@@ -212,7 +212,7 @@ def test_oracles_and_runtime_agree(pipeline):
         assert (loop.dropped_invalid, loop.events) == (case.dropped, n)
         for fields in WAYS:
             for threads, batch in ((1, 64), (3, 7)):
-                case.check(RunSpec(app=app.name, threads=threads, batch=batch, **fields))
+                case.check(RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, **fields}))
 
 
 def test_keys_made_by_a_flush_are_flushed_by_hand():

@@ -13,7 +13,7 @@ from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, UNORDERED_CHANNELS, RunSpec
+from streaming_core.run.way import EXECUTORS, UNORDERED_CHANNELS, Pooled, RunSpec, Transactional
 from tests.differential.case import CUTS, Case, Events, pairwise, strategies
 
 EVENTS = 3000
@@ -138,14 +138,16 @@ def test_every_two_choices_of_a_scheme_equal_the_interpreter(cases, way):
     name, kinds = way["name"], few_kinds_of(way["name"])
     punctuation, batch, block = way["cut"]
     strategy = strategies("transactional")[way["strategy"]]
-    spec = RunSpec(app=name, threads=way["threads"], punctuation=punctuation, batch=batch, **strategy)
+    spec = RunSpec.parse(
+        {"app": name, "threads": way["threads"], "punctuation": punctuation, "batch": batch, **strategy}
+    )
     events = min(EVENTS, INTERVALS * punctuation)
     cases(name, kinds[way["kind"] % len(kinds)], events).check(spec, min(block, events // 3))
 
 
 # Strategies of dataflow executors are free to combine: every two choices meet here, all of them in the full test below.
 CUT = {"threads": (1, 2, 3, 8), "batch": (1, 7, 256)}
-ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes["channel"] if channel not in UNORDERED_CHANNELS)
+ORDERED = tuple(channel for channel in EXECUTORS["pinned"].axes()["channel"] if channel not in UNORDERED_CHANNELS)
 WINDOWED = [name for name in applications("pinned") if registry.load(name).kind == "windowed"]
 ROWS = [name for name in applications("pinned") if name not in WINDOWED]
 AGREEING = [name for name in applications("pinned") if registry.load(name).unordered]
@@ -153,7 +155,7 @@ CHOICES = {
     "pooled": {
         "executor": ("pooled",),
         "name": applications("pooled"),
-        **{axis: values for axis, values in EXECUTORS["pooled"].axes.items() if axis != "partitioning"},
+        **{axis: values for axis, values in EXECUTORS["pooled"].axes().items() if axis != "partitioning"},
         "queue": ("lanes", "hybrid-hash", "hybrid-range", "partitioned-range", "shared-hash"),
         **CUT,
     },
@@ -161,7 +163,7 @@ CHOICES = {
     "pinned with windows": {
         "executor": ("pinned",),
         "name": WINDOWED,
-        "parallelism": EXECUTORS["pinned"].axes["parallelism"],
+        "parallelism": EXECUTORS["pinned"].axes()["parallelism"],
         **CUT,
     },
     "pinned without order": {"executor": ("pinned",), "name": AGREEING, "channel": tuple(UNORDERED_CHANNELS), **CUT},
@@ -178,7 +180,7 @@ def test_every_two_choices_equal_the_interpreter(cases, number, way):
     _, _, block = CUTS[number % len(CUTS)]
     queue, _, partitioning = (way.get("queue") or "").partition("-")
     how = way | {"queue": queue or None, "partitioning": partitioning or None}
-    spec = RunSpec(app=name, **{axis: value for axis, value in how.items() if axis != "name"})
+    spec = RunSpec.parse({"app": name, **{axis: value for axis, value in how.items() if axis != "name"}})
     for kind in few_kinds_of(name):
         cases(name, kind, EVENTS if name != "wc" else EVENTS // 10).check(spec, block)
 
@@ -206,14 +208,16 @@ def test_every_way_in_full(cases, name, strategy, threads):
     punctuations = (1, 7, 500, 100_000) if strategy["executor"] == "transactional" else (500,)  # others have none
     for kind, punctuation, batch in itertools.product(kinds_of(name), punctuations, (1, 7, 256)):
         idle, block = next(turns)
-        spec = RunSpec(app=name, threads=threads, punctuation=punctuation, batch=batch, idle=idle, **strategy)
+        spec = RunSpec.parse(
+            {"app": name, "threads": threads, "punctuation": punctuation, "batch": batch, "idle": idle, **strategy}
+        )
         events = min(EVENTS if name != "wc" else EVENTS // 10, INTERVALS * punctuation)
         cases(name, kind, events).check(spec, min(block, events // 3))
 
 
 def check_the_longest_interval(case, strategy, threads):
     """A whole interval of 100,000 events, and some after it."""
-    spec = RunSpec(app=case.app.name, threads=threads, punctuation=100_000, idle="park", **strategy)
+    spec = RunSpec.parse({"app": case.app.name, "threads": threads, "punctuation": 100_000, "idle": "park", **strategy})
     assert case.events.rows > spec.punctuation
     case.check(spec, engine.block_size(spec))
 
@@ -234,7 +238,7 @@ def test_an_interval_of_100_000_events_in_full(cases, name, strategy):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "strategy", "threads"), [way for way in ways() if way[2] == 2], ids=label)
 def test_spinning_in_full(cases, name, strategy, threads):
-    spec = RunSpec(app=name, threads=threads, idle="spin", **strategy)
+    spec = RunSpec.parse({"app": name, "threads": threads, "idle": "spin", **strategy})
     cases(name, "small", EVENTS // 10).check(spec, 100)
 
 
@@ -247,20 +251,20 @@ def test_dummy_work_changes_no_result(name):
     plain = Case(app, app.bind(SMALL[name]), table)
     heavy = Case(app, app.bind(SMALL[name] | {"work": 9}), table)
     assert heavy.expected == plain.expected
-    heavy.check(RunSpec(app=name, executor="transactional", threads=2))
+    heavy.check(Transactional(app=name, threads=2))
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "park"])
 @pytest.mark.parametrize(("name", "executor"), [("sl", "transactional"), ("fd", "pooled")])
 def test_idle_strategies_and_pinning_change_nothing(cases, name, executor, idle):
-    spec = RunSpec(app=name, executor=executor, threads=2, idle=idle, pin=True)
+    spec = RunSpec.parse({"app": name, "executor": executor, "threads": 2, "idle": idle, "pin": True})
     cases(name, "small").check(spec)
 
 
 @pytest.mark.parametrize(("name", "executor"), [("sl", "transactional"), ("wc", "pooled")])
 def test_an_open_loop_source_changes_times_only(cases, name, executor):
     case = cases(name, "small")
-    sample = case.check(RunSpec(app=name, executor=executor, threads=2), rate=100_000.0)
+    sample = case.check(RunSpec.parse({"app": name, "executor": executor, "threads": 2}), rate=100_000.0)
     assert sample.end_to_end is not None
     assert sample.end_to_end.p50 <= sample.end_to_end.p99 <= sample.end_to_end.max
     # The last event arrives at (n - 1) / rate: no clock can be faster.
@@ -277,8 +281,8 @@ WRITTEN = ("gs", "hashtag", "lr", "wc")
 )
 def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_path):
     case = cases(name, keys)
-    executor = next(executor.name for executor in EXECUTORS.values() if case.app.kind in executor.application_kinds)
-    case.check(RunSpec(app=name, executor=executor, threads=2), sink="parquet", folder=tmp_path)
+    executor = next(executor.name() for executor in EXECUTORS.values() if case.app.kind in executor.application_kinds)
+    case.check(RunSpec.parse({"app": name, "executor": executor, "threads": 2}), sink="parquet", folder=tmp_path)
     written = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "outputs").glob("*.parquet"))])
     assert written.equals(case.outputs)
     for table, expected in case.state.items():
@@ -286,7 +290,7 @@ def test_parquet_holds_the_interpreters_rows_in_order(cases, name, keys, tmp_pat
 
 
 def test_a_bound_is_refused_where_it_would_not_be_memory_safe():
-    spec = RunSpec(app="tp", executor="transactional", scheme="no_lock")
+    spec = Transactional(app="tp", scheme="no_lock")
     with pytest.raises(BadInput, match="no_lock is refused for tp: its tables hold containers"):
         spec.check(registry.load("tp"))
 
@@ -294,7 +298,7 @@ def test_a_bound_is_refused_where_it_would_not_be_memory_safe():
 def test_a_bound_is_memory_safe_and_counts_every_event(cases):
     case = cases("sl", "small")
     for threads in (1, 2, 8):
-        spec = RunSpec(app="sl", executor="transactional", scheme="no_lock", threads=threads)
+        spec = Transactional(app="sl", scheme="no_lock", threads=threads)
         sample, _, _ = engine.one_pass(spec, case.program, engine.Blocks(case.events, case.program, 1000))
         assert sample.outputs == case.events.rows
 
@@ -391,7 +395,7 @@ def test_containers_fan_out_and_flushes_of_a_chain(keys):
     table = event_table(random.integers(0, 1000, 2000), random.integers(0, keys, 2000))
     case = Case(chain(), {}, table)
     for threads, batch in itertools.product((1, 2, 3, 8), (1, 7, 256)):
-        case.check(RunSpec(app="chain", executor="pooled", threads=threads, batch=batch), block=700)
+        case.check(Pooled(app="chain", threads=threads, batch=batch), block=700)
 
 
 def divides(row, state, out):
@@ -414,7 +418,7 @@ def test_an_operator_that_fails_names_itself_the_event_and_the_reason(threads):
     program = compile_app(app, {})
     blocks = engine.Blocks(Events([event_table(values, np.arange(1000) % 7)]), program, 1000)
     with pytest.raises(RunFailed) as failed:
-        engine.one_pass(RunSpec(app="failing", executor="pooled", threads=threads), program, blocks)
+        engine.one_pass(Pooled(app="failing", threads=threads), program, blocks)
     message = str(failed.value)
     assert "operator divides failed at event 640" in message
     assert "ZeroDivisionError: integer division by zero" in message
@@ -427,9 +431,9 @@ def test_memory_does_not_grow_with_the_number_of_events(cases):
 
     case = cases("fd", "large")
     table = case.events.tables[0]
-    axes = EXECUTORS["pooled"].axes
+    axes = EXECUTORS["pooled"].axes()
     specs = [
-        RunSpec(app="fd", executor="pooled", threads=3, queue=queue, reorder=reorder)
+        Pooled(app="fd", threads=3, queue=queue, reorder=reorder)
         for queue, reorder in itertools.product(axes["queue"], axes["reorder"])
     ]
 

@@ -175,5 +175,7 @@ def test_a_transaction_may_be_made_of_everything_there_is(keys, people):
         enumerate(strategies("transactional")), enumerate((1, 2, 3, 8))
     ):
         punctuation, batch, block = CUTS[(i + j) % len(CUTS)]
-        spec = RunSpec(app="shop", threads=threads, punctuation=punctuation, batch=batch, **strategy)
+        spec = RunSpec.parse(
+            {"app": "shop", "threads": threads, "punctuation": punctuation, "batch": batch, **strategy}
+        )
         case.check(spec, block)

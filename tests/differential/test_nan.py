@@ -13,7 +13,7 @@ from streaming_core.data.digest import digest_table
 from streaming_core.language.record import NAN_BITS
 from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, Transactional
 from tests.differential.case import Case
 from tests.differential.kernel import Kernel
 
@@ -179,7 +179,7 @@ def test_events_that_nobody_touches_keep_no_other_nan_either():
     has_one_nan(case.state["summed"])
     same(Loop(app, {}).process(events), case.outputs)
     for executor in ("pooled", "pinned", "morsel"):
-        case.check(RunSpec(app="nans", executor=executor, threads=2, batch=7), 50)
+        case.check(RunSpec.parse({"app": "nans", "executor": executor, "threads": 2, "batch": 7}), 50)
 
 
 @record
@@ -251,4 +251,4 @@ def test_tables_and_constants_hold_one_nan():
     same(loop.process(events), case.outputs)
     same(loop.state()["rows"], case.state["rows"])
     for scheme, threads in itertools.product(("serial", "owners", "lock", "mvlk", "pat"), (1, 2)):
-        case.check(RunSpec(app="nans", executor="transactional", scheme=scheme, threads=threads, punctuation=9), 30)
+        case.check(Transactional(app="nans", scheme=scheme, threads=threads, punctuation=9), 30)

@@ -158,5 +158,7 @@ def test_every_scheme_reads_other_rows_as_they_were(sizes):
     # Cuts take turns, so that every strategy and every number of threads meets all of them.
     for (i, strategy), (j, threads) in itertools.product(enumerate(strategies("transactional")), enumerate((1, 2, 3))):
         punctuation, batch, block = CUTS[(i + j) % len(CUTS)]
-        spec = RunSpec(app="book", threads=threads, punctuation=punctuation, batch=batch, **strategy)
+        spec = RunSpec.parse(
+            {"app": "book", "threads": threads, "punctuation": punctuation, "batch": batch, **strategy}
+        )
         case.check(spec, block)

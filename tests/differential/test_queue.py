@@ -175,7 +175,7 @@ def test_long_sequences_of_appends_and_removals_agree(made):
         outputs = pa.concat_tables([loop.process(table), loop.finish(table.num_rows)])
         compare(app.name, case.outputs, outputs, "outputs")
         compare(app.name, case.state["work"], loop.state()["work"], "state")
-        case.check(RunSpec(app=app.name, threads=threads, batch=batch, **way), block)
+        case.check(RunSpec.parse({"app": app.name, "threads": threads, "batch": batch, **way}), block)
         longest.append(max(case.outputs["count"].to_pylist()))
 
     agree()

@@ -66,7 +66,7 @@ def examine(app, program, events, root, r):
     for name in taken:
         way = {"threads": r.choice((1, 2, 3)), "batch": r.choice((1, 7, 64))} | r.choice(WAYS)
         ours, theirs, out = (root / f"{name}.{of}" for of in ("engine", "oracle", "replayed"))
-        recording.record(source, name, ours, RunSpec(app=app.name, **way), program)
+        recording.record(source, name, ours, RunSpec.parse({"app": app.name, **way}), program)
         recording.record_oracle(source, name, theirs)
         assert written(ours / "rows") == ranked(taken[name]), (name, way)
         assert diff(ours, theirs).exit_code == 0

@@ -11,7 +11,7 @@ from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle import oracle
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 
 EVENTS = 6_000
 PARAMS = {"vocabulary": 300, "rate": 2_000}
@@ -30,7 +30,7 @@ def counted(tmp_path_factory):
 
 def passed(counted, beside=None, rate=0.0, **way):
     source, program, digest = counted
-    spec = RunSpec(app="wordcount", params=PARAMS, executor="pinned", batch=32, rate=rate, **way)
+    spec = Pinned(app="wordcount", params=PARAMS, batch=32, rate=rate, **way)
     blocks = engine.Blocks(source, program, 1_500)
     sample, _, _ = engine.one_pass(spec, program, blocks, rate=rate, beside=beside)
     assert (sample.digest, sample.in_order) == (digest, True)
@@ -102,7 +102,7 @@ def test_who_waits_until_a_request_is_settled_has_every_one_of_them_heard(counte
 @pytest.mark.parametrize("rate", [0.0, 1e6])
 def test_what_was_delivered_when_is_noted_where_it_is_asked_for(counted, rate):
     source, program, _ = counted
-    spec = RunSpec(app="wordcount", params=PARAMS, executor="pinned", threads=2, batch=32)
+    spec = Pinned(app="wordcount", params=PARAMS, threads=2, batch=32)
     blocks = engine.Blocks(source, program, 1_500)
     sample, _, more = engine.one_pass(spec, program, blocks, rate=rate, deliveries=True)
     found = more["deliveries"]

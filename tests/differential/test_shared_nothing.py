@@ -23,7 +23,7 @@ from streaming_core.api import (
 )
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 from tests.differential.case import Case
 
 
@@ -199,7 +199,7 @@ def test_every_container_goes_along(kept, threads, batch, block):
     for every in (600, 40, 9):
         schedule = swapped([name], threads, 600, every)
         how = {"threads": threads, "batch": batch, "schedule": schedule, "parallelism": "sn"}
-        sample = kept.check(RunSpec(app=kept.app.name, executor="pinned", **how), block)
+        sample = kept.check(Pinned(app=kept.app.name, **how), block)
         found = sample.reconfigurations
         assert [at.event for at in found] == list(range(0, 600, every))
         assert all((at.bytes > 0) == (at.moved > 0) for at in found)
@@ -219,8 +219,8 @@ def test_applications_equal_the_interpreter_whoever_has_their_keys(name):
     for threads in (1, 2, 3):
         for every in (events, 31):
             how = {"threads": threads, "batch": 16, "schedule": swapped(operators, threads, events, every)}
-            shared = case.check(RunSpec(app=name, executor="pinned", **how), 100)
-            apart = case.check(RunSpec(app=name, executor="pinned", **how, parallelism="sn"), 100)
+            shared = case.check(Pinned(app=name, **how), 100)
+            apart = case.check(Pinned(app=name, **how, parallelism="sn"), 100)
             told = [(at.event, at.replicas, at.moved) for at in apart.reconfigurations]
             assert told == [(at.event, at.replicas, at.moved) for at in shared.reconfigurations]
             assert {at.bytes for at in shared.reconfigurations} == {0}

@@ -4,7 +4,7 @@ import pytest
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 from tests.differential.case import Case
 
 SMALL = {
@@ -40,7 +40,7 @@ def cases():
 @pytest.mark.parametrize(("name", "threads", "way"), WAYS, ids=str)
 def test_every_row_that_is_put_out_is_taken(cases, name, threads, way):
     case = cases[name]
-    sample = case.check(RunSpec(app=name, executor="pinned", threads=threads, batch=64, **way))
+    sample = case.check(Pinned(app=name, threads=threads, batch=64, **way))
     operators = {operator.name: operator for operator in case.app.operators[1:-1]}
 
     def rows(operator, role, end):

@@ -12,7 +12,7 @@ from streaming_core.data.digest import format_digest
 from streaming_core.kernels.program import compile_app
 from streaming_core.oracle.oracle import compare
 from streaming_core.run import engine
-from streaming_core.run.way import AXES, RunSpec
+from streaming_core.run.way import AXES, Pinned
 from tests.differential.case import Events
 
 # Threads, batch size, block size.
@@ -44,7 +44,7 @@ def check_executed(app, params, table, made, late, end=None, ways=WAYS):
         seed = 1000 * table.num_rows + number
         schedule = drawn_schedule(app, threads, table.num_rows, seed) if number >= len(ways) else []
         how = {"batch": batch, "schedule": schedule, "parallelism": random.Random(seed).choice(AXES["parallelism"])}
-        spec = RunSpec(app=app.name, executor="pinned", threads=threads, sink="parquet", **how)
+        spec = Pinned(app=app.name, threads=threads, sink="parquet", **how)
         sample, state, _ = engine.one_pass(spec, program, engine.Blocks(events, program, block))
         if sample.digest != wanted:  # once more, to say where they differ
             with tempfile.TemporaryDirectory() as folder:

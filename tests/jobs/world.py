@@ -112,9 +112,11 @@ class World:
         """Plans one cell per (scheme or channel, threads), the same choices for all; returns their names."""
         for scheme, threads in ways:
             way = {"executor": "transactional", "scheme": scheme}
-            if scheme in EXECUTORS["pinned"].axes["channel"]:
+            if scheme in EXECUTORS["pinned"].axes()["channel"]:
                 way = {"executor": "pinned", "channel": scheme}
-            spec = RunSpec(app="bank", **way, threads=threads, sink="parquet", repetitions=1, **choices)
+            spec = RunSpec.parse(
+                {"app": "bank", **way, "threads": threads, "sink": "parquet", "repetitions": 1, **choices}
+            )
             self.cells.append(
                 {
                     "cell": spec.cell,

@@ -226,11 +226,11 @@ def test_what_a_suite_declares_can_be_drawn(home, name, monkeypatch):
             ways = zip(heat.ways, heat.requests or itertools.repeat(None), strict=False)
             for (spec, asked), load in itertools.product(ways, declared.loads or (None,)):
                 axes = {
-                    name: getattr(spec, name)
+                    name: spec.option(name)
                     for name in ("executor", *AXES, "punctuation", "stealing", "batch")
                     if name != "order"
                 }
-                of = {"plan": spec.plan} if spec.plan else {}
+                of = {"plan": plan} if (plan := spec.option("plan")) else {}
                 of |= switched if asked else {}
                 of |= dict.fromkeys(views, 99.0) | {"switched": asked.kind if asked else "no"} if heat.requests else {}
                 of |= {"load": load, "order": spec.order, "end_to_end_p99s_us": [99.0]} if load else {}

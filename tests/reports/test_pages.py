@@ -21,7 +21,7 @@ from reports.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 from streaming_core.storage import write_json
 from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
@@ -154,7 +154,7 @@ def test_a_cell_on_imported_events_is_reproduced_from_where_they_are(home):
 
 def test_every_outcome_is_said_in_words(home):
     pages, run = Pages(History(home)), History(home).run(past_runs.LAST)
-    ordered, loose = run.cells[0], replace(run.cells[0], spec=RunSpec(app="wc", executor="pinned", channel="spsc"))
+    ordered, loose = run.cells[0], replace(run.cells[0], spec=Pinned(app="wc", channel="spsc"))
     said = {}
     for verdict in VERDICTS:
         for cell, order in ((ordered, "total"), (loose, "none")):
@@ -185,7 +185,7 @@ def _broken(cell):
 def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     run = History(home).run(past_runs.LAST)
     schedule = [{"event": 9, "replicas": {"count": [0]}}, {"event": 70, "replicas": {"count": [0, 1]}}]
-    spec = RunSpec(app="wordcount", executor="pinned", threads=2, schedule=schedule)
+    spec = Pinned(app="wordcount", threads=2, schedule=schedule)
     page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
     assert "executor pinned, channel gate, 2 reconfigurations, 2 threads" in page.text
     assert "--channel gate" in page.text
@@ -202,7 +202,7 @@ def task(role: str, operator: str, thread: int, rows: int, execute: int, others:
 
 def test_a_planned_cell_shows_its_plan_and_what_its_threads_did(home, tmp_path):
     run = History(home).run(past_runs.LAST)
-    spec = RunSpec(app="wordcount", executor="pinned", threads=2, plan="auto")
+    spec = Pinned(app="wordcount", threads=2, plan="auto")
     plan = {"source": [0], "count": [1, 0], "sink": [1]}
     tasks = [
         task("source", "source", 0, 1000, 0, 100_000_000),
@@ -364,7 +364,9 @@ def test_a_cell_without_order_is_told_apart_wherever_speeds_are_compared(tmp_pat
     assert "<td>spsc, no order</td>" in text
     assert "<td>spsc</td>" not in text
     (loose,) = [
-        c for c in History(home).run(run_id).cells if (c.spec.channel, c.spec.threads, c.spec.plan) == ("spsc", 2, {})
+        c
+        for c in History(home).run(run_id).cells
+        if (c.spec.option("channel"), c.spec.threads, c.spec.option("plan")) == ("spsc", 2, {})
     ]
     page = Outline((home.reports / run_id / f"{loose.name}.html").read_text())
     assert page.first_heading == "wc/spsc/t2 equals the oracle, order aside"

@@ -11,10 +11,10 @@ from streaming_core.bench.race import Race
 from streaming_core.cli import main
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.run import engine
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, Transactional
 
 BY_NAME = {experiment.name: experiment for experiment in tstream.SUITE.experiments}
-SCHEMES = EXECUTORS["transactional"].axes["scheme"]
+SCHEMES = EXECUTORS["transactional"].axes()["scheme"]
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_a_suite_writes_what_was_measured_and_where(command, home):
 
 def test_latency_is_measured_from_an_open_loop_source_below_the_peak():
     race = Race("sl", {}, 4000)
-    loop, row = race.run([RunSpec(app="sl", executor="transactional", threads=1)], 1, loads=[0.5])
+    loop, row = race.run([Transactional(app="sl", threads=1)], 1, loads=[0.5])
     assert row["offered_per_s"] == row["events_per_s"] / 2
     assert row["end_to_end_p99_us"] > 0
     assert "end_to_end_p99_us" not in loop
@@ -305,7 +305,7 @@ def test_runs_from_file_to_file_are_checked_beside_what_pyarrow_takes(command, h
     given = ("gs", "--files", "--events", 2000, "--threads", "1,2", "--repetitions", 2, "--out", out)
     code, shown, _ = command(*given)
     rows = json.loads(out.read_text())["files"]
-    usual = RunSpec(app="gs", executor="transactional").strategy
+    usual = Transactional(app="gs").strategy
     assert code == 0
     assert [(row["way"], row["threads"]) for row in rows] == [("oracle", 1), (usual, 1), (usual, 2)]
     assert {row["result"] for row in rows} == {"equal"}

@@ -12,7 +12,7 @@ from streaming_core.cli import main
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, CommandFailed
 from streaming_core.run import checkpoint, engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import RunSpec, Transactional
 from streaming_core.storage import Lock
 
 EVENTS = 600
@@ -33,9 +33,7 @@ def source(tmp_path_factory):
 @pytest.fixture
 def spec(source):
     params = {"n_items": 100, "gen_parts": 4}
-    return RunSpec(
-        app="sl", params=params, executor="transactional", punctuation=20, checkpoint=4, sink="parquet", threads=2
-    )
+    return Transactional(app="sl", params=params, punctuation=20, checkpoint=4, sink="parquet", threads=2)
 
 
 class Stop(Exception):
@@ -267,7 +265,7 @@ def test_who_takes_no_checkpoints_says_so(spec, source, tmp_path):
     shutil.copytree(source, folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     monster = RunSpec.parse(spec.model_dump() | {"checkpoint": 1, "punctuation": 1})
-    assert manifest["events"] // engine.interval(monster) <= engine.MAX_CHECKPOINTS
+    assert manifest["events"] // monster.checkpoint_interval <= engine.MAX_CHECKPOINTS
     engine.run(monster, folder, tmp_path / "out")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(engine, "MAX_CHECKPOINTS", EVENTS - 1)

@@ -26,7 +26,7 @@ def results(tmp_path_factory):
         events = workload.write(app, {}, 300, 1, root / app / "workload")
         manifest = oracle.run(root / app / "workload", root / app / "oracle")
         shutil.copytree(root / app / "oracle", root / app / "run", ignore=shutil.ignore_patterns("manifest.json"))
-        spec = RunSpec(app=app, executor=executor)
+        spec = RunSpec.parse({"app": app, "executor": executor})
         latency = Latency(p50=1, p95=1, p99=1, p999=1, max=1)
         sample = Sample(
             kind="verified", repetition=0, events=300, outputs=manifest["outputs"]["rows"],

@@ -12,7 +12,7 @@ from streaming_core.data import workload
 from streaming_core.run import engine
 from streaming_core.run.energy import Meter, Spent
 from streaming_core.run.report import RunReport
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Transactional
 
 TOP = 1_000_000_000
 
@@ -116,7 +116,7 @@ def packages(root):
 def test_a_run_reports_its_energy_in_all_and_by_event(tmp_path, packages):
     app = registry.load("sl")
     workload.write(app, app.bind(), 1000, 1, tmp_path / "workload")
-    spec = RunSpec(app="sl", executor="transactional", repetitions=2)
+    spec = Transactional(app="sl", repetitions=2)
     report = engine.run(spec, tmp_path / "workload", None, meter=Ticking(packages))
     # Two packages, and two times that the engine is active in a pass: the only block, and the end.
     assert [sample.energy_joules for sample in report.samples] == [4.0] * 3
@@ -133,7 +133,7 @@ def test_a_run_reports_its_energy_in_all_and_by_event(tmp_path, packages):
 
 
 def test_a_race_compares_energy_and_processor_time(packages, tmp_path):
-    spec = RunSpec(app="sl", executor="transactional")
+    spec = Transactional(app="sl")
     loop, row = Race("sl", {}, 2000, meter=Ticking(packages)).run([spec], 1)
     assert (loop["energy_nj"], row["energy_nj"]) == (1e6, 2e6)  # sl has nothing to flush: the loop is active once
     assert loop["cpu_ns"] > 0

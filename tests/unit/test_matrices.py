@@ -42,7 +42,7 @@ def test_full_covers_every_executor_and_every_strategy(home):
     specs, _ = cells(matrices.request(MATRICES, home, {}, "full").regression)
     assert {spec.executor for spec in specs} == set(EXECUTORS)
     for axis in ("scheme", "heuristic", "queue", "reorder", "channel", "parallelism"):
-        assert {getattr(spec, axis) for spec in specs} - {None} == set(AXES[axis])
+        assert {spec.option(axis) for spec in specs} - {None} == set(AXES[axis])
 
 
 def test_every_matrix_of_the_checkout_opens_with_a_comment_on_its_purpose():

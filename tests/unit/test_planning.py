@@ -10,7 +10,7 @@ from streaming_core.errors import BadInput
 from streaming_core.planner.machine import Machine
 from streaming_core.run import engine, planning, profile
 from streaming_core.run.report import Planned, RunReport, Sample, TaskCost
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned, RunSpec
 from tests.unit.test_cli import refused
 
 
@@ -86,21 +86,21 @@ def test_who_says_nothing_of_who_runs_where_has_a_plan_found(command, made, tmp_
     assert run("none", *given[:-1], tmp_path / "empty") == ("auto", False)
     # Who asks for replicas has them.
     windows = {"app": "scalejoin", "executor": "pinned", "threads": 2}
-    assert RunSpec.parse(windows).lacks_plan
+    assert RunSpec.parse(windows).leaves_plan_open
     schedule = [{"event": 1, "replicas": {"from_left": 1}}]
     for asked in ({"threads": 1}, {"schedule": schedule}, {"controller": "threshold"}, {"parallelism": "sn"}):
-        assert not RunSpec.parse(windows | asked).lacks_plan
+        assert not RunSpec.parse(windows | asked).leaves_plan_open
 
 
 def test_threads_beyond_the_cores_have_nothing_to_do(made):
     cores = len(engine.topology()["cores"])
-    spec = RunSpec(app="wc", executor="pinned", threads=cores + 3, plan="auto")
+    spec = Pinned(app="wc", threads=cores + 3, plan="auto")
     found, _ = planning.planned(spec, workload.read(made / "wc"))
     assert max(thread for places in found.plan.values() for thread in places) < cores
 
 
 def test_a_load_that_has_changed_is_told_with_the_plan_that_would_be_better(made):
-    source, spec = workload.read(made / "wc"), RunSpec(app="wc", executor="pinned", threads=2, plan="auto")
+    source, spec = workload.read(made / "wc"), Pinned(app="wc", threads=2, plan="auto")
     known = profile.Profile.read(made / "profile.json")
     alone = known.patterns[0].costs
     # Of two threads that share nothing, each has half of what there is to do.
@@ -169,7 +169,9 @@ def test_where_no_plan_is_found(command, made, tmp_path):
         command("run", tmp_path / "spec.json", *given[:4]), "was generated with vocabulary=20, asked is vocabulary=21"
     )
     assert sorted((made / "wc.profiles").glob("*")) == there
-    refused(command("record", "wc", "--operator", "count", *given, "--executor", "pinned"), "no plan to be found")
+    refused(
+        command("record", "wc", "--operator", "count", *given, "--executor", "pinned"), "a recording cannot find a plan"
+    )
     of_windows = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--plan", "auto", "--parallelism", "sn")
     refused(command("run", "scalejoin", *of_windows), "found for parallelism vsn, not sn")
     schedule = tmp_path / "schedule.json"

@@ -20,7 +20,7 @@ from streaming_core.oracle import oracle
 from streaming_core.run import recording
 from streaming_core.run import replay as replaying
 from streaming_core.run.comparison import diff
-from streaming_core.run.way import RunSpec, executors_of
+from streaming_core.run.way import Pinned, Pooled, RunSpec, executors_of
 from tests.unit.test_cli import refused
 
 
@@ -31,7 +31,7 @@ def made(tmp_path_factory):
     workload.write("wc", {"vocabulary": 20}, 300, 1, root / "wc")
     workload.write("sl", {"n_items": 100}, 300, 1, root / "sl")
     oracle.run(root / "wc", root / "oracle")
-    recording.record(workload.read(root / "wc"), "count", root / "count", RunSpec(app="wc", executor="pooled"))
+    recording.record(workload.read(root / "wc"), "count", root / "count", Pooled(app="wc"))
     return root
 
 
@@ -40,7 +40,7 @@ def replays(source, repetitions):
     app, found = source.app, {}
     for operator in app.operators[1:-1]:
         with tempfile.TemporaryDirectory() as folder:
-            spec = RunSpec(app=app.name, executor=executors_of(app.kind)[0])
+            spec = RunSpec.parse({"app": app.name, "executor": executors_of(app.kind)[0]})
             recording.record(source, operator.name, Path(folder), spec)
             found[operator.name] = replaying.replay(recording.read(Path(folder), app), repetitions)
     return found
@@ -382,13 +382,13 @@ def test_the_profile_of_windows_and_what_stands_behind_them(tmp_path):
     assert 0 < found["frequent"].rows_out < found["frequent"].rows_in
     # What is in front of `frequent` runs as a schedule says, which `words` and `frequent` are not concerned with.
     schedule = [{"event": 100, "replicas": {"met": [1]}}, {"event": 200, "replicas": {"met": 2}}]
-    spec = RunSpec(app="passing", executor="pinned", threads=2, batch=7, schedule=schedule)
+    spec = Pinned(app="passing", threads=2, batch=7, schedule=schedule)
     for operator in ("met", "frequent"):
         recording.record(source, operator, tmp_path / f"{operator}.ours", spec)
         recording.record_oracle(source, operator, tmp_path / f"{operator}.theirs")
         assert diff(tmp_path / f"{operator}.ours", tmp_path / f"{operator}.theirs").exit_code == 0
     with pytest.raises(BadInput, match="passing has windows: pinned runs it with channel gate"):
-        recording.record(source, "met", tmp_path / "x", RunSpec(app="passing", executor="pinned", channel="merge_sort"))
+        recording.record(source, "met", tmp_path / "x", Pinned(app="passing", channel="merge_sort"))
 
 
 def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
@@ -400,7 +400,7 @@ def test_a_failure_names_the_event_that_caused_the_row(tmp_path):
     app.generates(small().generator)
     workload.write(app, {}, 30, 1, tmp_path / "w")
     source = workload.read(tmp_path / "w", app)
-    recording.record(source, "fails", tmp_path / "r", RunSpec(app="failing", executor="pooled", threads=2))
+    recording.record(source, "fails", tmp_path / "r", Pooled(app="failing", threads=2))
     with pytest.raises(RunFailed, match="operator fails failed at event 4: ZeroDivisionError"):
         replaying.replay(recording.read(tmp_path / "r", app), 1, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from streaming_core.errors import BadInput
 from streaming_core.regression import matrix
 from streaming_core.regression.request import RegressionSpec
-from streaming_core.run.way import AXES, EXECUTORS, QUEUES_WITH_PARTITIONING, SCHEMES_WITH_POOL, SHARED_POOLS, RunSpec
+from streaming_core.run.way import (
+    AXES,
+    EXECUTORS,
+    QUEUES_WITH_PARTITIONING,
+    SCHEMES_WITH_POOL,
+    SHARED_POOLS,
+    Morsel,
+    Pooled,
+    RunSpec,
+    Transactional,
+)
 
 KINDS = {"sl": "transaction", "wc": "dataflow"}
 
@@ -32,7 +42,7 @@ def test_pools_are_for_schemes_that_take_chains_from_one():
         ("owners", "shared_nothing", False),
     ]
     wc = RegressionSpec(applications=["wc"], threads=[1], pools=["shared_everything"], stealing=True).cells(KINDS)
-    assert {cell.pool for cell in wc} == {None}
+    assert {cell.option("pool") for cell in wc} == {None}
 
 
 def test_stealing_is_tried_beside_its_absence_where_a_pool_is_shared():
@@ -84,7 +94,7 @@ def test_every_way_of_a_regression_has_a_strategy_of_its_own():
 
 def test_by_default_an_executor_has_one_way_and_transactional_every_scheme():
     found = [(cell.executor, cell.strategy) for cell in RegressionSpec(applications=["sl", "wc"]).cells(KINDS)]
-    schemes = EXECUTORS["transactional"].axes["scheme"]
+    schemes = EXECUTORS["transactional"].axes()["scheme"]
     ways = [*(("transactional", scheme) for scheme in schemes), ("pooled", "affinity")]
     # One thread has one plan.
     pinned = [("pinned", "gate"), ("pinned", "gate"), ("pinned", "gate-planned")]
@@ -240,14 +250,14 @@ def test_a_matrix_of_nothing_or_of_too_much_is_refused_in_one_line(asked, said):
 
 def test_a_strategy_names_what_differs_from_the_defaults():
     def strategy(**choices) -> str:
-        return RunSpec(app="sl", executor="transactional", **choices).strategy
+        return Transactional(app="sl", **choices).strategy
 
     assert strategy() == "owners"
     assert strategy(scheme="serial") == "serial"
     assert strategy(scheme="auto", pool="shared_per_socket") == "auto-shared_per_socket"
     assert strategy(pool="shared_everything", stealing=True) == "owners-shared_everything-stealing"
     assert strategy(batch=7) == "owners-batch7"
-    assert RunSpec(app="wc", executor="pooled").strategy == "affinity"
-    assert RunSpec(app="wc", executor="pooled", heuristic="lp", reorder="lock").strategy == "lp-lock"
-    assert RunSpec(app="wc", executor="morsel", batch=7).strategy == "morsel-batch7"
-    assert RunSpec(app="wc", executor="morsel", order="none").strategy == "morsel-none"
+    assert Pooled(app="wc").strategy == "affinity"
+    assert Pooled(app="wc", heuristic="lp", reorder="lock").strategy == "lp-lock"
+    assert Morsel(app="wc", batch=7).strategy == "morsel-batch7"
+    assert Morsel(app="wc", order="none").strategy == "morsel-none"

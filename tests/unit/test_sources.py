@@ -17,7 +17,7 @@ from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.loop import Loop
 from streaming_core.oracle.oracle import compare
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned, RunSpec
 from tests.differential.case import Case, Events, strategies
 from tests.differential.windows import check_executed
 from tests.draws import seeds
@@ -301,7 +301,7 @@ def test_other_operators_take_streams_too():
     for executor in ("pooled", "pinned", "morsel"):
         for threads, batch in ((1, 256), (2, 7), (3, 1)):
             for fields in strategies(executor):
-                case.check(RunSpec(app="spread", threads=threads, batch=batch, **fields), block=300)
+                case.check(RunSpec.parse({"app": "spread", "threads": threads, "batch": batch, **fields}), block=300)
 
 
 # --- streams that fall silent -----------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def paced(app, table, made):
     """The engine once more, with arrivals of its own: what it makes is the same."""
     program, events = compile_app(app, {}), Events([table])
     for threads, batch in ((1, 256), (2, 1), (3, 64)):
-        spec = RunSpec(app=app.name, executor="pinned", threads=threads, batch=batch)
+        spec = Pinned(app=app.name, threads=threads, batch=batch)
         peak, open_loop = (
             engine.one_pass(spec, program, engine.Blocks(events, program, 1000), rate=rate)[0] for rate in (0.0, 1e5)
         )

@@ -14,7 +14,7 @@ from streaming_core.bench.race import Race, phased, turns
 from streaming_core.data import workload
 from streaming_core.kernels.program import compile_app
 from streaming_core.run import engine, profile
-from streaming_core.run.way import EXECUTORS, RunSpec
+from streaming_core.run.way import EXECUTORS, Pinned
 from tests.differential.case import Events
 
 SUITES = {module.SUITE.name: module for module in (ordered, viper, briskstream, rlas, stretch)}
@@ -156,7 +156,7 @@ def test_sweeps_cover_what_they_say(monkeypatch, tmp_path, counts):
         assert all(spec.app == heat.app and spec.params == heat.params for heat, spec in ways(name, experiment))
         assert all(0 < heat.share <= 1 for heat, _ in ways(name, experiment))
         assert all(claim.says and claim.source for claim in chosen(name, experiment).claims)
-    axes = EXECUTORS["pooled"].axes
+    axes = EXECUTORS["pooled"].axes()
     queries = {"q1", "q2", "q3", "q4", "q15"}
     usual = ("affinity", "lanes", "non_blocking")
     found = {(s.app, s.heuristic, s.threads, s.batch) for _, s in ways("ordered", "queries")}
@@ -222,7 +222,7 @@ def row(seconds, app="q1", result="equal", **more):
         "result": result,
         "to_loop": 1.0,
     }
-    return plain | {axis: values[0] for axis, values in EXECUTORS["pooled"].axes.items()} | more
+    return plain | {axis: values[0] for axis, values in EXECUTORS["pooled"].axes().items()} | more
 
 
 def loop(**more):
@@ -392,7 +392,7 @@ def test_the_default_plan_is_the_runtimes():
         program = compile_app(opened, params)
         table = workload.generate_chunk(opened, params, 50, 1, 0, 50)
         blocks = engine.Blocks(Events([table]), program, 50)
-        sample, _, _ = engine.one_pass(RunSpec(app=app, executor="pinned", threads=2), program, blocks, export=False)
+        sample, _, _ = engine.one_pass(Pinned(app=app, threads=2), program, blocks, export=False)
         ran = {}
         for task in sample.tasks:
             if task.role not in ("keys", "merge"):

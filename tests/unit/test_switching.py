@@ -14,7 +14,7 @@ from streaming_core.bench.reconfigurations import columns, seen, switched
 from streaming_core.bench.requests import Requests
 from streaming_core.cli import main
 from streaming_core.run.report import Reconfiguration, Sample
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pinned
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_what_is_seen_near_a_switch_is_within_a_tenth_of_a_second_of_its_first_e
 def test_every_switch_of_every_pass_counts(monkeypatch):
     monkeypatch.setattr(requests, "SOONEST", 0)
     race = Race("wordcount", {}, 3000)
-    spec = RunSpec(app="wordcount", executor="pinned", threads=2, batch=16)
+    spec = Pinned(app="wordcount", threads=2, batch=16)
     asked = Requests("count", "halves", 2, 10**9)
     taken = []
     one = race._one
@@ -148,7 +148,7 @@ def test_every_switch_of_every_pass_counts(monkeypatch):
 def test_where_threads_are_more_than_cores_context_switches_are_counted(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     race = Race("wordcount", {}, 3000)
-    spec = RunSpec(app="wordcount", executor="pinned", threads=2, batch=16)
+    spec = Pinned(app="wordcount", threads=2, batch=16)
     _, row = race.run([spec], 1, requests=[Requests("count", "swaps", 2, 1)])
     assert row["voluntary"] >= 0
     assert row["involuntary"] >= 0

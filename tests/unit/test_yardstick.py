@@ -10,7 +10,7 @@ from streaming_core.errors import CommandFailed, RunFailed
 from streaming_core.run import engine, yardstick
 from streaming_core.run.disturbance import Disturbance
 from streaming_core.run.report import Latency, Sample
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Transactional
 from streaming_core.run.yardstick import Turns
 
 
@@ -98,7 +98,7 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
     monkeypatch.setattr(yardstick, "SHORTEST", 0.0)
     app = registry.load("sl")
     workload.write(app, app.bind(), 2000, 1, tmp_path / "workload")
-    spec = RunSpec(app="sl", executor="transactional", repetitions=2, seconds=0.01)
+    spec = Transactional(app="sl", repetitions=2, seconds=0.01)
     report = engine.run(spec, tmp_path / "workload", None)
     assert len({sample.digest for sample in report.samples}) == 1
     first, *repetitions = report.samples
@@ -120,7 +120,7 @@ def test_a_run_reports_the_loop_beside_its_passes_and_the_same_result(tmp_path, 
 def test_a_pass_that_is_too_short_to_be_compared_is_not_and_says_so(tmp_path):
     app = registry.load("sl")
     workload.write(app, app.bind(), 10, 1, tmp_path / "workload")
-    report = engine.run(RunSpec(app="sl", executor="transactional", repetitions=1), tmp_path / "workload", None)
+    report = engine.run(Transactional(app="sl", repetitions=1), tmp_path / "workload", None)
     assert report.yardstick is None
     assert report.host["yardstick"] == "no loop was measured: a pass takes less than 1 ms"
     assert [sample.passes for sample in report.samples] == [1, 1]

@@ -10,7 +10,7 @@ from infra.cli.invariants import invariants
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.run import engine
-from streaming_core.run.way import RunSpec
+from streaming_core.run.way import Pooled
 from tests.infra.cli.conftest import lockstep
 
 WRONG = "SELECT seq, word FROM outputs WHERE seq < 2 AND sub = 0"
@@ -21,7 +21,7 @@ def made(tmp_path_factory):
     """A workload, and a run of it."""
     folder = tmp_path_factory.mktemp("made")
     workload.write("wc", {"vocabulary": 20}, 300, 1, folder / "w")
-    spec = RunSpec(app="wc", params={"vocabulary": 20}, executor="pooled", threads=1, sink="parquet", repetitions=1)
+    spec = Pooled(app="wc", params={"vocabulary": 20}, threads=1, sink="parquet", repetitions=1)
     engine.run(spec, folder / "w", folder / "r")
     return folder
 
@@ -47,7 +47,7 @@ def test_each_invariant_is_said_to_hold_or_shows_the_rows_that_break_it(made, sp
 
 def test_what_is_no_run_of_this_workload_is_refused(made, tmp_path, capfd):
     workload.write("wc", {"vocabulary": 20}, 300, 2, tmp_path / "other")
-    spec = RunSpec(app="wc", params={"vocabulary": 20}, executor="pooled", threads=1, sink="digest", repetitions=1)
+    spec = Pooled(app="wc", params={"vocabulary": 20}, threads=1, sink="digest", repetitions=1)
     engine.run(spec, made / "w", tmp_path / "digested")
     for run, source, said in (
         (made / "r", tmp_path / "other", "is not the workload of"),
