@@ -177,6 +177,10 @@ lint-rust:
 	@$(CLIPPY) --lib --tests --features loom -- -D warnings
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
+.PHONY: docs
+docs: setup ## write the generated files anew: the reference of strategies, and dbt's columns
+	@$(RUN) -m infra.services.generated
+
 .PHONY: screenshots
 screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FOLDER"
 	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)

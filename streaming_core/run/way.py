@@ -133,8 +133,8 @@ class RunSpec(BaseModel):
         0.4,
         ge=0.0,
         le=3600.0,
-        description="Minimum seconds of a repetition: its passes take turns with the compiled sequential loop until "
-        "both have taken this long; 0 = one pass, without the loop.",
+        description="Minimum seconds of a repetition. Its passes take turns with the compiled sequential loop "
+        "until both have taken this long. With 0 there is one pass and no loop.",
     )
 
     @classmethod
@@ -314,7 +314,7 @@ class Transactional(RunSpec):
 
     system = "TStream"
     application_kinds = ("transaction",)
-    placement = "no plan: of each punctuation interval threads have equal shares, whatever the operators cost"
+    placement = "no plan: each thread has an equal share of every punctuation interval"
     default_sweep = frozenset({"scheme"})
 
     executor: Literal["transactional"] = "transactional"
@@ -357,7 +357,7 @@ class Pooled(RunSpec):
 
     system = "Ordered Stream Processing"
     application_kinds = ("dataflow",)
-    placement = "no plan: any worker runs any operator, and goes where there is work"
+    placement = "no plan: any worker runs any operator that has work"
 
     executor: Literal["pooled"] = "pooled"
     heuristic: Literal["affinity", "ct", "lp", "et", "qst"] = Field(
@@ -432,21 +432,22 @@ class Pinned(RunSpec):
 
     system = "BriskStream, Viper, STRETCH"
     application_kinds = ("dataflow", "windowed")
-    placement = "by a plan: each operator on each thread, or a file, or auto, found by what operators cost"
+    placement = "a plan: replicated, each operator on each thread; auto, found by the cost of operators; or a file"
     default_sweep = frozenset({"plan"})
 
     executor: Literal["pinned"] = "pinned"
     channel: Literal["gate", "scalegate", "merge_sort", "spsc"] = Field(
         "gate",
-        description="Channel that brings the rows of several replicas into one order. gate: the reader merges them. "
-        "scalegate: the writers insert them in order (Viper). merge_sort: merge operators in between. spsc keeps no "
-        "order, for applications that declare what agrees without order.",
+        description="Channel that brings the rows of several replicas into one order. With gate, the reader "
+        "merges them. With scalegate, the writers insert them in order (Viper). With merge_sort, "
+        "operators in between merge them. Channel spsc keeps no order, for applications that declare "
+        "what agrees without order.",
     )
     plan: dict[str, list[int]] | Literal["auto"] = Field(
         default_factory=dict,
-        description="Threads of the replicas of each operator, `source` and `sink` included. "
-        "replicated: each operator on each thread. auto: found by the "
-        "measured cost of operators, with threads bound to cores.",
+        description="Threads of the replicas of each operator, `source` and `sink` included. Plan replicated puts"
+        " each operator on each thread. Plan auto is found by the measured cost of operators, and "
+        "binds threads to cores.",
     )
     schedule: list[ScheduledReconfiguration] = Field(
         default_factory=list,
@@ -454,20 +455,21 @@ class Pinned(RunSpec):
     )
     controller: Literal["none", "threshold", "model"] = Field(
         "none",
-        description="Controller that reconfigures windowed operators by their load. threshold: by the share of time "
-        "that replicas work. model: by the work that waits and that is to come.",
+        description="Controller that reconfigures windowed operators by their load. Controller threshold goes by "
+        "the share of time that replicas work, model by the work that waits and is to come.",
     )
     thresholds: Annotated[
         list[int], Requires("controller", ACTIVE_CONTROLLERS, "thresholds are a controller's, and there is none")
     ] = Field(
         default_factory=list,
-        description="Load of the replicas in percent. upper: above it the controller adds replicas. target: it adds "
-        "until the load is below. lower: below it the controller removes replicas. Empty: those of STRETCH.",
+        description="Load of the replicas in percent: upper, target, lower. Above upper, the controller adds "
+        "replicas until the load is below target. Below lower, it removes replicas. Empty: the "
+        "thresholds of STRETCH.",
     )
     parallelism: Literal["vsn", "sn"] = Field(
         "vsn",
-        description="What replicas of windowed operators share. vsn: rows and state, with one owner per key. sn: "
-        "nothing, as a baseline.",
+        description="What replicas of windowed operators share. With vsn they share rows and state, with one "
+        "owner per key. With sn they share nothing, as a baseline.",
     )
 
     @model_validator(mode="before")

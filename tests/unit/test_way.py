@@ -232,8 +232,8 @@ def test_whatever_there_is_to_choose_can_be_chosen_everywhere():
     assert told.keys() == SPEC_FIELDS.keys() - {"app", "params", "checkpoint", "repetitions", "seconds"}
 
 
-# Declarations with a field more that all share, and an axis, a switch and a strategy more of pooled, in a process that
-# knows only these.
+# Text of the declaration -> what a changed one has behind it: one more field of every executor, and one more axis,
+# switch and strategy of pooled. A process of its own imports the changed declaration in place of the real one.
 MORE = {
     'description="Measured passes at peak rate after the first pass.")\n': """
     mood: int = Field(3, description="Of the machine.")
@@ -259,11 +259,14 @@ from dags.lib.form import regression_params
 from streaming_core.cli.options import RECORD, RUN
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.warehouse import CELLS, spec_of, way_columns
+from infra.services import generated
 
 form = regression_params()
+texts = {path.relative_to(generated.ROOT).as_posix(): text for path, text in generated.files().items()}
 spec = way.Pooled(app="wc", lane="right", lights=True, heuristic="hunch")
 cells = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1], lanes=["left", "right"], lights=True)
 print(json.dumps({
+    "generated": {path: [word for word in ("lane", "lights", "hunch") if word in text] for path, text in texts.items()},
     "help": [RUN[name].__metadata__[0].help for name in ("lane", "lights", "heuristic")],
     "recorded": [name in RECORD for name in ("lane", "lights")],
     "form": [[form[name].schema[key] for key in ("title", "section")] for name in ("lanes", "lights")],
@@ -281,7 +284,7 @@ print(json.dumps({
 """
 
 
-def test_an_option_is_declared_in_one_place_and_found_in_all(tmp_path):
+def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
     text = Path(way.__file__).read_text()
     for place, more in MORE.items():
         assert text.count(place) == 1
@@ -294,7 +297,16 @@ def test_an_option_is_declared_in_one_place_and_found_in_all(tmp_path):
         command, capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 0, done.stderr
+    options = ["lane", "lights"]
     assert json.loads(done.stdout.splitlines()[-1]) == {
+        "generated": {
+            "dbt/macros/way.sql": options,
+            "dbt/models/way.md": [*options, "hunch"],
+            "dbt/models/staging/raw.yml": options,
+            "dbt/models/marts/cells.yml": options,
+            "dbt/models/staging/stg_cells.yml": ["lane", "hunch"],
+            "docs/reference/strategies.md": [*options, "hunch"],
+        },
         "help": [
             "Side of the road: left, right.",
             "Lights at night.",

@@ -1,0 +1,71 @@
+"""The runtime's options and strategies, compared with their declaration through the extension module."""
+
+import json
+import re
+
+import pytest
+
+from streaming_core import _runtime
+from streaming_core.apps import registry
+from streaming_core.kernels.program import compile_app
+from streaming_core.run.way import (
+    EXECUTORS,
+    MAX_PARTITIONS,
+    MAX_SLICE,
+    MAX_THREADS,
+    NOT_FOR_RUNTIME,
+    SPEC_FIELDS,
+    literal_values,
+)
+
+APPS = {"transaction": "sl", "dataflow": "wc", "windowed": "wordcount"}
+AXES = [(name, axis) for name, executor in EXECUTORS.items() for axis in executor.axes()]
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """Kind of application -> a compiled program, as JSON."""
+    apps = {kind: registry.load(name) for kind, name in APPS.items()}
+    return {kind: compile_app(app, app.bind()).json() for kind, app in apps.items()}
+
+
+def error(program, **options):
+    """What the runtime says of options that it refuses."""
+    with pytest.raises(ValueError, match=r"nonsense|must lie in") as refusal:
+        _runtime.Engine(program, json.dumps(options))
+    return str(refusal.value)
+
+
+def test_the_runtime_takes_the_fields_of_a_spec_that_are_for_it(programs):
+    known = re.findall(r"`(\w+)`", error(programs["dataflow"], nonsense=1).partition("expected one of")[2])
+    assert sorted(known) == sorted(SPEC_FIELDS.keys() - NOT_FOR_RUNTIME | {"deliveries"})
+
+
+def test_the_runtime_has_the_declared_executors(programs):
+    known = error(programs["dataflow"], executor="nonsense").partition("known: ")[2].split(", ")
+    assert sorted(known) == sorted(EXECUTORS)
+
+
+@pytest.mark.parametrize(("executor", "axis"), AXES)
+def test_the_runtime_has_the_declared_strategies_and_the_same_default(programs, executor, axis):
+    kind = EXECUTORS[executor].application_kinds[-1]
+    known = error(programs[kind], executor=executor, **{axis: "nonsense"}).partition("known: ")[2].split(", ")
+    declared = [value for value in EXECUTORS[executor].axes()[axis] if (axis, value) != ("controller", "none")]
+    assert known == declared
+
+
+@pytest.mark.parametrize("name", ["idle", "sink"])
+def test_the_runtime_has_the_declared_values_of_every_executor(programs, name):
+    known = error(programs["dataflow"], executor="pooled", **{name: "nonsense"}).partition("expected one of")[2]
+    assert sorted(re.findall(r"`(\w+)`", known)) == sorted(literal_values(SPEC_FIELDS[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("threads", MAX_THREADS), ("partitions", MAX_PARTITIONS), ("slice", MAX_SLICE), ("throughput_window", MAX_SLICE)],
+)
+def test_the_runtime_has_the_declared_limits(programs, name, most):
+    assert f"1..{most}" in error(programs["dataflow"], executor="pooled", **{name: most + 1})
+    assert f"1..{most}" in error(programs["dataflow"], executor="pooled", **{name: 0})
+    (limit,) = [one.le for one in SPEC_FIELDS[name].metadata if hasattr(one, "le")]
+    assert limit == most
