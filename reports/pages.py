@@ -45,7 +45,7 @@ from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import COUNTS
-from streaming_core.run.way import AXES, NAMED_PLANS, OPTION_EXECUTORS, WINDOW_OPTIONS, RunSpec
+from streaming_core.run.way import AXES, NAMED_PLANS, WINDOW_OPTIONS, RunSpec
 from streaming_core.storage import canonical_json, left_json, write_text
 
 HERE = Path(__file__).parent
@@ -348,7 +348,11 @@ def _commands(run: Run, cell: Cell, report: dict, home: Home) -> list[str]:
     options = ["--executor", spec.executor, "--threads", spec.threads]
     for axis, value in _chosen(spec).items():
         options += [f"--{axis}", value]
-    options += [f"--{switch}" for switch in OPTION_EXECUTORS if spec.option(switch) is True]
+    options += [f"--{switch}" for switch in spec.options() if spec.option(switch) is True]
+    for option, field in spec.options().items():
+        if field.annotation is int and spec.option(option) != field.default:
+            options += [f"--{option.replace('_', '-')}", spec.option(option)]
+    options += ["--thresholds", ",".join(map(str, numbers))] if (numbers := spec.option("thresholds")) else []
     options += ["--punctuation", spec.punctuation, "--batch", spec.batch, "--idle", spec.idle, "--sink", "parquet"]
     options += ["--repetitions", spec.repetitions, *(["--rate", spec.rate] if spec.rate else [])]
     options += ["--seconds", spec.seconds] if spec.seconds != RunSpec.model_fields["seconds"].default else []

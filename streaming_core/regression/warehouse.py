@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from streaming_core.data.parts import Parts
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.run.way import SPEC_FIELDS, RunSpec
+from streaming_core.run.way import SPEC_FIELDS, RunSpec, literal_values
 from streaming_core.storage import canonical_json
 
 # Raise it whenever a column is added, removed or changes its meaning: parts of any other version are refused.
@@ -33,13 +33,17 @@ _LATENCY = [
     for p in ("p50", "p95", "p99", "p999", "max")
 ]
 
-# Fields of a RunSpec that say how a cell is executed: all but where its outputs go and how often it is measured.
+# The fields of a spec that say how a cell is executed: all but where its outputs go and how often it is measured.
 WAY = tuple(name for name in SPEC_FIELDS if name not in ("app", "params", "sink", "repetitions", "seconds"))
 _COLUMNS: dict[Any, pa.DataType] = {bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
+# The fields of a spec that a raw row may hold as JSON.
+JSON_FIELDS = {
+    name for name, one in SPEC_FIELDS.items() if one.annotation not in (str, *_COLUMNS) and not literal_values(one)
+}
 
 
 def _column(field: FieldInfo) -> pa.DataType:
-    return _COLUMNS.get(field.annotation, pa.string())  # words as they are, else canonical JSON
+    return _COLUMNS.get(field.annotation, pa.string())  # strings as they are, anything else as canonical JSON
 
 
 CELLS = pa.schema(
@@ -246,13 +250,14 @@ def _is_hidden(name: str) -> bool:
 
 def way_columns(spec: RunSpec) -> dict:
     """How a cell is executed, as columns of the raw table `cells`."""
-    found = spec.model_dump(mode="json")
-    return {name: canonical_json(found[name]) if isinstance(found[name], dict | list) else found[name] for name in WAY}
+    fields = spec.model_dump(mode="json")
+    return {name: canonical_json(v) if isinstance(v := fields[name], dict | list) else v for name in WAY}
 
 
 def spec_of(row: dict) -> RunSpec:
-    """The spec of a cell that is known from its raw row alone; what the row does not say has its default."""
-    said = {name: row[name] for name in SPEC_FIELDS if row.get(name) is not None}
-    # A plan is a word, or a mapping as JSON.
-    kept = {name: said[name] for name in ("params", "plan", "schedule", "thresholds") if name in said}
-    return RunSpec.parse(said | {name: json.loads(text) for name, text in kept.items() if text[:1] in ("[", "{")})
+    """The spec of a cell, read from its raw row alone. Fields that the row lacks have their defaults."""
+    fields = {name: row[name] for name in SPEC_FIELDS if row.get(name) is not None}
+    for name in fields.keys() & JSON_FIELDS:
+        if fields[name][:1] in ("[", "{"):  # a plan may also be a name
+            fields[name] = json.loads(fields[name])
+    return RunSpec.parse(fields)

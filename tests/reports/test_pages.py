@@ -21,7 +21,7 @@ from reports.tasks import Tasks
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
-from streaming_core.run.way import Pinned
+from streaming_core.run.way import Pinned, Pooled, Transactional
 from streaming_core.storage import write_json
 from tests.browser import CHROMIUM, Browser
 from tests.reports import past_runs
@@ -193,6 +193,21 @@ def test_a_reconfigured_cell_is_reproduced_with_its_schedule(home, tmp_path):
     (line,) = [line for line in page.text.splitlines() if line.startswith("echo ")]
     subprocess.run(f"mkdir again && again=again && {line}", shell=True, check=True, cwd=tmp_path)
     assert json.loads((tmp_path / "again" / "schedule.json").read_text()) == schedule
+
+
+@pytest.mark.parametrize(
+    ("spec", "options"),
+    [
+        (Pooled(app="wc", queue="hybrid", partitions=7, slice=9), "--partitions 7 --slice 9 "),
+        (Pooled(app="wc", heuristic="ct", throughput_window=77), "--throughput-window 77 "),
+        (Transactional(app="sl", checkpoint=3), "--checkpoint 3 "),
+        (Pinned(app="wordcount", controller="model", thresholds=[90, 70, 45]), "--thresholds 90,70,45 "),
+    ],
+)
+def test_a_cell_is_reproduced_with_the_options_that_are_not_at_their_defaults(home, spec, options):
+    run = History(home).run(past_runs.LAST)
+    page = Outline(Pages(History(home)).cell(run, replace(run.cells[0], spec=spec)))
+    assert options in page.text
 
 
 def task(role: str, operator: str, thread: int, rows: int, execute: int, others: int) -> dict:
