@@ -7,6 +7,8 @@ import platform
 import time
 from typing import Any
 
+import psutil
+
 from streaming_core.errors import BadInput
 from streaming_core.run import engine
 from streaming_core.run.disturbance import processor
@@ -38,6 +40,8 @@ def facts(repetitions: int) -> dict[str, Any]:
             "cores": os.cpu_count() or 1,
             "machine": platform.machine(),
             "cpu": processor(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "kernel": f"{platform.system()} {platform.release()}",
             "load": os.getloadavg()[0],
             "energy": Meter().why or "of all processor packages, for whomever",
         },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ FIGURES = (
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
     ("cpu_ns", "CPU ns/event", 1, ",.0f"),
     ("energy_nj", "nJ/event", 1, ",.0f"),
-    ("rejected", "rejected", 1e-2, ".0f"),
+    ("rejected", "% rejected", 1e-2, ".0f"),
     ("switch_p50_us", "switch p50 ms", 1e3, ".3f"),
     ("switch_p99_us", "p99", 1e3, ".3f"),
     ("switch_max_us", "max", 1e3, ".3f"),
@@ -34,6 +36,25 @@ FIGURES = (
     ("loaded_switch_p99_us", "p99", 1e3, ".3f"),
     ("loaded_switch_max_us", "max", 1e3, ".3f"),
 )
+
+
+def command(
+    apps: list[str] | None,
+    suite: str | None,
+    files: bool,
+    only: list[str] | None,
+    events: int | None,
+    threads: list[int] | None,
+    repetitions: int,
+) -> str:
+    """The command line of a benchmark, without where it writes."""
+    words = ["streaming-core", "bench", *(apps or [])]
+    words += ["--suite", suite] if suite else []
+    words += ["--files"] if files else []
+    words += [word for name in only or [] for word in ("--only", name)]
+    words += ["--events", str(events)] if events is not None else []
+    words += ["--threads", ",".join(map(str, threads))] if threads else []
+    return shlex.join([*words, "--repetitions", str(repetitions)])
 
 
 def save(found: dict[str, Any], out: Path | None) -> Path:
@@ -65,15 +86,20 @@ def render(found: dict[str, Any], console: Console) -> None:
     console.print(f"{host['cpu']}, {host['cores']} cores; medians of {found['repetitions']} rounds", highlight=False)
     if "results" in found:
         console.print(table(found["results"], ["app", "way", "threads"]))
-        _cost(found["results"], console)
+        for line in cost(found["results"]):
+            console.print(line, highlight=False)
     for line in files.lines(found.get("files", [])):
         console.print(Text(line), soft_wrap=True)
     for experiment in found.get("experiments", []):
         console.print(Text(f"\n{experiment['name']}: {experiment['title']} ({experiment['figure']})", "bold"))
-        varied = [x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")]
-        console.print(table(passes(experiment["rows"]), ["app", "way", *varied, "threads"]))
+        console.print(table(passes(experiment["rows"]), columns(experiment)))
         for line in [*experiment["notes"], *experiment["conclusions"]]:
             console.print(Text(line), soft_wrap=True)
+
+
+def columns(experiment: dict[str, Any]) -> list[str]:
+    """The columns and parameters that name a row of an experiment."""
+    return ["app", "way", *(x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")), "threads"]
 
 
 def passes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -83,20 +109,33 @@ def passes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
     """Rows as a table: what names them, then their figures."""
-    figures = [figure for figure in FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    more = figures(rows)
     ranged = any(row.get("to_loop_range") for row in rows)
-    titles = ["events/s", "x loop", *(["rounds"] if ranged else []), *(title for _, title, _, _ in figures), "result"]
+    titles = ["events/s", "x loop", *(["rounds"] if ranged else []), *(title for title, _ in more), "result"]
     grid = Grid(*names, *titles, box=None)
-    for row in rows:
-        found = (value(row, name) for name in names)
-        cells = ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in found]
+    for number, row in enumerate(rows):
+        cells = named(row, names)
         shapes = (("events_per_s", ",.0f"), ("to_loop", ".2f"))
         cells += ["" if row[key] is None else f"{row[key]:{shape}}" for key, shape in shapes]
         if ranged:
             cells.append("-".join(f"{end:.2f}" for end in row.get("to_loop_range") or ()))
-        cells += ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for key, _, unit, shape in figures]
-        grid.add_row(*cells, row["result"])
+        grid.add_row(*cells, *(column[number] for _, column in more), row["result"])
     return grid
+
+
+def named(row: dict[str, Any], names: list[str]) -> list[str]:
+    """The cells that name a row."""
+    values = (value(row, name) for name in names)
+    return ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in values]
+
+
+def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
+    """The columns of FIGURES that some of the rows have: title, and a cell for each row."""
+    return [
+        (title, ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for row in rows])
+        for key, title, unit, shape in FIGURES
+        if any(row.get(key) is not None for row in rows)
+    ]
 
 
 def value(row: dict[str, Any], name: str) -> Any:
@@ -104,14 +143,14 @@ def value(row: dict[str, Any], name: str) -> Any:
     return row[name] if name in row else row["params"].get(name)
 
 
-def _cost(rows: list[dict[str, Any]], console: Console) -> None:
-    """Per application and way the threads at which it beats the loop (COST)."""
+def cost(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """For each application and way, the number of threads at which it beats the loop (COST)."""
     ways: dict[tuple[str, str], list] = {}
     for row in rows:
         if row["result"] == "equal" and row["to_loop"] is not None:
             ways.setdefault((row["app"], row["way"]), []).append(row)
-    for (app, way), found in ways.items():
-        beats = [row["threads"] for row in found if row["to_loop"] > 1]
-        most = max(row["threads"] for row in found)
-        cost = f"{min(beats)} thread{'s' * (min(beats) > 1)}" if beats else f"more than {most} threads"
-        console.print(f"COST of {app} on {way}: {cost}", highlight=False)
+    for (app, way), measured in ways.items():
+        beats = [row["threads"] for row in measured if row["to_loop"] > 1]
+        most = max(row["threads"] for row in measured)
+        threads = f"{min(beats)} thread{'s' * (min(beats) > 1)}" if beats else f"more than {most} threads"
+        yield f"COST of {app} on {way}: {threads}"

@@ -413,15 +413,18 @@ def bench(
         raise BadInput("--files takes applications and at least one event, and no --suite")
     if only and suite is None:
         raise BadInput("--only chooses from a suite: give --suite too")
+    command = {"command": report.command(names, suite, files, only, events, counts, repetitions)}
     with Bar(as_json) as bar:
         if files:
             found = from_files.run(names, events, counts, repetitions, bar)
         elif suite is None:
             found = applications.run(names, events, counts, repetitions, bar)
         else:
+            chosen = suites.load(suite)
             found = suites.run(
-                suites.load(suite), only, events, counts, repetitions, bar, keep=lambda found: report.save(found, out)
+                chosen, only, events, counts, repetitions, bar, lambda found: report.save(found | command, out)
             )
+    found |= command
     path = report.save(found, out)
     if as_json:
         show(found)
