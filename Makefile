@@ -178,7 +178,7 @@ lint-rust:
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: docs
-docs: setup ## write the generated files anew: the reference of strategies, and dbt's columns
+docs: setup ## write the generated files anew: benchmarks, the reference of strategies, dbt's columns
 	@$(RUN) -m infra.services.generated
 
 .PHONY: screenshots

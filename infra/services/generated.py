@@ -1,4 +1,4 @@
-"""Generated files: what dbt and the reference say about ways of executing, written from their declaration.
+"""Generated files: dbt's columns and the reference, from the declaration of executors; benchmarks, from their results.
 
 `make docs` writes the files. tests/infra/services/test_generated.py fails when one of them is not current. Some files
 are generated whole; in others only the lines between two markers are.
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pydantic.fields import FieldInfo
 
 from infra.checkout import ROOT
+from reports import benchmark_page
 from streaming_core import ending
 from streaming_core.regression.warehouse import CELLS, WAY
 from streaming_core.run.way import EXECUTORS, NAMED_PLANS, SPEC_FIELDS, Requires, RunSpec, values_of
@@ -38,6 +39,7 @@ def files(root: Path = ROOT) -> dict[Path, str]:
             dbt / "models" / "staging" / "stg_cells.yml", strategy_rules()
         ),
         root / "docs" / "reference" / "strategies.md": reference(),
+        root / "docs" / "benchmarks.md": benchmark_page.page(root / "docs" / "benchmarks"),
     }
 
 
