@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 from streaming_core.regression.home import Home
@@ -14,3 +15,11 @@ MATRICES = ROOT / "dags" / "matrices"
 def home() -> Home:
     """LOCKSTEP_HOME: from the environment, else `.lockstep` in the checkout, wherever a process works."""
     return Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")
+
+
+def user() -> str:
+    """The name of the user that runs this process, by its real user id. Environment variables can claim any name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # an id without an account, as in some containers
+        return f"uid {os.getuid()}"

@@ -10,6 +10,7 @@ import json
 import statistics
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,8 @@ from streaming_core.errors import BadInput
 from streaming_core.regression import decisions, warehouse
 from streaming_core.regression.decisions import Decision
 from streaming_core.regression.home import RUN_ID, Home
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import Status, status_of
 from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
 
@@ -134,6 +137,7 @@ class Run:
     cells: list[Cell]
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
+    status: Status = field(default_factory=Status)
     baseline: Decision | None = None
 
     @cached_property
@@ -144,8 +148,19 @@ class Run:
 
     @property
     def green(self) -> bool:
-        """Whether every planned cell is equal or a declared bound."""
-        return is_green(cell.verdict for cell in self.cells)
+        """Whether the run finished, no stage failed, and every planned cell is equal or a declared bound."""
+        finished = self.status.state == "finished" and not self.status.failures
+        return finished and is_green(cell.verdict for cell in self.cells)
+
+    @property
+    def failures(self) -> dict[Stage, str]:
+        """The failed stages and why they failed, without those that fail because a cell is red."""
+        red = any(cell.red for cell in self.cells)
+        return {
+            stage: error
+            for stage, error in self.status.failures.items()
+            if not (red and stage in (Stage.VALIDATE_OUTPUTS, Stage.EXPECTATIONS))
+        }
 
     @property
     def started(self) -> str:
@@ -186,6 +201,8 @@ class Run:
         """What a person needs to know first."""
         if self.refused:
             return f"Refused: {self.refused}"
+        if self.status.state != "finished":
+            return self._unfinished()
         judged = [cell for cell in self.cells if not cell.is_bound]
         bounds = [cell for cell in self.cells if cell.is_bound]
         equal = sum(cell.verdict == "equal" for cell in judged)
@@ -201,7 +218,19 @@ class Run:
                 text += f"; and {len(red) - 3} more"
         elif bounds:
             text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
+        if self.failures:
+            text += f"; but {', '.join(stage.label for stage in self.failures)} failed"
         return text
+
+    def _unfinished(self) -> str:
+        cells = f"{self.status.cells} of {len(self.cells)} cells"
+        if self.status.state == "in_progress":
+            return f"In progress: {cells} have run"
+        ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
+        when = f"at {ended:%Y-%m-%d %H:%M} UTC after {cells}"
+        if self.status.state == "died":
+            return f"Died {when}: its process ended"
+        return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"
 
     @property
     def speeds(self) -> list[Cell]:
@@ -212,9 +241,14 @@ class Run:
 
     @property
     def speed_sentence(self) -> str:
-        """What there is to say of its speed, which makes no run red."""
-        known = [(cell.label, cell.speed) for cell in self.cells if cell.speed]
-        return speed.sentence((label, short(of_cell.since_build), of_cell) for label, of_cell in known)
+        """The speed of its cells in one sentence. Speed turns no run red."""
+        known = [(cell.label, short(cell.speed.since_build), cell.speed) for cell in self.cells if cell.speed]
+        return speed.sentence(known, sum(cell.verdict == "equal" for cell in self.cells))
+
+    @property
+    def speed_heading(self) -> str:
+        """The heading of the speed section of its page."""
+        return speed.heading(cell.speed for cell in self.cells if cell.speed)
 
     @property
     def gates(self) -> list[tuple[str, str, Gate]]:
@@ -308,7 +342,9 @@ class History:
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
         measured = next((cell.gate.baseline for cell in cells if cell.gate), None)
-        return Run(run_id, plan, cells, baseline=decisions.baseline(self.home, measured))
+        return Run(
+            run_id, plan, cells, status=status_of(self.home, run_id), baseline=decisions.baseline(self.home, measured)
+        )
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """What `Run` calls `red_since` and `green_builds`. A wrong result is interrupted by a better one only, not by a

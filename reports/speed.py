@@ -85,23 +85,54 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{100 * abs(value):.1f} %"
 
 
-def sentence(speeds: Iterable[tuple[str, str, Speed]]) -> str:
-    """What there is to say of a run's speed; empty where nothing was measured beside the loop.
+JUDGED = ("slower", "faster", "unchanged")
+# What makes a verdict possible, by the reason why there is none.
+REMEDIES = {
+    "too_noisy": "leave the host to the run",
+    "too_short": "run more events",
+    "too_new": f"a verdict takes {ENOUGH} nights",
+}
+
+
+def sentence(speeds: Iterable[tuple[str, str, Speed]], measurable: int) -> str:
+    """Summarise the speed of a run.
 
     Args:
-        speeds: a cell's label, the revision since which it has changed, as people write it, and its speed.
+        speeds: of each cell with a verdict on its speed, its label, the short revision of its change, and the verdict.
+        measurable: the number of cells that equal the oracle.
+
+    Returns:
+        One sentence without a full stop; empty if no cell equals the oracle.
     """
-    found = list(speeds)
-    counts = Counter(speed.verdict for _, _, speed in found)
-    said = []
+    known = list(speeds)
+    if not measurable:
+        return ""
+    if not known:
+        return f"Speed: none of {_cells(measurable)} could be judged: the marts hold no measurement of this run"
+    counts = Counter(speed.verdict for _, _, speed in known)
+    clauses = [] if any(counts[verdict] for verdict in JUDGED) else [f"none of {_cells(measurable)} could be judged"]
     for verdict in ("slower", "faster"):
-        # What was found last is news.
-        changed = sorted((one for one in found if one[2].verdict == verdict), key=lambda one: one[2].found_run or "")
+        # The newest change comes first.
+        changed = sorted((one for one in known if one[2].verdict == verdict), key=lambda one: one[2].found_run or "")
         for label, build, speed in changed[: -4 if len(changed) > 3 else None : -1]:
-            said.append(f"{label} is {speed.text} since build {build}, {speed.since}")
+            clauses.append(f"{label} is {speed.text} since build {build}, {speed.since}")
         if len(changed) > 3:
-            said.append(f"{len(changed) - 3} more {verdict}")
-    for verdict in ("unchanged", "too_noisy", "too_short", "too_new"):
+            clauses.append(f"{len(changed) - 3} more {verdict}")
+    if counts["unchanged"]:
+        clauses.append(f"{counts['unchanged']} unchanged")
+    for verdict, remedy in REMEDIES.items():
         if counts[verdict]:
-            said.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
-    return "Speed: " + "; ".join(said) if said else ""
+            clauses.append(f"{counts[verdict]} {verdict.replace('_', ' ')} ({remedy})")
+    return "Speed: " + "; ".join(clauses)
+
+
+def heading(speeds: Iterable[Speed]) -> str:
+    """The heading of the speed section: whether a speed changed, none did, or none could be judged."""
+    verdicts = {speed.verdict for speed in speeds}
+    if verdicts & {"slower", "faster"}:
+        return "What became slower or faster"
+    return "No change of speed was found" if "unchanged" in verdicts else "No speed could be judged"
+
+
+def _cells(count: int) -> str:
+    return f"{count} cell{'s' * (count > 1)}"

@@ -1,4 +1,4 @@
-"""Where a run's time went: its stages, from the plan to the pages, beside what its cells took in the engine."""
+"""The time of a run by stage, from the plan to the pages, and the part of it that cells took."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from streaming_core.regression.home import Home
-from streaming_core.storage import left_json
+from streaming_core.regression.stages import Stage as RunStage
+from streaming_core.regression.status import records
 
 WIDTH, HEIGHT = 560, 12  # of a stage's bar
 LEAST = 2  # that can be seen
 
 
 class Span(NamedTuple):
-    """`x` and `width` in the picture, `name` for who points at it."""
+    """`x` and `width` in the picture; `name` is the tooltip."""
 
     x: float
     width: float
@@ -21,7 +22,7 @@ class Span(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A task of the run, or its cells together; `seconds` that it was at work."""
+    """A stage, and the seconds that its tasks took together."""
 
     name: str
     seconds: float
@@ -30,7 +31,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Stages:
-    """`seconds` from the first one's begin to the last one's end; `cells`, of them, those in which a cell ran."""
+    """`seconds` from the first begin to the last end; `cells` are the seconds in which a cell ran."""
 
     stages: list[Stage]
     seconds: float
@@ -40,17 +41,19 @@ class Stages:
 
     @property
     def around(self) -> float:
-        """The part of the time in which no cell ran."""
+        """The share of the time in which no cell ran."""
         return 1 - self.cells / self.seconds
 
     @classmethod
     def of(cls, home: Home, run_id: str) -> Stages | None:
-        """As the run's tasks have noted it (dags/lib/stages.py); None of one that noted nothing. Who writes the pages,
-        and what comes behind it, is not among them when they are written."""
-        noted = {path.stem: left_json(path) for path in sorted((home.run(run_id) / "stages").glob("*.json"))}
+        """The recorded stages of a run that have ended; None without any.
+
+        When the pages are written, the stage that writes them and the stages after it are not among them.
+        """
         stages: dict[str, list[tuple[float, float, str]]] = {}
-        for name, times in noted.items():
-            stages.setdefault(times["stage"], []).append((times["began"], times["ended"], name))
+        for name, record in records(home, run_id).items():
+            if record.get("ended") is not None:
+                stages.setdefault(record["stage"], []).append((record["began"], record["ended"], name))
         spans = [span for found in stages.values() for span in found]
         first, last = min((span[0] for span in spans), default=0), max((span[1] for span in spans), default=0)
         if last <= first:
@@ -64,4 +67,4 @@ class Stages:
             Stage(stage, sum(ended - began for began, ended, _ in found), [drawn(*span) for span in found])
             for stage, found in sorted(stages.items(), key=lambda item: min(item[1]))
         ]
-        return cls(rows, last - first, sum(stage.seconds for stage in rows if stage.name == "run_core"))
+        return cls(rows, last - first, sum(stage.seconds for stage in rows if stage.name == RunStage.RUN_CORE))

@@ -16,12 +16,12 @@ from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink, ExceptionRetry
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.lib.hosts import AttemptLost, Host, abandon, next_attempt
-from dags.lib.stages import noted
 from infra.checkout import ROOT, home
 from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_complaints, read_oracles
 from streaming_core.errors import BadInput
+from streaming_core.regression.status import recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
 
@@ -71,7 +71,7 @@ class SparkServer(BaseOperator):
         self.conn_id = conn_id
 
     def execute(self, context) -> None:
-        with noted(self.run, self.task_id):
+        with recorded(home(), self.run, self.task_id):
             start_server(self.run, self.conn_id, self.log.info)
 
 
@@ -127,13 +127,13 @@ class Job(BaseOperator):
             if server.state(self.run) is None and context["ti"].try_number > 1:
                 start_server(self.run, context["params"]["spark"], self.log.info)
             environment |= server.environment(self.run)
-        with noted(self.run, self.task_id):
+        with recorded(home(), self.run, self.task_id):
             code = self._process.run([sys.executable, *self.arguments], self._say, environment, folder=ROOT)
-        if code == 0:
-            return
-        if self.spark and server.state(self.run) is None:
-            raise ServerLost(f"the Spark server went away during {self.task_id}: {self._last}")
-        raise AirflowFailException(self._last or f"{self.task_id} ended with exit code {code}")
+            if code == 0:
+                return
+            if self.spark and server.state(self.run) is None:
+                raise ServerLost(f"the Spark server went away during {self.task_id}: {self._last}")
+            raise AirflowFailException(self._last or f"{self.task_id} ended with exit code {code}")
 
     def _say(self, line: str) -> None:
         if line.strip():
@@ -186,7 +186,7 @@ class CoreRun(BaseOperator):
             last[:] = [line]
 
         try:
-            with noted(self.run, self.task_id, self.cell):
+            with recorded(where, self.run, self.task_id, self.cell):
                 code = self._host.run(attempt, workload, self.limit, say)
         except AttemptLost:
             abandon(attempt)

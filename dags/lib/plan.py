@@ -12,6 +12,8 @@ from streaming_core.regression.home import new_run_id
 from streaming_core.regression.matrices import request
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.regression.status import conclude, recorded
+from streaming_core.storage import left_json
 
 
 def plan_run(context) -> list[dict]:
@@ -29,14 +31,13 @@ def plan_run(context) -> list[dict]:
     from airflow.sdk.exceptions import AirflowFailException
 
     from dags.lib import hosts
-    from dags.lib.stages import noted
     from reports.estimate import estimate
     from reports.publish import publish
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
     run_id, origin, named = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
-    with noted(run_id, Stage.PLAN_MATRIX):
+    with recorded(home(), run_id, Stage.PLAN_MATRIX):
         asked = regression_of(params, context["dag_run"].conf)
         try:
             wanted = request(checkout.MATRICES, home(), asked, named)
@@ -72,26 +73,33 @@ def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
 
 
 def judge_run(context) -> dict:
-    """The run's verdict: returns the counts per verdict when every planned cell is equal or a declared bound.
+    """Record how the run ended and judge it. Publish its pages again if they say otherwise.
+
+    Returns:
+        The number of cells per verdict.
 
     Raises:
-        AirflowFailException: with the sentence that the overview page opens with.
+        AirflowFailException: the run is not green; with the sentence that its page begins with.
     """
     from airflow.sdk.exceptions import AirflowFailException
 
     from reports.history import History
+    from reports.publish import publish
 
-    ti = context["ti"]
+    ti, run_id = context["ti"], run_id_of(context)
     try:
-        run = History(home()).run(run_id_of(context))
+        refused = History(home()).run(run_id).refused
     except BadInput:
-        raise AirflowFailException(
-            "nothing was planned: the run was ended before, or the log of plan_matrix says why"
-        ) from None
-    states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(AFTER_CELLS), run_ids=[ti.run_id]).get(ti.run_id, {})
-    broken = [name for name in AFTER_CELLS if states.get(name) != "success"]
+        raise AirflowFailException("nothing was planned: see the log of plan_matrix") from None
+    if not refused:
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(AFTER_CELLS), run_ids=[ti.run_id])
+        conclude(home(), run_id, states.get(ti.run_id, {}))
+    run = History(home()).run(run_id)
+    if left_json(home().report(run_id, "summary.json")).get("sentence") != run.sentence:
+        try:
+            publish(home(), run_id)
+        except Exception as error:  # The sentence below matters more than pages, which may be what failed.
+            print(f"the pages could not be written: {error}")
     if not run.green:
         raise AirflowFailException(run.sentence)
-    if broken:
-        raise AirflowFailException(f"{run.sentence}; but {', '.join(broken)} did not succeed")
     return run.counts

@@ -92,10 +92,14 @@ def prepare(log: Path) -> None:
     stamp.write_text(_fingerprint(home))
 
 
-def end_stale_runs() -> None:
-    """Fails the runs that a killed process left `running`; a scheduler would take them up."""
+def end_stale_runs(stopped_by: str | None = None) -> None:
+    """Fail the runs that an earlier process left `running`, which a scheduler would take up, and publish their pages.
+
+    Args:
+        stopped_by: the person that stopped them; None if their process died.
+    """
     subprocess.run(
-        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs"],
+        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs", *([stopped_by] if stopped_by else [])],
         cwd=ROOT,
         env=environment(),
         check=False,

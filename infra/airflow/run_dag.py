@@ -25,6 +25,12 @@ from airflow.utils.session import create_session
 from airflow.utils.state import DagRunState, TaskInstanceState
 from airflow.utils.types import DagRunTriggeredByType
 
+from infra.checkout import home
+from reports.publish import publish
+from streaming_core.regression import status
+from streaming_core.regression.home import new_run_id
+from streaming_core.regression.stages import DAG_ID
+
 POLL_SECONDS = 0.25
 
 
@@ -72,8 +78,15 @@ class Teller:
             self._out.write(json.dumps(line) + "\n")
 
 
-def end_stale_runs() -> int:
-    """Fails the runs that a killed process of this kind left `running`; a scheduler would take them up."""
+def end_stale_runs(stopped_by: str | None = None) -> int:
+    """Fail the runs that an earlier process of this kind left `running`, which a scheduler would take up.
+
+    Args:
+        stopped_by: the person that stopped them; None if their process died.
+
+    Returns:
+        The number of runs that were failed.
+    """
     ended = 0
     with create_session() as session:
         runs = session.query(DagRun).filter_by(state=DagRunState.RUNNING, triggered_by=DagRunTriggeredByType.TEST)
@@ -84,7 +97,16 @@ def end_stale_runs() -> int:
             run.state = DagRunState.FAILED
             run.end_date = datetime.now(UTC)
             ended += 1
+            if run.dag_id == DAG_ID:
+                _publish_end(new_run_id(run.run_id, run.run_after.timestamp()), stopped_by)
     return ended
+
+
+def _publish_end(run_id: str, stopped_by: str | None) -> None:
+    """Record that a run was stopped, or died, and publish its pages. A run that planned nothing has none."""
+    if (home().run(run_id) / "plan.json").exists():
+        status.end(home(), run_id, "died" if stopped_by is None else "stopped", by=stopped_by or "")
+        publish(home(), run_id)
 
 
 def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
@@ -139,8 +161,8 @@ def main(argv: list[str]) -> int:
     """The command line; see the module's text."""
     # Tasks run in this process would take an interrupt for a failure of their own and go on with the next one.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if argv == ["--end-stale-runs"]:
-        end_stale_runs()
+    if argv[:1] == ["--end-stale-runs"]:
+        end_stale_runs(*argv[1:])
         return 0
     folder, dag_id, descriptor = (word for word in argv if word != "--scheduler")
     conf, teller = json.load(sys.stdin), Teller(int(descriptor))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from infra.airflow.home import DEFAULT_PORT
-from infra.checkout import home
+from infra.checkout import home, user
 from infra.cli.request import OPTIONS, conf
 from streaming_core.cli.invocation import invoke
 from streaming_core.cli.options import Json, Settings, parameters, takes
@@ -169,7 +168,7 @@ def accept(why: Reason) -> None:
     from infra.services.decisions import accept as accepted
     from reports.publish import performance
 
-    print(accepted(home(), None, getpass.getuser(), why))
+    print(accepted(home(), None, user(), why))
     performance(home())
 
 
@@ -185,7 +184,7 @@ def acknowledge(
     from infra.services.decisions import acknowledge as acknowledged
     from reports.publish import publish
 
-    print(acknowledged(home(), run_id, named_cells(cells), getpass.getuser(), why))
+    print(acknowledged(home(), run_id, named_cells(cells), user(), why))
     publish(home(), run_id)
 
 

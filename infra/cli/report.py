@@ -42,6 +42,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
     for cell in run.cells:
         if cell.red:
             console.print(Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red"), soft_wrap=True)
+    for stage, error in run.failures.items():
+        console.print(Text(f"{stage.label} failed: {error}", "red"), soft_wrap=True)
     for line in omissions(run.plan):
         console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
     if stages:

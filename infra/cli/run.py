@@ -142,7 +142,7 @@ def run(conf: dict, as_json: bool) -> int:
             if ui:
                 say("stopped watching; the run goes on in Airflow")
             else:
-                airflow_home.end_stale_runs()
+                airflow_home.end_stale_runs(checkout.user())
                 say("stopped; no process of the run is left")
             return 1
     finally:

@@ -13,7 +13,7 @@ from rich.console import Console
 from infra.cli.report import as_dict, print_run
 from reports.history import History
 from reports.publish import publish
-from reports.speed import Speed, sentence
+from reports.speed import Speed, heading, sentence
 from streaming_core.regression.home import Home
 from tests.reports import past_runs
 from tests.reports.test_pages import Outline
@@ -72,10 +72,22 @@ def test_a_verdict_says_how_much_since_when_how_sure_and_what_would_be_found(spe
 def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
     older = Speed(**SLOWER.__dict__ | {"found_run": "r1"})
     cells = [(f"a{n}", "b", older) for n in range(3)] + [("new", "b", SLOWER), ("same", "", Speed("unchanged"))]
-    said = sentence(cells)
+    said = sentence(cells, len(cells))
     assert said.startswith("Speed: new is 5.1 % slower since build b, 2026-01-04; a2 is 5.1 % slower")
     assert said.endswith("; 1 more slower; 1 unchanged")
-    assert sentence([]) == ""
+
+
+def test_cells_without_a_verdict_on_speed_are_not_called_unchanged():
+    young = [(f"a{n}", "", Speed("too_new")) for n in range(3)] + [("b", "", Speed("too_noisy"))]
+    assert sentence(young, 4) == (
+        "Speed: none of 4 cells could be judged; 1 too noisy (leave the host to the run); "
+        "3 too new (a verdict takes 15 nights)"
+    )
+    assert sentence([], 1) == "Speed: none of 1 cell could be judged: the marts hold no measurement of this run"
+    assert sentence([], 0) == ""
+    assert heading(speed for _, _, speed in young) == "No speed could be judged"
+    assert heading([Speed("unchanged"), Speed("too_new")]) == "No change of speed was found"
+    assert heading([]) == "No speed could be judged"
 
 
 def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
@@ -83,9 +95,8 @@ def test_a_slowdown_is_on_every_page_and_turns_nothing_red(home):
     assert run.green
     assert run.sentence == "All 10 cells equal the oracle (4 bounds beside them)"
     overview = Outline((home.reports / past_runs.LAST / "index.html").read_text()).text
-    assert (
-        "Speed: gs/serial/t2 is 5.1 % slower since build abc323def, 2026-01-04; 8 unchanged; 1 too noisy." in overview
-    )
+    changed = "Speed: gs/serial/t2 is 5.1 % slower since build abc323def, 2026-01-04; 8 unchanged"
+    assert f"{changed}; 1 too noisy (leave the host to the run)." in overview
     assert "3.8 to 6.4 %" in overview
     assert "this run" in overview
     (slow,) = run.speeds

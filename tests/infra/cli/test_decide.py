@@ -98,7 +98,7 @@ def test_a_build_that_is_not_kept_is_no_baseline(home, checkout):
 
 
 def test_the_pages_say_who_has_decided_what_and_why(home, checkout, capsys, monkeypatch):
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr("infra.cli.command.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("accept", "--reason", "a good night") == 0
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0

@@ -1,0 +1,109 @@
+"""The status of a run: in progress, finished, stopped or dead, and which stages failed.
+
+The tasks of a run write it, and every page, report and exit code reads it:
+
+    runs/<run id>/stages/<part>.json   one task: its stage, when it began and ended (epoch seconds), its error
+    runs/<run id>/status.json          how the run ended, written last
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.storage import left_json, write_json
+
+State = Literal["in_progress", "finished", "stopped", "died"]
+LONGEST_ERROR = 400  # characters
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a run is, or how it ended.
+
+    Attributes:
+        state: `stopped` by a person, or `died` with its process.
+        ended: when it ended, in epoch seconds; None if it is in progress or nothing recorded it.
+        failures: the stages after the cells that failed or never ran, and why, in the order of the stages.
+        by: the person that stopped it, if known.
+        cells: the number of cells whose core run ended.
+    """
+
+    state: State = "finished"
+    ended: float | None = None
+    failures: dict[Stage, str] = field(default_factory=dict)
+    by: str = ""
+    cells: int = 0
+
+
+@contextmanager
+def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> Iterator[None]:
+    """Record when a task of a run begins and ends, and the error that it ends with. A retry replaces the record.
+
+    Args:
+        home: the LOCKSTEP_HOME of the run.
+        run_id: the run.
+        stage: the stage that the task belongs to.
+        part: the task's part of a stage that consists of several tasks.
+    """
+    path = home.run(run_id) / "stages" / f"{part or stage}.json"
+    record: dict[str, Any] = {"stage": str(stage), "began": time.time(), "ended": None, "error": None}
+    write_json(path, record)
+    try:
+        yield
+    except BaseException as error:
+        record["error"] = (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_ERROR]
+        raise
+    finally:
+        write_json(path, record | {"ended": time.time()})
+
+
+def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
+    """The records of a run's tasks, by part."""
+    return {path.stem: left_json(path) for path in sorted((home.run(run_id) / "stages").glob("*.json"))}
+
+
+def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Status:
+    """Write how a run ended, from the final states of Airflow's tasks.
+
+    Args:
+        home: the LOCKSTEP_HOME of the run.
+        run_id: the run.
+        states: Airflow's state of each task after the cells; None if the task never began.
+    """
+    known = records(home, run_id)
+    failures = {
+        stage: (known.get(stage) or {}).get("error") or f"its task is {states.get(stage) or 'missing'}"
+        for stage in AFTER_CELLS
+        if states.get(stage) != "success"
+    }
+    # Airflow skips the tasks that have not begun when a person ends a run. Otherwise each of them succeeds or fails.
+    if all(states.get(stage) in ("success", "failed") for stage in AFTER_CELLS):
+        return end(home, run_id, "finished", failures)
+    return end(home, run_id, "stopped")
+
+
+def end(home: Home, run_id: str, state: State, failures: dict[Stage, str] | None = None, by: str = "") -> Status:
+    """Write how a run ended; see `Status`."""
+    content = {"state": state, "ended": time.time(), "failures": failures or {}, "by": by}
+    write_json(home.run(run_id) / "status.json", content)
+    return status_of(home, run_id)
+
+
+def status_of(home: Home, run_id: str) -> Status:
+    """The status of a run. A run without records, such as one of `lockstep check`, counts as finished."""
+    known = records(home, run_id)
+    cells = sum(record.get("stage") == Stage.RUN_CORE and record.get("ended") is not None for record in known.values())
+    written = left_json(home.run(run_id) / "status.json")
+    if written:
+        failures = {Stage(name): error for name, error in written["failures"].items()}
+        return Status(written["state"], written["ended"], failures, written["by"], cells)
+    failures = {stage: known[stage]["error"] for stage in AFTER_CELLS if known.get(stage, {}).get("error")}
+    # Only the verdict follows the pages: when they are written, everything that they show has ended.
+    finished = not known or Stage.PUBLISH_REPORTS in known
+    return Status("finished" if finished else "in_progress", None, failures, "", cells)

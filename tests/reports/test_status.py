@@ -1,0 +1,152 @@
+"""Pages, the one-file report, `lockstep report` and the verdict agree on how a run ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from reports.attachment import attachment
+from reports.history import History, Run
+from reports.pages import Pages, file_name
+from reports.publish import publish
+from streaming_core.errors import RunFailed
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.regression.status import conclude, end, recorded, status_of
+from tests.reports import past_runs
+
+SUCCESS = dict.fromkeys(AFTER_CELLS, "success")
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    home = Home(tmp_path / "lockstep")
+    past_runs.make(home, nights=1, red=False)
+    return home
+
+
+RUN_ID = past_runs.RUN_IDS[0]
+GREEN = "All 10 cells equal the oracle (4 bounds beside them)"
+
+
+def record(home: Home, stage: Stage, error: str | None = None, part: str | None = None) -> None:
+    try:
+        with recorded(home, RUN_ID, stage, part):
+            if error:
+                raise RunFailed(error)
+    except RunFailed:
+        assert error
+
+
+def texts(home: Home) -> tuple[Run, dict[str, str]]:
+    """The run, and every text that a person reads about it."""
+    publish(home, RUN_ID)
+    history = History(home)
+    run = history.run(RUN_ID)
+    pages = {name: (home.reports / name).read_text() for name in ("index.html", "runs.html", f"{RUN_ID}/index.html")}
+    assert (home.report(RUN_ID, file_name(RUN_ID))).read_text() == attachment(Pages(history), run)
+    pages["one file"] = home.report(RUN_ID, file_name(RUN_ID)).read_text()
+    pages["summary"] = home.report(RUN_ID, "summary.json").read_text()
+    return run, pages
+
+
+def report(home: Home) -> tuple[int, str]:
+    """Exit code and output of `lockstep report`."""
+    command = [sys.executable, "-m", "infra.cli", "report"]
+    done = subprocess.run(command, env={"LOCKSTEP_HOME": str(home.root)}, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout
+
+
+def agree(home: Home, sentence: str, green: bool) -> None:
+    run, pages = texts(home)
+    assert (run.sentence, run.green) == (sentence, green)
+    for name, text in pages.items():
+        assert sentence in text, name
+    assert json.loads(pages["summary"])["green"] == green
+    heading = "green" if green else "red"
+    assert f'<h1 class="{heading}">{sentence}</h1>' in pages["index.html"]
+    code, output = report(home)
+    assert sentence in output
+    assert code == (0 if green else 1)
+
+
+@pytest.mark.parametrize("stage", AFTER_CELLS)
+def test_a_failed_stage_turns_every_text_red(home, stage):
+    for one in AFTER_CELLS:
+        record(home, one, "no space left on device" if one == stage else None)
+    conclude(home, RUN_ID, SUCCESS | {stage: "failed"})
+    agree(home, f"{GREEN}; but {stage.label} failed", False)
+    assert "no space left on device" in (home.reports / RUN_ID / "index.html").read_text()
+    assert f"{stage.label} failed: no space left on device" in report(home)[1]
+
+
+def test_a_stage_that_was_killed_without_a_record_fails_too(home):
+    for stage in AFTER_CELLS[:-1]:
+        record(home, stage)
+    conclude(home, RUN_ID, SUCCESS | {Stage.PUBLISH_REPORTS: "failed"})
+    agree(home, f"{GREEN}; but publish reports failed", False)
+
+
+def test_a_retried_stage_counts_by_its_last_try(home):
+    record(home, Stage.DBT_BUILD, "the connection broke")
+    record(home, Stage.DBT_BUILD)
+    record(home, Stage.PUBLISH_REPORTS)
+    assert status_of(home, RUN_ID).failures == {}
+    conclude(home, RUN_ID, SUCCESS)
+    agree(home, GREEN, True)
+
+
+def test_a_stage_that_fails_because_a_cell_is_red_is_not_a_second_fault(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    failed = {Stage.VALIDATE_OUTPUTS: "failed", Stage.EXPECTATIONS: "failed"}
+    conclude(home, RUN_ID, SUCCESS | failed)
+    run = History(home).run(RUN_ID)
+    assert run.status.failures.keys() == failed.keys()
+    assert run.failures == {}
+    assert "failed" not in run.sentence.rpartition("; ")[2]
+
+
+def test_a_stopped_run_says_when_and_after_how_many_cells(home):
+    record(home, Stage.RUN_CORE, part="one")
+    record(home, Stage.RUN_CORE, part="two")
+    conclude(home, RUN_ID, SUCCESS | dict.fromkeys(AFTER_CELLS[1:], "skipped"))
+    ended = status_of(home, RUN_ID)
+    assert ended.state == "stopped"
+    run, _ = texts(home)
+    agree(home, run.sentence, False)
+    assert run.sentence.startswith("Stopped at 20")
+    assert run.sentence.endswith(" UTC after 2 of 14 cells")
+
+
+def test_a_stopped_run_names_the_person_if_known(home):
+    end(home, RUN_ID, "stopped", by="ada")
+    assert History(home).run(RUN_ID).sentence.startswith("Stopped by ada at 20")
+
+
+def test_a_dead_run_says_so(home):
+    end(home, RUN_ID, "died")
+    run, _ = texts(home)
+    assert run.sentence.startswith("Died at 20")
+    agree(home, run.sentence, False)
+
+
+def test_a_run_in_progress_is_neither_green_nor_red(home):
+    record(home, Stage.PLAN_MATRIX)
+    record(home, Stage.RUN_CORE, part="one")
+    run, pages = texts(home)
+    assert run.sentence == "In progress: 1 of 14 cells have run"
+    assert not run.green
+    assert '<h1 class="">In progress: 1 of 14' in pages["index.html"]
+    code, output = report(home)
+    assert code == 1
+    assert run.sentence in output
+
+
+def test_pages_that_the_run_itself_writes_show_it_as_finished(home):
+    record(home, Stage.RUN_CORE, part="one")
+    with recorded(home, RUN_ID, Stage.PUBLISH_REPORTS):
+        assert status_of(home, RUN_ID).state == "finished"
