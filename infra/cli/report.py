@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -29,45 +30,61 @@ STYLES = {"equal": "green", "not_comparable": "dim", "not_run": "red"} | dict.fr
 
 
 def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) -> bool:
-    """Prints everything a person wants to know of one run; returns whether it is green."""
+    """Print a run: its table, faults, location and summary.
+
+    Returns:
+        Whether the run is green.
+    """
     run = History(home).run(run_id)
     stages = _stages(home, run_id)
     if as_json:
         print(json.dumps(as_dict(home, run, stages), indent=1))
         return run.green
     table = cell_table(run)
-    # Whole, even where lines then break: what is cut off cannot be read at all, and a file has no width.
+    # Print the table whole, even if its lines wrap: a cut line cannot be read, and a file has no width.
     console.width = max(console.width, console.measure(table, options=console.options.update(width=1000)).maximum)
     console.print(table)
+    for text in [*_faults(run), *_location(home, run, stages), *_summary(run)]:
+        console.print(text, soft_wrap=True)
+    return run.green
+
+
+def _faults(run: Run) -> Iterator[Text]:
+    """A line per red cell, failed stage and omitted cell."""
     for cell in run.cells:
         if cell.red:
-            console.print(Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red"), soft_wrap=True)
+            yield Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red")
     for stage, error in run.failures.items():
-        console.print(Text(f"{stage.label} failed: {error}", "red"), soft_wrap=True)
+        yield Text(f"{stage.label} failed: {error}", "red")
     for line in omissions(run.plan):
-        console.print(Text(f"left out   {line}", "dim"), soft_wrap=True)
+        yield Text(f"left out   {line}", "dim")
+
+
+def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
+    """Where the run's time went, its matrix, and where its files are."""
     if stages:
-        said = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
-        console.print(
-            Text("\nseconds  " + ", ".join(said) + f"; in all {stages['seconds']:.0f}", "dim"), soft_wrap=True
-        )
+        seconds = [f"{s['title']} {s['seconds']:.1f}" for s in stages["stages"] if s["seconds"] is not None]
+        yield Text(f"\nseconds  {', '.join(seconds)}; in all {stages['seconds']:.0f}", "dim")
     if run.matrix:
-        console.print(Text(f"matrix   {run.matrix}", "dim"), soft_wrap=True)
-    places = [("run", home.run(run_id)), ("reports", home.reports / "index.html")]
+        yield Text(f"matrix   {run.matrix}", "dim")
+    paths = {"run": home.run(run.run_id), "reports": home.reports / "index.html"}
     if any((home.reports / "bench").glob("*-*.json")):
-        places.append(("figures", home.reports / "performance.html"))
+        paths["figures"] = home.reports / "performance.html"
     if stages:
-        places.append(("log", Path(stages["log"])))
-    console.print()
-    for name, path in places:
-        console.print(Text(f"{name:<9}{_shown(path)}"), soft_wrap=True)
-    console.print(Text(f"\n{run.sentence}", "bold green" if run.green else "bold red"), soft_wrap=True)
+        paths["log"] = Path(stages["log"])
+    yield Text("")
+    for name, path in paths.items():
+        yield Text(f"{name:<9}{_shown(path)}")
+
+
+def _summary(run: Run) -> Iterator[Text]:
+    """The sentences about the run: whether it is right, its speed, its speed beside another build."""
+    yield Text(f"\n{run.sentence}", "bold green" if run.green else "bold red")
     if run.speed_sentence:
         slower = any(cell.speed and cell.speed.verdict == "slower" for cell in run.cells)
-        console.print(Text(run.speed_sentence, "yellow" if slower else "dim"), soft_wrap=True)
+        yield Text(run.speed_sentence, "yellow" if slower else "dim")
     if run.gate_sentence:
-        console.print(Text(run.gate_sentence, "yellow" if run.gated else "dim"), soft_wrap=True)
-    return run.green
+        yield Text(run.gate_sentence, "yellow" if run.gated else "dim")
 
 
 def cell_table(run: Run) -> Table:
