@@ -30,6 +30,12 @@ WIDTH = 120
 
 def files(root: Path = ROOT) -> dict[Path, str]:
     """Path of each generated file -> its current text."""
+    benchmarks = {root / "docs" / "benchmarks.md": benchmark_page.page(root / "docs" / "benchmarks")}
+    return way_files(root) | benchmarks
+
+
+def way_files(root: Path = ROOT) -> dict[Path, str]:
+    """The files that follow from the declaration of executors."""
     dbt = root / "dbt"
     return {
         dbt / "macros" / "way.sql": way_macro(),
@@ -39,7 +45,6 @@ def files(root: Path = ROOT) -> dict[Path, str]:
             dbt / "models" / "staging" / "stg_cells.yml", strategy_rules()
         ),
         root / "docs" / "reference" / "strategies.md": reference(),
-        root / "docs" / "benchmarks.md": benchmark_page.page(root / "docs" / "benchmarks"),
     }
 
 

@@ -262,7 +262,7 @@ from streaming_core.regression.warehouse import CELLS, spec_of, way_columns
 from infra.services import generated
 
 form = regression_params()
-texts = {path.relative_to(generated.ROOT).as_posix(): text for path, text in generated.files().items()}
+texts = {path.relative_to(generated.ROOT).as_posix(): text for path, text in generated.way_files().items()}
 spec = way.Pooled(app="wc", lane="right", lights=True, heuristic="hunch")
 cells = RegressionSpec(applications=["wc"], executors=["pooled"], threads=[1], lanes=["left", "right"], lights=True)
 print(json.dumps({
