@@ -1,12 +1,13 @@
-"""Measures cells of a run beside the accepted baseline, in turns, on this machine: four minutes a cell.
+"""Measures cells of a run in this checkout beside another commit, in turns, on this machine: four minutes a cell.
 
-The run has to be of the build that is checked out. It is red here where a cell is slower than the baseline by more than
-1 %, or cannot be compared; the run that was measured stays as it is. Its page, and the overview, say what came of it.
+The commit is built first, which takes about a minute; the build stays in LOCKSTEP_HOME. The run has to be of the build
+that is checked out. This DAG is red if a cell is slower than the commit by more than 1 %, or cannot be compared. The
+measured run keeps its colour; its page and the overview show the verdicts.
 """
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, get_current_context, task
+from airflow.sdk import DAG, Param, get_current_context, task
 
 from dags.lib import decisions
 from dags.lib.form import run_params
@@ -14,12 +15,21 @@ from dags.lib.operators import Job
 
 with DAG(
     dag_id="speed_gate",
-    description="Is this build as fast as the accepted baseline?",
+    description="Is this build as fast as that of another commit?",
     doc_md=__doc__,
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    params=run_params("Default: the newest run.", "Its cells to measure. Default: all that equal the oracle."),
+    params={
+        "against": Param(
+            type="string",
+            title="Against",
+            description="The commit to measure beside: a branch, a tag or a commit of this repository.",
+            minLength=1,
+            maxLength=200,
+        ),
+        **run_params("Default: the newest run.", "Its cells to measure. Default: all that equal the oracle."),
+    },
     default_args={"retries": 0},
     is_paused_upon_creation=False,
     tags=["lockstep"],
@@ -27,15 +37,22 @@ with DAG(
 
     @task(execution_timeout=timedelta(minutes=5))
     def choose() -> dict:
-        """Checks that there is something to measure."""
+        """Check the commit, the run and its cells before anything is built."""
         params = get_current_context()["params"]
-        return decisions.to_measure(params["run"] or "", params["cells"] or "")
+        return decisions.to_measure(params["against"], params["run"] or "", params["cells"] or "")
 
     run = "{{ ti.xcom_pull(task_ids='choose')['run'] }}"
     choose() >> Job(
         task_id="gate",
         run=run,
-        arguments=["-m", "infra.cli", "gate", run, "--cells", "{{ ti.xcom_pull(task_ids='choose')['cells'] }}"],
+        arguments=[
+            "-m",
+            "infra.services.gate",
+            "{{ params.against }}",
+            run,
+            "--cells",
+            "{{ ti.xcom_pull(task_ids='choose')['cells'] }}",
+        ],
         spark=False,
         execution_timeout=timedelta(hours=12),
     )

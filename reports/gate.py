@@ -1,4 +1,4 @@
-"""The gate's verdict on a cell, as people read it: its build beside the accepted baseline. The mart `gate` gives it
+"""The gate's verdict on a cell, as people read it: its build beside that of another commit. The mart `gate` holds it
 (docs/speed.md). It turns no run red."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ class Gate(Speed):
     """A row of the mart `gate`."""
 
     baseline: str = ""
+    baseline_ref: str = ""
     build: str = ""
     pairs: int = 0
     baseline_seconds: float | None = None
@@ -38,22 +39,23 @@ class Gate(Speed):
         return f"{said}; {OTHER_PACKAGES}" if self.environment_changed else said
 
 
-OTHER_PACKAGES = "both ran with today's packages, not those that were locked when the baseline was accepted"
+OTHER_PACKAGES = "both ran with the packages of this build, not with those that the baseline's commit locks"
 
 
-def sentence(gates: Iterable[tuple[str, str, Gate]]) -> str:
-    """What the gate has to say of a run; empty where nothing was measured beside the baseline.
+def sentence(against: str, gates: Iterable[tuple[str, Gate]]) -> str:
+    """The verdicts of a run's cells in a sentence; empty if no cell was measured.
 
     Args:
-        gates: a cell's label, its baseline as people write it, and what is said of it.
+        against: the baseline, as people write it.
+        gates: label and verdict of each measured cell.
     """
     found = list(gates)
     if not found:
         return ""
-    counts = Counter(gate.verdict for _, _, gate in found)
+    counts = Counter(gate.verdict for _, gate in found)
     said = []
     for verdict in ("slower", "faster", "different", "failed"):
-        chosen = [(label, gate) for label, _, gate in found if gate.verdict == verdict]
+        chosen = [(label, gate) for label, gate in found if gate.verdict == verdict]
         for label, gate in chosen[:3]:
             said.append(f"{label} {'is ' if gate.changed else ''}{gate.text}{_interval(gate)}")
         if len(chosen) > 3:
@@ -61,7 +63,7 @@ def sentence(gates: Iterable[tuple[str, str, Gate]]) -> str:
     for verdict in ("unchanged", "too_noisy", "too_short"):
         if counts[verdict]:
             said.append(f"{counts[verdict]} {verdict.replace('_', ' ')}")
-    return f"Beside baseline {found[0][1]}: " + "; ".join(said)
+    return f"Against {against}: " + "; ".join(said)
 
 
 def _interval(gate: Gate) -> str:

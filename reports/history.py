@@ -56,8 +56,8 @@ class Cell:
     """One planned cell of a run and what came of it.
 
     `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
-    `speed` and `gate`, the verdicts on its speed over the nights and beside the baseline, are there once the marts are,
-    of a cell that is equal and was measured so. `acknowledged`, by whom and why, says that somebody has seen it red.
+    `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
+    are, of a cell that is equal and was measured so. `acknowledged`: by whom and why its redness was acknowledged.
     """
 
     name: str
@@ -127,7 +127,6 @@ class Cell:
 class Run:
     """One run of the matrix.
 
-    `baseline`: the decision by which the build is the baseline that it was measured beside, or would be.
     By name of a cell: `green_builds`, the build since which it is wrong, where one before it was better; `red_since`,
     the first run of the unbroken series in which it is red.
     """
@@ -138,7 +137,6 @@ class Run:
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
     status: Status = field(default_factory=Status)
-    baseline: Decision | None = None
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -251,9 +249,14 @@ class Run:
         return speed.heading(cell.speed for cell in self.cells if cell.speed)
 
     @property
-    def gates(self) -> list[tuple[str, str, Gate]]:
-        """The cells that were measured beside the baseline: label, baseline, what is said of it."""
-        return [(cell.label, short(cell.gate.baseline), cell.gate) for cell in self.cells if cell.gate]
+    def gates(self) -> list[tuple[str, Gate]]:
+        """Label and verdict of each cell that was measured beside another commit."""
+        return [(cell.label, cell.gate) for cell in self.cells if cell.gate]
+
+    @property
+    def against(self) -> str:
+        """`v1.2 (abc123456)`: the commit that its cells were measured beside; empty if none was."""
+        return next((revision(one.baseline_ref, one.baseline) for _, one in self.gates), "")
 
     @property
     def gated(self) -> list[Cell]:
@@ -264,8 +267,8 @@ class Run:
 
     @property
     def gate_sentence(self) -> str:
-        """What there is to say of its build beside the baseline, which makes no run red either."""
-        return gate.sentence(self.gates)
+        """The speed of its build beside another commit, which makes no run red either."""
+        return gate.sentence(self.against, self.gates)
 
     def _complaint(self, cell: Cell) -> str:
         text = f"{cell.label} {cell.outcome.word}"
@@ -341,10 +344,7 @@ class History:
             cell.gate = self.gates.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
-        measured = next((cell.gate.baseline for cell in cells if cell.gate), None)
-        return Run(
-            run_id, plan, cells, status=status_of(self.home, run_id), baseline=decisions.baseline(self.home, measured)
-        )
+        return Run(run_id, plan, cells, status=status_of(self.home, run_id))
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """What `Run` calls `red_since` and `green_builds`. A wrong result is interrupted by a better one only, not by a
@@ -411,6 +411,11 @@ def started(run_id: str) -> str:
 def short(build: str | None) -> str:
     """A revision as people write it."""
     return (build or "unknown").removesuffix("-dirty")[:9] + ("+" if (build or "").endswith("-dirty") else "")
+
+
+def revision(ref: str, commit: str) -> str:
+    """`v1.2 (abc123456)`: what a commit was called, and which one it is; only the latter if the name says as much."""
+    return short(commit) if commit.startswith(ref) else f"{ref} ({short(commit)})"
 
 
 def named(strategy: str, order: str | None) -> str:

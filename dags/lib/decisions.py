@@ -12,11 +12,10 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from infra.checkout import home
-from infra.services import build, decisions, pairs
-from reports.history import History, short
-from reports.publish import performance, publish
+from infra.services import decisions, gate
+from reports.history import History
+from reports.publish import publish
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression.home import RUN_ID
 
 PATIENCE = timedelta(days=7)  # in which somebody answers, else nothing is decided
 NO = "Leave it"
@@ -58,27 +57,6 @@ def answer(given: dict[str, Any]) -> tuple[str, str]:
 
 
 @said
-def candidate() -> dict[str, str]:
-    """Keeps this checkout's build and says what is known of it: build, subject, body."""
-    made, history = build.keep(home()), History(home())
-    known = [run for run in map(history.run, history.run_ids()[-20:]) if run.build == made.name]
-    lines = [f"{run.started}: {run.sentence}. {run.gate_sentence or run.speed_sentence}" for run in known]
-    return {
-        "build": made.name,
-        "subject": f"Is build {short(made.name)} the baseline of speed from now on?",
-        "body": _plain(lines or ["No run of this build is known."]),
-    }
-
-
-@said
-def accept(asked: dict[str, str], given: dict[str, Any]) -> str:
-    """Makes the build that was asked about the baseline, if the answer is yes; the line that says so."""
-    line = decisions.accept(home(), asked["build"], *answer(given))
-    performance(home())
-    return line
-
-
-@said
 def red_cells(run_id: str, names: str) -> dict[str, Any]:
     """The red cells of a run (empty: the newest that has such), or those of them that are named: run, cells, subject,
     body."""
@@ -108,13 +86,10 @@ def acknowledge(asked: dict[str, Any], given: dict[str, Any]) -> str:
 
 
 @said
-def to_measure(run_id: str, names: str) -> dict[str, str]:
-    """The run to measure beside the baseline (empty: the newest), and its cells, all or those that are named."""
-    ids = [run_id] if run_id else History(home()).run_ids()[-1:]
-    if not ids or not RUN_ID.fullmatch(ids[0]):
-        raise BadInput(f"no run {run_id!r}" if run_id else "there is no run yet")
-    _, cells = pairs.asked(home(), ids[0], _names(names))
-    return {"run": ids[0], "cells": ",".join(cell["cell"] for cell in cells)}
+def to_measure(ref: str, run_id: str, names: str) -> dict[str, str]:
+    """The run to measure beside the commit `ref` (empty: the newest), and its cells, all or those that are named."""
+    asked = gate.request(home(), ref, run_id or None, _names(names))
+    return {"run": asked.run_id, "cells": ",".join(cell["cell"] for cell in asked.cells)}
 
 
 def _names(text: str) -> list[str] | None:

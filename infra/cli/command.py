@@ -150,26 +150,22 @@ def report(
 
 @app.command()
 def gate(
+    against: Annotated[
+        str, typer.Option(metavar="REF", help="The commit to measure beside: a branch, a tag or a commit.")
+    ],
     run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
     cells: Annotated[
         str | None, typer.Option(metavar="A,B,...", help="Its cells to measure. Default: all that equal the oracle.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure a run's cells beside the accepted baseline, in turns, some minutes a cell. Exit code 1: one is slower."""
+    """Measure a run's cells in this checkout beside another commit, in turns, some minutes a cell.
+
+    The commit is built first, which takes about a minute once. Exit code 1: a cell is slower, or cannot be compared.
+    """
     from infra.cli.gate import gate as measured
 
-    return measured(home(), run_id, named_cells(cells), as_json)
-
-
-@app.command()
-def accept(why: Reason) -> None:
-    """Keep this checkout's build and make it the baseline, beside which `gate` measures later ones."""
-    from infra.services.decisions import accept as accepted
-    from reports.publish import performance
-
-    print(accepted(home(), None, user(), why))
-    performance(home())
+    return measured(home(), against, run_id, named_cells(cells), as_json)
 
 
 @app.command()
@@ -205,7 +201,7 @@ def publish(
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     cache_gb: Annotated[
-        float, typer.Option(metavar="GB", help="Size that workloads and oracles may have together.")
+        float, typer.Option(metavar="GB", help="Size that workloads, oracles and builds may have together.")
     ] = CACHE_GB,
 ) -> int:
     """Remove old outputs and caches; raw results and reports stay.

@@ -1,28 +1,37 @@
-"""Builds of the engine that are kept, so that a later one can be measured beside them.
+"""Builds of the engine that can be measured: this checkout as it is, and any commit of its repository.
 
-What is kept of a build is its commit's `streaming_core` and the runtime that was built of it: a tree that runs with the
-packages of today's environment. A digest says which ones were locked when it was kept.
+`at_commit` compiles a commit in a temporary git worktree, with the tools and packages that are installed today, and
+caches the package in LOCKSTEP_HOME/builds/<commit>. It touches neither the checkout's `target` folder nor its installed
+runtime. Compiling takes about a minute; a commit is compiled once.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
 import subprocess
 import sys
-from importlib.util import find_spec
-from io import BytesIO
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from zipfile import ZipFile
 
 from infra.checkout import ROOT
+from infra.services.process import Process
 from streaming_core.errors import BadInput, RunFailed
+from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
 from streaming_core.run import engine
 from streaming_core.storage import atomic_directory, digest_of
 
 PACKAGE = "streaming_core"
 COMMAND = f"from {PACKAGE}.cli import main; main()"
+LOCK_FILE = "requirements.lock"
+_ERROR = re.compile(r"error(\[E\d+\])?: ")  # of rustc and cargo; maturin's own errors look otherwise
 
 
 class Build(NamedTuple):
@@ -32,72 +41,132 @@ class Build(NamedTuple):
     tree: Path
 
     def command(self, *arguments: str) -> list[str]:
-        """Its `streaming-core`, with `environment`; nothing of the folder that it is started in is imported."""
+        """Its `streaming-core`, to be run with `environment`. It imports nothing from the working directory."""
         return [sys.executable, "-P", "-c", COMMAND, *arguments]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its command needs: modules found here come before those of the checkout that is installed."""
+        """The environment of `command`: modules below `tree` come before those of the installed checkout."""
         return {"PYTHONPATH": str(self.tree)}
 
 
 def checkout() -> Build:
-    """This checkout as it is now, changed or not."""
+    """This checkout as it is now, with or without changes."""
     return Build(engine.build(), ROOT)
 
 
-def kept(home: Home, name: str) -> Build:
-    """A build that was kept.
+def resolve(ref: str) -> str:
+    """The full hash of the commit that a branch, a tag or another git revision names.
 
     Raises:
-        BadInput: it is not there any more.
+        BadInput: git is missing, this is no git repository, or it has no such commit.
     """
-    tree = home.build(name)
-    if not tree.is_dir():
-        raise BadInput(f"build {name} is not kept: {tree} does not exist; accept another baseline")
-    return Build(name, tree)
+    why = "it has no such commit"
+    if ref and not ref.startswith("-"):
+        try:
+            done = _git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+        except OSError:
+            raise BadInput("git cannot be run: install git, then try again") from None
+        if done.returncode == 0:
+            return done.stdout.strip()
+        why = _first_line(done.stderr) or why
+    raise BadInput(
+        f"{ref!r} is no commit of {ROOT} ({why}): name a branch, a tag or a commit (git fetch --tags gets more)"
+    )
 
 
-def environment() -> str:
-    """Digest of the packages that are locked now."""
-    return digest_of((ROOT / "requirements.lock").read_text())
+def environment(commit: str | None = None) -> str:
+    """Digest of the packages that the checkout locks now, or that a commit locks."""
+    if commit is None:
+        return digest_of((ROOT / LOCK_FILE).read_text())
+    return digest_of(_git("show", f"{commit}:{LOCK_FILE}").stdout)
 
 
-def keep(home: Home) -> Build:
-    """Keeps this checkout's build under LOCKSTEP_HOME/builds; one that is there already stays as it is.
+def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -> Build:
+    """The build of a commit; compiled first unless LOCKSTEP_HOME/builds has it.
+
+    Args:
+        commit: a full hash, as `resolve` returns it.
+        label: what people call the commit, for messages.
+        say: takes a line when compiling starts, and one when it ends.
 
     Raises:
-        BadInput: the checkout is not what a commit says, or its runtime was not built of it.
+        RunFailed: the commit cannot be compiled. Nothing is cached, and the worktree is gone.
     """
-    name = engine.build()
-    if name == "unknown":
-        raise BadInput(f"{ROOT} is no checkout: there is no build to name")
-    if name.endswith("-dirty"):
-        raise BadInput(f"{ROOT} has changes that are in no commit: commit or remove them first (git status)")
-    if not home.build(name).is_dir():
-        runtime = _runtime()
-        with atomic_directory(home.build(name)) as folder:
-            with ZipFile(BytesIO(_git("archive", "--format=zip", "HEAD", PACKAGE))) as files:
-                files.extractall(folder)
-            shutil.copy2(runtime, folder / PACKAGE)
-    return kept(home, name)
+    target = home.build(commit)
+    if not target.is_dir():
+        with _sigterm_raises(), atomic_directory(target) as folder:
+            if not target.is_dir():  # another process may have compiled it while this one waited
+                _compile(commit, label, folder, target.with_name(f".{commit}.tree"), say)
+    return Build(commit, target)
 
 
-def _runtime() -> Path:
-    """The runtime as it was built, of the sources that are there."""
-    spec = find_spec(f"{PACKAGE}._runtime")
-    if spec is None or spec.origin is None:
-        raise BadInput("the runtime is not built: make setup")
-    built = Path(spec.origin)
-    sources = _git("ls-files", "-z", "--", "Cargo.toml", "Cargo.lock", f"{PACKAGE}/runtime/*.rs", "*/Cargo.toml")
-    for name in filter(None, sources.decode().split("\0")):
-        if (ROOT / name).stat().st_mtime_ns > built.stat().st_mtime_ns:
-            raise BadInput(f"{name} is newer than the runtime: make setup")
-    return built
-
-
-def _git(*words: str) -> bytes:
+def _compile(commit: str, label: str, folder: Path, tree: Path, say: Callable[[str], None]) -> None:
+    """Compile a commit in a worktree at `tree`, and unpack its package into `folder`."""
+    started = time.monotonic()
+    say(f"building {label} in a temporary worktree; this takes about a minute, once")
+    wheels = tree / "target" / "wheels"
+    maturin = str(Path(sys.executable).with_name("maturin"))
+    options = ["--release", "--interpreter", sys.executable, "--auditwheel", "skip", "--out", str(wheels)]
     try:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True).stdout
-    except subprocess.CalledProcessError as error:
-        raise RunFailed(f"git {words[0]}: {error.stderr.decode(errors='replace').strip()}") from None
+        _remove(tree)  # left by a process that was killed
+        added = _git("-c", "core.hooksPath=/dev/null", "worktree", "add", "--quiet", "--detach", str(tree), commit)
+        if added.returncode:
+            raise RunFailed(f"building {label} failed: git worktree: {_first_line(added.stderr)}")
+        _run(label, [maturin, "build", *options], {"CARGO_TARGET_DIR": str(tree / "target"), "NO_COLOR": "1"}, tree)
+        (wheel,) = wheels.glob("*.whl")
+        with ZipFile(wheel) as files:
+            files.extractall(folder, [name for name in files.namelist() if name.startswith(f"{PACKAGE}/")])
+        built = Build(commit, folder)
+        _run(label, [sys.executable, "-P", "-c", f"import {PACKAGE}._runtime"], built.environment, folder)
+    finally:
+        _remove(tree)
+    say(f"built {label} in {time.monotonic() - started:.0f} s")
+
+
+def _run(label: str, command: Sequence[str], environment: dict[str, str], folder: Path) -> None:
+    lines: list[str] = []
+    if Process().run(command, lines.append, environment, folder):
+        raise RunFailed(f"building {label} failed: {_first_error(lines)}")
+
+
+def _first_error(lines: list[str]) -> str:
+    """The first error of a compiler, with its place in the source, in one line."""
+    for number, line in enumerate(lines):
+        if _ERROR.match(line):
+            place = lines[number + 1].strip() if number + 1 < len(lines) else ""
+            return f"{line} ({place.removeprefix('--> ')})" if place.startswith("--> ") else line
+    said = [line.strip() for line in lines if line.strip()]
+    causes = [line for line in said if line.startswith("Caused by:")]
+    return (causes or said or ["the compiler ended without a message"])[-1]
+
+
+def _remove(tree: Path) -> None:
+    """Remove a worktree, and what git knows of it."""
+    _git("worktree", "remove", "--force", "--force", str(tree))
+    shutil.rmtree(tree, ignore_errors=True)
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0].removeprefix("fatal: ")
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises within the block, as Ctrl-C does, so that what the block has begun is cleaned up."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        raise Interrupted(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""Records decisions of people, each as a row of the raw table `decisions` with a name and a reason."""
+"""Records which red cells people acknowledge: rows of the raw table `decisions`, each with a name and a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.services.build import environment, keep, kept
 from jobs.raw import write_raw
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home, new_run_id
@@ -14,18 +13,6 @@ from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import rows
 
 LONGEST = 500  # characters of a reason
-
-
-def accept(home: Home, name: str | None, by: str, why: str) -> str:
-    """Makes a build that is kept the baseline, or this checkout's (None), which then is; the line that says so.
-
-    Raises:
-        BadInput: there is no reason, or no such build to keep.
-    """
-    reason = _reason(why)
-    build = kept(home, name) if name else keep(home)
-    _decide(home, by, reason, [{"kind": "baseline", "build": build.name, "environment": environment()}])
-    return f"build {build.name} is the baseline from now on, by {by}: {reason}"
 
 
 def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: str) -> str:
@@ -36,7 +23,7 @@ def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: 
         BadInput: there is no reason, no such run, or no such cell that is red.
     """
     reason, chosen = _reason(why), seen(home, run_id, names)
-    _decide(home, by, reason, [{"kind": "acknowledgement", "of_run": run_id, "cell": name} for name in chosen])
+    _decide(home, by, reason, [{"of_run": run_id, "cell": name} for name in chosen])
     return f"run {run_id}: {len(chosen)} red cell{'s' * (len(chosen) > 1)} acknowledged, by {by}: {reason}"
 
 

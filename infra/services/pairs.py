@@ -1,4 +1,4 @@
-"""The gate's measuring: this build's passes beside those of the accepted baseline, in pairs, on this host.
+"""Measures passes of this checkout and of the build of another commit, the baseline, in pairs, on this host.
 
 Both sides of a pair are processes of their own, one right after the other: what differs from process to process, as
 where its memory lies, is noise of the pair and no difference between the builds. Lots say which of them is first. So,
@@ -19,12 +19,11 @@ from pathlib import Path
 from socket import gethostname
 from typing import Any, NamedTuple
 
-from infra.services.build import Build, checkout, environment, kept
+from infra.services.build import Build, checkout, environment
 from infra.services.lock import of_host
 from infra.services.process import Process
 from jobs.run_folder import read_plan
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.regression.decisions import Decision, baseline
 from streaming_core.regression.home import Home
 from streaming_core.regression.warehouse import rows
 from streaming_core.run.way import RunSpec
@@ -46,15 +45,20 @@ class Side(NamedTuple):
     others: float
 
 
-def measure(home: Home, run_id: str, names: list[str] | None, say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Rows of the raw table `pairs` of the cells that are `asked` for, which raises if something is wrong with that."""
-    accepted, cells = asked(home, run_id, names)
-    builds = {"baseline": kept(home, accepted.build or ""), "build": checkout()}
+def measure(
+    home: Home, run_id: str, cells: list[dict], baseline: Build, say: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Measure cells of a run, as `cells_of` returns them, in this checkout and in the build of a commit.
+
+    Returns:
+        Rows of the raw table `pairs`, without `baseline_ref`.
+    """
+    builds = {"baseline": baseline, "build": checkout()}
     about = {
-        "baseline": builds["baseline"].name,
+        "baseline": baseline.name,
         "build": builds["build"].name,
         "host": gethostname(),
-        "accepted_environment": accepted.environment,
+        "baseline_environment": environment(baseline.name),
         "environment": environment(),
     }
     found = []
@@ -73,17 +77,13 @@ def measure(home: Home, run_id: str, names: list[str] | None, say: Callable[[str
     return found
 
 
-def asked(home: Home, run_id: str, names: list[str] | None) -> tuple[Decision, list[dict]]:
-    """The baseline, and the cells to measure beside it, as planned: those of a run that equal the oracle, or of them
-    those that are named.
+def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
+    """The cells of a run to measure, as planned: all that equal the oracle, or the named ones.
 
     Raises:
-        BadInput: no baseline is accepted, or the run is another build's, or has no such cells.
+        BadInput: the run is another build's or another host's, or a cell is missing or does not equal the oracle.
     """
-    accepted, build = baseline(home), checkout().name
-    if accepted is None:
-        raise BadInput("no baseline is accepted yet: lockstep accept --reason WHY keeps this checkout's build as one")
-    kept(home, accepted.build or "")
+    build = checkout().name
     facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}
     planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if unknown := set(names or ()) - planned.keys():
@@ -99,7 +99,7 @@ def asked(home: Home, run_id: str, names: list[str] | None) -> tuple[Decision, l
             raise BadInput(f"run {run_id} is of build {facts[name]['build']}, this checkout is {build}: run it first")
         if facts[name]["host"] not in (None, gethostname()):
             raise BadInput(f"{name} ran on {facts[name]['host']}: pairs are measured on this host")
-    return accepted, [planned[name] for name in chosen]
+    return [planned[name] for name in chosen]
 
 
 def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) -> list[dict[str, Any]]:

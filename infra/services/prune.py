@@ -1,7 +1,7 @@
 """Finds and removes large files that a run can make again. History stays.
 
-Removable are outputs and final states of runs, and the oldest workloads and oracles beyond a total size. Raw results,
-reports and every run's plan, specs and exit codes stay for ever. Outputs and final states also stay for
+Removable are outputs and final states of runs, and the oldest workloads, oracles and builds beyond a total size. Raw
+results, reports and every run's plan, specs and exit codes stay for ever. Outputs and final states also stay for
 
 - the last seven green runs (`streaming_core/regression/verdict.py` defines green);
 - every red run, as evidence, until each of its red cells is acknowledged;
@@ -61,12 +61,12 @@ def removable(home: Home, cache_bytes: int) -> list[Item]:
 
 
 def _beyond(home: Home, cache_bytes: int, needed: set[str]) -> list[Item]:
-    """The oldest workloads and oracles above `cache_bytes` in all."""
+    """The oldest workloads, oracles and builds above `cache_bytes` in all."""
+    apps = [app for cache in ("workloads", "oracle") for app in _folders(home.root / cache)]
     found = [
         entry
-        for cache in ("workloads", "oracle")
-        for app in _folders(home.root / cache)
-        for entry in _folders(app)
+        for folder in (*apps, home.root / "builds")
+        for entry in _folders(folder)
         # A name that starts with a dot is being written by a process that will rename it.
         if not entry.name.startswith(".")
     ]

@@ -56,7 +56,7 @@ class Home:
         return below(self.cell(run_id, cell), f"attempt-{attempt}")
 
     def build(self, name: str) -> Path:
-        """Folder of one build that is kept: what a commit of the engine runs from."""
+        """Folder of the engine as a commit of its repository builds it: its Python package and its runtime."""
         return below(self.root / "builds", name)
 
     def raw(self, table: str) -> Path:

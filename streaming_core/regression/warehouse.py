@@ -159,7 +159,8 @@ PAIRS = pa.schema(
         ("run_id", pa.string()),  # the run whose cell it is, and whose build the baseline's is held against
         ("cell", pa.string()),
         ("pair", pa.int32()),  # from 0
-        ("baseline", pa.string()),  # the accepted build
+        ("baseline", pa.string()),  # the commit whose build is the baseline
+        ("baseline_ref", pa.string()),  # as it was named: a branch, a tag, a commit
         ("build", pa.string()),
         ("host", pa.string()),
         ("first", pa.string()),  # baseline | build: which of them was measured first, by lot
@@ -170,7 +171,7 @@ PAIRS = pa.schema(
         ("build_digest", pa.string()),
         ("steal", pa.float64()),  # this and `others`: as in cells, the greater of the two
         ("others", pa.float64()),
-        ("accepted_environment", pa.string()),  # digest of requirements.lock when the baseline was accepted
+        ("baseline_environment", pa.string()),  # digest of the requirements.lock of the baseline's commit
         ("environment", pa.string()),  # in which both ran
         ("error", pa.string()),  # why there is no pair; null where there is
         ("measured_at", pa.timestamp("us", tz="UTC")),
@@ -181,10 +182,7 @@ DECISIONS = pa.schema(
     [
         (VERSION, pa.int32()),
         ("run_id", pa.string()),  # its own id
-        ("kind", pa.string()),  # baseline: a build is accepted | acknowledgement: a red cell has been seen
-        ("build", pa.string()),  # of a baseline
-        ("environment", pa.string()),  # of a baseline: digest of requirements.lock
-        ("of_run", pa.string()),  # of an acknowledgement, as is `cell`
+        ("of_run", pa.string()),  # whose red cell is acknowledged
         ("cell", pa.string()),
         ("decided_by", pa.string()),
         ("why", pa.string()),

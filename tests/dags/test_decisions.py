@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
 from dags.lib import decisions as asked
 from infra.services import pairs
+from infra.services.build import Build
 from reports.history import History
 from streaming_core.regression import decisions
-from tests.infra.cli.test_decide import commit
 from tests.reports import past_runs
 
 
 def answered(choice: str, why: str = "it is fine") -> dict:
     """What the operator hands on, as Airflow makes it."""
     return {"chosen_options": [choice], "params_input": {"why": why}, "responded_by_user": {"id": "7", "name": "ada"}}
-
-
-def test_the_build_that_is_accepted_is_the_one_that_was_asked_about(lockstep_home, tmp_path, monkeypatch):
-    commit(tmp_path / "checkout", monkeypatch)
-    put = asked.candidate()
-    assert put["subject"] == "Is build abc1234 the baseline of speed from now on?"
-    assert put["body"] == "    No run of this build is known."
-    assert decisions.baseline(lockstep_home) is None, "asking decides nothing"
-    # Meanwhile the checkout goes on.
-    monkeypatch.setattr("streaming_core.run.engine.build", lambda: "def5678")
-    assert asked.accept(put, answered("Accept")).startswith("build abc1234 is the baseline from now on, by ada")
-    assert decisions.baseline(lockstep_home).build == "abc1234"
-
-
-def test_a_question_shows_what_is_known_of_a_build_as_text(lockstep_home, tmp_path, monkeypatch):
-    past_runs.make(lockstep_home)
-    checkout = commit(tmp_path / "checkout", monkeypatch)
-    known = History(lockstep_home).run(past_runs.LAST).build
-    monkeypatch.setattr("streaming_core.run.engine.build", lambda: known)
-    body = asked.candidate()["body"]
-    assert "cells equal the oracle" in body
-    assert all(line.startswith("    ") for line in body.splitlines()), "no Markdown"
-    assert checkout.is_dir()
 
 
 @pytest.mark.parametrize("why", ["", " \n", "x" * 501])
@@ -70,31 +47,57 @@ def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(locks
 
 
 @pytest.mark.parametrize(
-    ("ask", "run_id", "names", "said"),
+    ("run_id", "names", "said"),
     [
-        (asked.red_cells, "../../etc", "", "no run '../../etc'"),
-        (asked.red_cells, past_runs.RUN_IDS[0], "", "is green"),
-        (asked.red_cells, past_runs.LAST, "nosuch", "has no red cell nosuch"),
-        (asked.to_measure, "../../etc", "", "no run '../../etc'"),
-        (asked.to_measure, "", "", "no baseline is accepted yet"),
+        ("../../etc", "", "no run '../../etc'"),
+        (past_runs.RUN_IDS[0], "", "is green"),
+        (past_runs.LAST, "nosuch", "has no red cell nosuch"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, ask, run_id, names, said):
+def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_id, names, said):
     past_runs.make(lockstep_home)
     with pytest.raises(AirflowFailException, match=said):
-        ask(run_id, names)
+        asked.red_cells(run_id, names)
+
+
+@pytest.mark.parametrize(
+    ("ref", "run_id", "said"),
+    [
+        ("nosuch", "", "'nosuch' is no commit of "),
+        ("HEAD", "../../etc", "no run '../../etc'"),
+        ("HEAD", "", "is of build abc423def0123456789, this checkout is .*: run it first"),
+    ],
+)
+def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home, ref, run_id, said):
+    past_runs.make(lockstep_home, red=False)
+    with pytest.raises(AirflowFailException, match=said):
+        asked.to_measure(ref, run_id, "")
+    assert not lockstep_home.build("x").parent.exists()
 
 
 def test_without_runs_there_is_nothing_to_ask_or_to_measure(lockstep_home):
-    for ask, said in ((asked.red_cells, "no run has red cells"), (asked.to_measure, "there is no run yet")):
-        with pytest.raises(AirflowFailException, match=said):
-            ask("", "")
+    with pytest.raises(AirflowFailException, match="no run has red cells"):
+        asked.red_cells("", "")
+    with pytest.raises(AirflowFailException, match="there is no run yet"):
+        asked.to_measure("HEAD", "", "")
 
 
 def test_the_newest_run_is_measured_where_none_is_named(lockstep_home, monkeypatch):
     past_runs.make(lockstep_home, red=False)
-    taken = []
-    monkeypatch.setattr(pairs, "asked", lambda home, run, names: taken.append((run, names)) or (None, [{"cell": "a"}]))
-    assert asked.to_measure("", " ") == {"run": past_runs.LAST, "cells": "a"}
-    assert asked.to_measure(past_runs.RUN_IDS[0], "b, c")["run"] == past_runs.RUN_IDS[0]
-    assert taken == [(past_runs.LAST, None), (past_runs.RUN_IDS[0], ["b", "c"])]
+    build, host = History(lockstep_home).run(past_runs.LAST).build, "node1"
+    monkeypatch.setattr(pairs, "checkout", lambda: Build(build, lockstep_home.root))
+    monkeypatch.setattr(pairs, "gethostname", lambda: host)
+    newest = asked.to_measure("HEAD", "", " ")
+    assert newest["run"] == past_runs.LAST
+    equal = newest["cells"].split(",")
+    assert len(equal) > 2
+    assert asked.to_measure("HEAD", past_runs.LAST, f"{equal[1]}, {equal[0]}")["cells"] == ",".join(equal[:2])
+
+
+def test_the_gate_is_told_the_commit_the_run_and_the_cells(dags):
+    dag = dags["speed_gate"]
+    assert dag.params.get_param("against").schema["title"] == "Against"
+    with pytest.raises(ParamValidationError):
+        dag.params.validate()
+    arguments = dag.get_task("gate").arguments
+    assert arguments[:3] == ["-m", "infra.services.gate", "{{ params.against }}"]

@@ -186,6 +186,7 @@ def _pair(key: dict, spec: RunSpec, number: int) -> dict:
     return key | {
         "pair": number,
         "baseline": "build-01",
+        "baseline_ref": "v1",
         "build": f"build-{key['run_id'][6:8]}",
         "host": "node1",
         "first": ("baseline", "build")[number // 2 % 2],
@@ -196,6 +197,6 @@ def _pair(key: dict, spec: RunSpec, number: int) -> dict:
         "build_digest": "1000:aa 10:bb",
         "steal": 0.0,
         "others": 0.02,
-        "accepted_environment": "locked",
+        "baseline_environment": "locked",
         "environment": "locked",
     }

@@ -62,7 +62,7 @@ def test_every_unit_test_of_the_project_ran_and_passed(built):
     assert {name: result for name, result in built.unit_tests.items() if result[0] != "pass"} == {}
 
 
-def test_cells_that_were_measured_beside_the_baseline_have_its_verdict(built):
+def test_cells_that_were_measured_beside_a_commit_have_a_verdict(built):
     gated = by_key(built.mart("gate"), "run_id", "cell")
     wanted = {key: spec for key, spec in equal_cells().items() if key[0] in GATED}
     assert gated.keys() == wanted.keys()
@@ -71,7 +71,7 @@ def test_cells_that_were_measured_beside_the_baseline_have_its_verdict(built):
         assert row["verdict"] == ("slower" if spec.threads == 2 else "unchanged"), key
         assert row["change"] == pytest.approx(1 / slowdown(FASTER, spec) - 1, abs=1e-3)
         assert row["change_low"] < row["change"] < row["change_high"]
-        assert (row["baseline"], row["build"], row["pairs"]) == ("build-01", "build-03", 32)
+        assert (row["baseline"], row["baseline_ref"], row["build"], row["pairs"]) == ("build-01", "v1", "build-03", 32)
         assert not row["environment_changed"]
 
 

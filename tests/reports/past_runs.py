@@ -43,11 +43,8 @@ def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> No
 
 
 def gate(home: Home) -> None:
-    """The last night's cells of gs beside the first night's build, which ada has accepted: serial/t2 is slower,
-    owners/t1 has another result, serial/t1 passes that are too short; the others are as they were."""
-    decided = {"kind": "baseline", "build": "abc323def0123456789", "environment": "locked", "decided_by": "ada"}
-    decided |= {"why": f"it is fast {HOSTILE}", "decided_at": datetime(2026, 1, 1, 7, 12, tzinfo=UTC)}
-    write_raw(home, "decisions", "20260101T071200Z-00000000", [decided])
+    """The last night's cells of gs beside a commit: serial/t2 is slower, owners/t1 has another result, serial/t1 passes
+    that are too short; the others are as they were."""
     measured = {"pairs": 32, "baseline_seconds": 0.01, "build_seconds": 0.01, "change": 0.001, "change_low": -0.002}
     measured |= {"verdict": "unchanged", "change_high": 0.004, "smallest": 0.031, "reason": None}
     found = {
@@ -57,7 +54,8 @@ def gate(home: Home) -> None:
         | {"verdict": "different", "pairs": 1, "reason": "the two builds have different results"},
     }
     rows = [
-        {"run_id": LAST, "cell": cell["cell"], "baseline": decided["build"], "build": cell["build"]}
+        {"run_id": LAST, "cell": cell["cell"], "build": cell["build"]}
+        | {"baseline": "abc323def0123456789", "baseline_ref": "v1.2 <script>"}
         | {"environment_changed": cell["threads"] == 2}
         | measured
         | found.get((cell["strategy"], cell["threads"]), {})

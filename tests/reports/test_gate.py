@@ -1,4 +1,4 @@
-"""This build beside the accepted baseline, as people read it; and who has accepted or acknowledged what, and why."""
+"""A build beside another commit, as people read it; and who has acknowledged what, and why."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def home(tmp_path_factory) -> Home:
             (
                 "unchanged",
                 "",
-                "a slowdown of 2.0 % would be found nine times of ten; both ran with today's packages, not those that "
-                "were locked when the baseline was accepted",
+                "a slowdown of 2.0 % would be found nine times of ten; both ran with the packages of this build, not "
+                "with those that the baseline's commit locks",
             ),
         ),
         (Gate("too_short"), ("too short", "", "its passes take too little time to be compared: take more events")),
@@ -53,27 +53,29 @@ def test_a_verdict_says_how_much_how_sure_and_what_would_be_found(gate, said):
 
 
 def test_a_sentence_names_what_is_slower_first_and_counts_the_rest():
-    cells = [(f"a{n}", "b", SLOWER) for n in range(4)]
-    cells += [("x", "b", Gate("different", reason="y")), ("same", "b", Gate("unchanged"))]
-    said = sentence(cells)
-    assert said.startswith("Beside baseline b: a0 is 4.2 % slower (3.1 to 5.5 %); a1 is")
+    cells = [(f"a{n}", SLOWER) for n in range(4)]
+    cells += [("x", Gate("different", reason="y")), ("same", Gate("unchanged"))]
+    said = sentence("v1 (b)", cells)
+    assert said.startswith("Against v1 (b): a0 is 4.2 % slower (3.1 to 5.5 %); a1 is")
     assert said.endswith("; 1 more slower; x results differ; 1 unchanged")
-    assert sentence([]) == ""
+    assert sentence("", []) == ""
 
 
-def test_what_is_slower_than_the_baseline_is_on_every_page_and_turns_nothing_red(home):
+def test_what_is_slower_than_the_commit_is_on_every_page_and_turns_nothing_red(home):
     run = History(home).run(past_runs.LAST)
     assert run.green
-    said = "Beside baseline abc323def: gs/serial/t2 is 4.2 % slower (3.1 to 5.5 %); gs/owners/t1 results differ; "
+    said = (
+        "Against v1.2 <script> (abc323def): gs/serial/t2 is 4.2 % slower (3.1 to 5.5 %); gs/owners/t1 results differ; "
+    )
     for page in (home.reports / "index.html", home.report(past_runs.LAST, "index.html")):
         overview = Outline(page.read_text()).text
         assert said in overview
-        assert "1 too short. Baseline abc323def, accepted by ada, 2026-01-01 07:12 UTC: it is fast <script>" in overview
+        assert "Against v1.2 <script> (abc323def) measured in turns on one host" in overview
     (slow,) = [cell for cell in run.cells if cell.gate and cell.gate.verdict == "slower"]
     cell = Outline(home.report(past_runs.LAST, f"{slow.name}.html").read_text()).text
-    assert "Beside baseline abc323def: 4.2 % slower (95 % interval 3.1 to 5.5 %), 32 pairs" in cell
+    assert "Against v1.2 <script> (abc323def): 4.2 % slower (95 % interval 3.1 to 5.5 %), 32 pairs" in cell
     performance = Outline((home.reports / "performance.html").read_text()).text
-    assert "beside baseline" in performance
+    assert "v1.2 <script> (abc323def)" in performance
     assert "results differ" in performance
     assert json.loads(home.report(past_runs.LAST, "summary.json").read_text())["gate"].startswith(said)
 
@@ -81,24 +83,24 @@ def test_what_is_slower_than_the_baseline_is_on_every_page_and_turns_nothing_red
 def test_the_table_and_its_json_say_it_too(home):
     console = Console(record=True, width=300, file=io.StringIO())
     assert print_run(home, past_runs.LAST, console)
-    assert "Beside baseline abc323def: gs/serial/t2 is 4.2 % slower" in console.export_text()
+    assert "Against v1.2 <script> (abc323def): gs/serial/t2 is 4.2 % slower" in console.export_text()
     found = json.loads(json.dumps(as_dict(home, History(home).run(past_runs.LAST), {})))
     gated = {cell["cell"]: cell["gate"]["verdict"] for cell in found["cells"] if cell["gate"]}
     assert set(gated.values()) == {"slower", "different", "too_short", "unchanged"}
 
 
-def test_without_a_baseline_nothing_is_said_of_one(tmp_path):
+def test_a_run_that_was_not_measured_beside_a_commit_says_nothing_of_one(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=1, red=False)
     publish(home, past_runs.RUN_IDS[0])
-    assert "aseline" not in Outline((home.reports / "index.html").read_text()).text
+    assert "Against" not in Outline((home.reports / "index.html").read_text()).text
 
 
 def test_who_has_seen_a_red_cell_stands_beside_it_and_it_stays_red(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home)
     red = [cell for cell in History(home).run(past_runs.LAST).cells if cell.red]
-    about = {"kind": "acknowledgement", "of_run": past_runs.LAST, "decided_by": "ada"}
+    about = {"of_run": past_runs.LAST, "decided_by": "ada"}
     for minute, why in enumerate(("who knows", f"the disk was full {past_runs.HOSTILE}")):
         decided = about | {"cell": red[0].name, "why": why, "decided_at": datetime(2026, 1, 5, 7, minute, tzinfo=UTC)}
         write_raw(home, "decisions", f"20260105T070000Z-0000000{minute}", [decided])

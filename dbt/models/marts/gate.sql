@@ -1,9 +1,10 @@
--- This build beside the accepted baseline: docs/speed.md says the rule, macros/gate.sql is it.
+-- This build beside that of another commit, the baseline: docs/speed.md says the rule, macros/gate.sql is it.
 with compared as (
   select
     run_id,
     cell,
     min(baseline) as baseline,
+    min(baseline_ref) as baseline_ref,
     min(build) as build,
     min(host) as host,
     count(*) as pairs,
@@ -11,7 +12,7 @@ with compared as (
     median(build_seconds) as build_seconds,
     max(steal) as steal,
     max(others) as others,
-    bool_or(accepted_environment <> environment) as environment_changed,
+    bool_or(baseline_environment <> environment) as environment_changed,
     max(error) as error,
     coalesce(bool_or(baseline_digest <> build_digest), false) as differs,
     collect_list(ln(baseline_seconds / build_seconds)) as faster
@@ -37,6 +38,7 @@ select
   cells.threads,
   judged.host,
   judged.baseline,
+  judged.baseline_ref,
   judged.build,
   judged.pairs,
   judged.baseline_seconds,

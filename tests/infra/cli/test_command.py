@@ -65,11 +65,15 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         (["acknowledge", "20990101T000000Z-00000000"], "Missing option '--reason'"),
         (["acknowledge", "20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
         (["acknowledge", "../../etc", "--reason", "x"], "no run '../../etc'"),
-        (["accept"], "Missing option '--reason'"),
-        (["accept", "--reason", " \n"], "a decision has a reason: say why"),
-        (["accept", "--reason", "x" * 501], "a reason has 500 characters at most, this one has 501"),
-        (["gate"], "there is no run yet: lockstep run makes one"),
-        (["gate", "--cells", ","], "--cells: name at least one"),
+        (["gate"], "Missing option '--against'"),
+        (["gate", "--against", "nosuch"], "'nosuch' is no commit of "),
+        (["gate", "--against", "HEAD"], "there is no run yet: lockstep run makes one"),
+        (["gate", "--against", "HEAD", "--cells", ","], "--cells: name at least one"),
+        (["acknowledge", "20260101T000000Z-00000000", "--reason", " \n"], "a decision has a reason: say why"),
+        (
+            ["acknowledge", "20260101T000000Z-00000000", "--reason", "x" * 501],
+            "a reason has 500 characters at most, this one has 501",
+        ),
     ],
 )
 def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):

@@ -204,7 +204,7 @@ def test_a_raw_file_of_another_version_is_refused_before_anything_is_touched(
     monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
     write_runs(home, (FASTER,))
-    write_raw(home, "decisions", FASTER, [{"kind": "acknowledgement"}])
+    write_raw(home, "decisions", FASTER, [{"of_run": GREEN}])
     # Spark reads every file below a table's folder, whatever its name.
     path = home.raw(table) / "other" / "part-1.parquet"
     path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The gate's measuring: with small programs in the engine's place, and once with the engine."""
+"""Pairs of passes: of small programs in the engine's place, and once of the engine."""
 
 from __future__ import annotations
 
@@ -21,27 +21,10 @@ from streaming_core.regression.warehouse import PAIRS
 from streaming_core.run import engine
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
+from tests.infra.services import small_repository
+from tests.infra.services.small_repository import ANSWERS
 
 SPEC = RunSpec.parse({"app": "wc", "executor": "pooled", "repetitions": 3, "sink": "parquet", "rate": 100.0})
-# A build that answers with a report of its own making: what stands in its folder, and how often it was asked.
-ANSWERS = """
-import hashlib, json, sys
-from pathlib import Path
-
-def main():
-    tree, spec, out = Path(__file__).parents[1], json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[6])
-    with open(tree / "asked", "a") as asked:
-        print(json.dumps(spec), file=asked)
-    answer = {"seconds": 0.25, "digest": "1:a", "steal": 0.0, "means": ""} | json.loads((tree / "answer").read_text())
-    if "error" in answer:
-        sys.exit(answer["error"])
-    sample = {"seconds": answer["seconds"], "digest": answer["digest"]}
-    out.mkdir()
-    spec_digest = hashlib.sha256((json.dumps(spec, sort_keys=True, separators=(",", ":")) + answer["means"]).encode())
-    report = {"spec_digest": spec_digest.hexdigest()[:16], "state_digest": "0:0", "host": {"steal": answer["steal"]}}
-    report["samples"] = [sample | {"seconds": 9.0}] + [sample] * spec["repetitions"]
-    (out / "report.json").write_text(json.dumps(report))
-"""
 
 
 def answering(folder: Path, **answer: object) -> Build:
@@ -49,7 +32,7 @@ def answering(folder: Path, **answer: object) -> Build:
     (folder / "streaming_core").mkdir(parents=True)
     (folder / "streaming_core" / "__init__.py").touch()
     (folder / "streaming_core" / "cli.py").write_text(ANSWERS)
-    write_json(folder / "answer", answer)
+    write_json(folder / "streaming_core" / "answer", answer)
     return Build(folder.name, folder)
 
 
@@ -58,7 +41,7 @@ def two(folder: Path, baseline: dict, other: dict) -> dict[str, Build]:
 
 
 def asked(build: Build) -> list[dict]:
-    return [json.loads(line) for line in (build.tree / "asked").read_text().splitlines()]
+    return [json.loads(line) for line in (build.tree / "streaming_core" / "asked").read_text().splitlines()]
 
 
 def test_pairs_are_of_two_processes_and_lots_say_who_is_first(tmp_path):
@@ -138,19 +121,16 @@ def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(measured, tm
         pairs.one_side(build.checkout(), spec, tmp_path / "nothing", 3)
 
 
-def test_what_is_not_measured_is_said_before_anything_is(measured, tmp_path, monkeypatch):
+def test_what_cannot_be_measured_is_refused(measured, tmp_path, monkeypatch):
     home, run_id, names = measured
 
     def refused(asked: list[str] | None = None, run: str = run_id) -> str:
         with pytest.raises(BadInput) as error:
-            pairs.measure(home, run, asked, lambda line: pytest.fail(line))
+            pairs.cells_of(home, run, asked)
         return str(error.value)
 
-    assert refused().startswith("no baseline is accepted yet: lockstep accept --reason WHY")
-    decided = {"kind": "baseline", "build": "abc1234", "environment": "e", "decided_by": "ada", "why": "x"}
-    write_raw(home, "decisions", new_run_id("d", 1e9), [decided | {"decided_at": 0}])
-    assert refused().startswith("build abc1234 is not kept: ")
-    home.build("abc1234").mkdir(parents=True)
+    assert [cell["cell"] for cell in pairs.cells_of(home, run_id, None)] == names[:2]
+    assert [cell["cell"] for cell in pairs.cells_of(home, run_id, names[1:2])] == names[1:2]
     assert refused(["nosuch"]) == f"run {run_id} has no cell nosuch"
     assert refused([names[2]]) == f"{names[2]}: speed is compared of cells that equal the oracle"
     assert refused(run=new_run_id("none", 1e9)).startswith("no run ")
@@ -159,3 +139,20 @@ def test_what_is_not_measured_is_said_before_anything_is(measured, tmp_path, mon
     monkeypatch.undo()
     monkeypatch.setattr(pairs, "gethostname", lambda: "elsewhere")
     assert refused().endswith("pairs are measured on this host")
+
+
+def test_rows_say_which_builds_and_environments_they_are_of(measured, tmp_path, monkeypatch):
+    home, run_id, names = measured
+    repository = small_repository.make(tmp_path / "repository")
+    cells = pairs.cells_of(home, run_id, names[:1])
+    small_repository.replace_checkout(repository, monkeypatch)
+    monkeypatch.setattr(pairs, "PAIRS", 2)
+    commit = build.resolve("slow")
+    baseline = build.at_commit(home, commit, "slow", lambda line: None)
+    rows = pairs.measure(home, run_id, cells, baseline, lambda line: None)
+    assert {(row["cell"], row["baseline"], row["build"], row["host"]) for row in rows} == {
+        (names[0], commit, engine.build(), gethostname())
+    }
+    assert {(row["baseline_seconds"], row["build_seconds"]) for row in rows} == {(0.5, 0.25)}
+    assert {row["baseline_environment"] for row in rows}.isdisjoint({row["environment"] for row in rows})
+    assert all(set(row) | {"run_id", "schema_version", "baseline_ref", "error"} == set(PAIRS.names) for row in rows)

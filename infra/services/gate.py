@@ -1,0 +1,97 @@
+"""The gate: measures cells of a run in this checkout beside another commit, and has the warehouse judge their speeds.
+
+`python -m infra.services.gate REF RUN_ID --cells A,B` is what the DAG `speed_gate` runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import NamedTuple
+
+from infra import checkout
+from infra.services import build, pairs, warehouse
+from infra.services.lock import hold
+from jobs.raw import write_raw
+from reports.history import History, Run, revision
+from reports.publish import publish
+from streaming_core import ending
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.regression.home import Home
+
+NAME = "gate"
+RED = ("slower", "different", "failed")
+
+
+class Request(NamedTuple):
+    """What to measure: the baseline by ref and commit, the run, and its cells as planned."""
+
+    ref: str
+    commit: str
+    run_id: str
+    cells: list[dict]
+
+
+def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -> Request:
+    """Check what is asked for, before anything is built.
+
+    Args:
+        ref: a branch, a tag or a commit of this repository.
+        run_id: None: the newest run.
+        names: cells of the run; None: all that equal the oracle.
+
+    Raises:
+        BadInput: there is no such commit or run, or `pairs.cells_of` refuses the cells.
+    """
+    commit = build.resolve(ref)
+    ids = History(home).run_ids()
+    if run_id is None and not ids:
+        raise BadInput("there is no run yet: lockstep run makes one")
+    chosen = run_id or ids[-1]
+    if chosen not in ids:
+        raise BadInput(f"no run {chosen!r}: lockstep report prints the last one")
+    return Request(ref, commit, chosen, pairs.cells_of(home, chosen, names))
+
+
+def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say: Callable[[str], None]) -> Run:
+    """Build the commit, measure, rebuild the marts and publish the run's pages; the run with its verdicts.
+
+    Raises:
+        BadInput: as `request`.
+        RunFailed: the commit cannot be compiled, or the marts cannot be built.
+    """
+    asked = request(home, ref, run_id, names)
+    with hold(home, NAME, say):
+        baseline = build.at_commit(home, asked.commit, revision(asked.ref, asked.commit), say)
+        rows = pairs.measure(home, asked.run_id, asked.cells, baseline, say)
+        write_raw(home, "pairs", asked.run_id, [row | {"baseline_ref": asked.ref} for row in rows])
+    with redirect_stdout(sys.stderr):  # dbt's own lines are progress
+        said = warehouse.build(home)
+    say(said)
+    publish(home, asked.run_id)
+    return History(home).run(asked.run_id)
+
+
+def is_red(run: Run) -> bool:
+    """Whether a measured cell is slower than the baseline, or could not be compared."""
+    return any(cell.gate.verdict in RED for cell in run.cells if cell.gate)
+
+
+def main() -> int:
+    """Measure what the command line names, and print the verdict in a sentence."""
+    parser = argparse.ArgumentParser(prog=NAME, description=__doc__)
+    parser.add_argument("ref")
+    parser.add_argument("run_id")
+    parser.add_argument("--cells", required=True)
+    given = parser.parse_args()
+    run = gate(checkout.home(), given.ref, given.run_id, given.cells.split(","), print)
+    if is_red(run):
+        raise RunFailed(run.gate_sentence)
+    print(run.gate_sentence)
+    return 0
+
+
+if __name__ == "__main__":
+    ending.end(NAME, main)

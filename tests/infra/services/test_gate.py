@@ -1,0 +1,130 @@
+"""The gate as a whole: what it refuses before anything is built, and what its verdict says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from socket import gethostname
+
+import pytest
+
+from infra.services import build, gate
+from jobs.raw import write_raw
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.regression.warehouse import rows
+from streaming_core.run import engine
+from streaming_core.storage import write_json
+from tests.dbt.raw_runs import FASTER, GREEN, specs, write_runs
+from tests.infra.services import small_repository
+from tests.infra.services.small_repository import git
+from tests.reports.test_pages import Outline
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# A command of this checkout that takes another repository for it: REPOSITORY MODULE ARGUMENTS.
+ELSEWHERE = """
+import runpy, sys
+from pathlib import Path
+from infra.services import build
+
+build.ROOT = Path(sys.argv.pop(1))
+sys.argv.pop(0)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory) -> Path:
+    return small_repository.make(tmp_path_factory.mktemp("small") / "repository")
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    """Two runs of this checkout on this host; the second one is the newest."""
+    home = Home(tmp_path / "home")
+    write_runs(home, (GREEN, FASTER))
+    planned = [
+        {"cell": spec.cell, "spec": spec.model_dump(mode="json"), "workload": "w", "is_bound": spec.is_bound}
+        for spec in specs()
+    ]
+    for run_id in (GREEN, FASTER):
+        here = {"build": engine.build(), "host": gethostname()}
+        write_raw(home, "cells", run_id, [row | here for row in rows(home, "cells", run_id) or []])
+        home.part("pairs", run_id).unlink()
+        write_json(home.run(run_id) / "plan.json", {"run_id": run_id, "workloads": [], "cells": planned})
+    return home
+
+
+def test_the_newest_run_and_all_its_equal_cells_are_measured_unless_others_are_named(home, repository, monkeypatch):
+    monkeypatch.setattr(build, "ROOT", repository)
+    equal = [spec.cell for spec in specs() if not spec.is_bound]
+    asked = gate.request(home, "v1", None, None)
+    assert (asked.ref, asked.commit, asked.run_id) == ("v1", git(repository, "rev-parse", "v1"), FASTER)
+    assert [cell["cell"] for cell in asked.cells] == equal
+    asked = gate.request(home, "v1", GREEN, equal[1:2])
+    assert (asked.run_id, [cell["cell"] for cell in asked.cells]) == (GREEN, equal[1:2])
+
+
+@pytest.mark.parametrize(
+    ("ref", "run_id", "names", "said"),
+    [
+        ("nosuch", None, None, "'nosuch' is no commit of "),
+        ("v1", "20990101T000000Z-00000000", None, "no run '20990101T000000Z-00000000'"),
+        ("v1", "../../etc", None, "no run '../../etc'"),
+        ("v1", None, ["nosuch"], "has no cell nosuch"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_built(
+    home, repository, monkeypatch, ref, run_id, names, said
+):
+    monkeypatch.setattr(build, "ROOT", repository)
+    with pytest.raises(BadInput, match=said):
+        gate.gate(home, ref, run_id, names, lambda line: pytest.fail(line))
+    assert not home.build("x").parent.exists()
+
+
+def test_without_a_run_there_is_nothing_to_measure(repository, tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "ROOT", repository)
+    with pytest.raises(BadInput, match="there is no run yet: lockstep run makes one"):
+        gate.request(Home(tmp_path), "v1", None, None)
+
+
+@pytest.mark.slow
+def test_a_build_that_is_slower_than_a_commit_is_red_and_its_pages_name_both(home, repository):
+    """By the command line, then by the command of the DAG, which finds the commit built."""
+    git(repository, "checkout", "--quiet", "slow")
+    cell = next(spec.cell for spec in specs() if not spec.is_bound)
+    environment = os.environ | {
+        "LOCKSTEP_HOME": str(home.root),
+        "LOCKSTEP_HOST_LOCK": str(home.root / "host.lock"),
+        "PYTHONPATH": str(ROOT),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "CARGO_NET_OFFLINE": "true",
+    }
+    environment.pop("SPARK_REMOTE", None)
+
+    def ended(*words: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-c", ELSEWHERE, str(repository), *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540)
+
+    done = ended("infra.cli", "gate", "--against", "v1", FASTER, "--cells", cell, "--json")
+    commit = git(repository, "rev-parse", "v1")
+    against = f"v1 ({commit[:9]})"
+    assert done.returncode == 1, done.stderr
+    assert f"building {against} in a temporary worktree" in done.stderr
+    (verdict,) = json.loads(done.stdout)["gate"]
+    assert (verdict["cell"], verdict["verdict"], verdict["pairs"]) == (cell, "slower", 32)
+    assert (verdict["baseline"], verdict["baseline_ref"], verdict["build"]) == (commit, "v1", engine.build())
+    assert verdict["change"] == pytest.approx(-0.5)
+    assert verdict["environment_changed"], "v1 locks other packages"
+    for page in (home.reports / "index.html", home.report(FASTER, f"{cell}.html")):
+        assert f"Against {against}: " in Outline(page.read_text()).text
+
+    done = ended("infra.services.gate", "v1", FASTER, "--cells", cell)
+    assert done.returncode == 1, done.stderr
+    assert "building" not in done.stdout + done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"gate: Against {against}: sl/owners/t1 is 50.0 % slower")
