@@ -86,6 +86,7 @@ def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -
     """The build of a commit; compiled first unless LOCKSTEP_HOME/builds has it.
 
     Args:
+        home: where builds are cached.
         commit: a full hash, as `resolve` returns it.
         label: what people call the commit, for messages.
         say: takes a line when compiling starts, and one when it ends.

@@ -38,6 +38,7 @@ def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -
     """Check what is asked for, before anything is built.
 
     Args:
+        home: where the runs are.
         ref: a branch, a tag or a commit of this repository.
         run_id: None: the newest run.
         names: cells of the run; None: all that equal the oracle.

@@ -1,7 +1,12 @@
 """A small git repository with a `streaming_core` package and a Rust runtime, which compiles in seconds.
 
-Its commits, each a tag: `v1` works; `slow` is as v1 with slower passes; `broken` has a runtime that does not compile;
-`endless` has one whose compilation announces itself in a file and then does not end; `bare` has no crate.
+Each commit has a tag:
+
+- `v1` works.
+- `slow` works too, reports slower passes and locks other packages.
+- `broken` has a runtime that does not compile.
+- `endless` has a build script that creates a file and then does not end.
+- `bare` has no crate.
 """
 
 from __future__ import annotations
@@ -18,8 +23,8 @@ from streaming_core.run import engine
 
 ROOT = Path(__file__).resolve().parents[3]
 
-# A `streaming-core run` that answers with a report of its own making, as the file `answer` beside it says, and notes in
-# the file `asked` what it was asked for.
+# A `streaming-core run` that writes a made-up report. The file `answer` beside it holds the figures. The file `asked`
+# collects the specs.
 ANSWERS = """
 import hashlib, json, sys
 from pathlib import Path
@@ -28,7 +33,8 @@ def main():
     here, spec, out = Path(__file__).parent, json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[6])
     with open(here / "asked", "a") as asked:
         print(json.dumps(spec), file=asked)
-    answer = {"seconds": 0.25, "digest": "1:a", "steal": 0.0, "means": ""} | json.loads((here / "answer").read_text())
+    answer = {"seconds": 0.25, "digest": "1:a", "steal": 0.0, "means": ""}
+    answer |= json.loads((here / "answer").read_text())
     if "error" in answer:
         sys.exit(answer["error"])
     sample = {"seconds": answer["seconds"], "digest": answer["digest"]}
@@ -86,7 +92,7 @@ pub unsafe extern "C" fn PyInit__runtime() -> *mut PyObject {
     PyModuleDef_Init(&raw mut MODULE)
 }
 """
-# Cargo runs it before the crate is compiled. A pipe that nobody writes to is never read to its end.
+# Cargo runs it before it compiles the crate. Reading a pipe without a writer does not end.
 ENDLESS = """
 fn main() {
     std::fs::write(env!("STARTED"), "").unwrap();

@@ -140,7 +140,7 @@ def test_a_signal_ends_the_compiler_and_leaves_nothing(repository, home, tmp_pat
         process.kill()
     assert (process.returncode, error.count("\n")) == (code, 1), error
     assert_nothing_is_left(repository, home)
-    with pytest.raises(OSError, match="No such device"):  # nobody reads: the compiler is gone
+    with pytest.raises(OSError, match="No such device"):  # the pipe has no reader: the compiler is gone
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
 
 
