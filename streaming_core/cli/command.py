@@ -237,8 +237,18 @@ def run(
     spec = specification(what, given, profile, settings, input, find_plan=True)
     from streaming_core.run import engine, planning
 
+    # A user that sets plan auto wants that plan or an error; a run with default options succeeds without one.
+    requires_plan = "plan" in given or what.endswith(".json")
     with Bar(as_json) as bar:
-        report = engine.run(spec, input, out, bar, lambda line: say(NAME, line), find_plan=planning.planned)
+        report = engine.run(
+            spec,
+            input,
+            out,
+            bar,
+            lambda line: say(NAME, line),
+            find_plan=planning.planned,
+            requires_plan=requires_plan,
+        )
     if as_json:
         show(report.model_dump(mode="json"))
         return

@@ -76,8 +76,6 @@ class Operator(Document):
             raise ValueError(f"{self.name}: a source has one input, of producer null, and nobody else has that")
         if self.kind == "stateful" and self.replicas > 1:
             raise ValueError(f"{self.name}: a stateful operator has one replica, not {self.replicas}")
-        if len({(one.producer, one.stream) for one in self.inputs}) < len(self.inputs):
-            raise ValueError(f"{self.name}: takes a stream twice")
         for one in self.inputs:
             if one.weights is not None and self.kind not in ("partitioned", "windowed"):
                 raise ValueError(f"{self.name}: a {self.kind} operator has no keys, and no weights of their groups")

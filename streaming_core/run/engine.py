@@ -44,7 +44,7 @@ from streaming_core.data.agreement import states_digest
 from streaming_core.data.arrow import from_bytes, to_arrow
 from streaming_core.data.digest import format_digest
 from streaming_core.data.parts import Writer, ahead, write_states
-from streaming_core.errors import BadInput, RunFailed, refusal
+from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 from streaming_core.kernels.program import Program, compile_app, describe_error
 from streaming_core.run import checkpoint
 from streaming_core.run.disturbance import processor
@@ -120,6 +120,7 @@ def run(
     say: Callable[[str], None] | None = None,
     meter: Meter | None = None,
     find_plan: FindPlan | None = None,
+    requires_plan: bool = True,
 ) -> RunReport:
     """Executes `spec` over the workload at `source`; writes outputs, state and, last, report.json into `out`.
 
@@ -132,7 +133,9 @@ def run(
         progress: called with (pass, events done, events in all).
         say: called with a line when the run goes on from somewhere.
         meter: what energy is read from, if not from this machine's counters.
-        find_plan: asked for the plan of a spec that leaves it to be found (planning.py), of a run that is not complete.
+        find_plan: Finds the plan of a spec with plan `auto` (planning.py), unless the run is complete.
+        requires_plan: Whether a failure to find that plan is an error. Otherwise the run uses the replicated plan, and
+            its report says why (`unplanned`).
 
     Raises:
         BadInput: the request cannot be carried out; nothing was written.
@@ -154,19 +157,24 @@ def run(
     def passes(folder: Path | None, durable: checkpoint.Checkpoints | None) -> RunReport:
         report = _passes(way, program, blocks, opened, folder, durable, load_before, meter, progress)
         asked = {"spec": spec.model_dump(mode="json"), "spec_digest": spec.spec_digest, "cell": spec.cell}
-        return report.model_copy(update=asked | {"planned": judge(report.peak) if judge else None})
+        return report.model_copy(
+            update=asked | {"planned": judge(report.peak) if judge else None, "unplanned": unplanned}
+        )
 
     if out is not None and out.exists() and not out.is_dir():
         raise BadInput(f"{out} is not a folder")
-    judge, way = None, spec
+    judge, way, unplanned = None, spec, None
     if spec.needs_plan and not opened.rows:
         way = spec.model_copy(update={"plan": {}})  # nothing can be measured, or gained
     elif spec.needs_plan and not (out is not None and (out / "report.json").exists()):
-        if find_plan is None:
-            raise BadInput("nobody is here to find the plan of this run: give one, or none")
-        planned, judge = find_plan(spec, opened, progress)
-        way = spec.model_copy(update={"plan": planned.plan, "pin": True})
-        way.check(app)
+        try:
+            way, judge = _planned(spec, app, opened, find_plan, progress)
+        except BadInput as error:
+            if requires_plan:
+                raise
+            unplanned = str(error)
+            way = spec.model_copy(update={"plan": {}})
+            say(f"no plan was found, so the run uses the replicated plan: {unplanned}")
     program = compile_app(app, params)  # first: an application that is refused leaves nothing behind
     blocks = Blocks(opened, program, block_size(spec))
     if out is None:
@@ -186,6 +194,29 @@ def run(
             lock.leave(remove=True)
     except OSError as error:
         raise refusal(error, f"run folder {out} cannot be written") from None
+
+
+def _planned(
+    spec: RunSpec, app: App, opened: workload.Workload, find_plan: FindPlan | None, progress: Progress | None
+) -> tuple[RunSpec, Callable[[Sample], Planned]]:
+    """The spec with the plan that is found for it, and the function that judges the plan after a pass.
+
+    Raises:
+        BadInput: No plan was found, whatever the reason.
+        RunFailed: An operator failed while it was measured, or passes of the measurement differ.
+    """
+    if find_plan is None:
+        raise BadInput("plan auto needs a planner, and this command has none: set a plan, or replicated")
+    try:
+        planned, judge = find_plan(spec, opened, progress)
+        way = spec.model_copy(update={"plan": planned.plan, "pin": True})
+        way.check(app)
+    except (BadInput, RunFailed, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, CommandFailed) else f"{type(error).__name__}: {error}"
+        raise BadInput(f"no plan was found for {spec.app}: {reason}; --plan replicated runs without") from error
+    return way, judge
 
 
 def _complete(out: Path, app: App, opened: workload.Workload, say: Callable[[str], None]) -> RunReport:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from streaming_core.apps import registry
 from streaming_core.data import workload
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, one_line
 from streaming_core.planner import strategies
 from streaming_core.planner.graph import GROUPS
 from streaming_core.planner.machine import Machine
@@ -92,8 +92,10 @@ def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int 
     most = min(where.threads, GROUPS) if where.replicas_per_core is None else None
     try:
         graph = profile.graph(registry.load(profile.app), most)
-    except (KeyError, ValidationError):
-        raise BadInput(f"the profile of {profile.app} does not have what its operators cost: measure again") from None
+    except KeyError as error:
+        raise BadInput(f"the profile of {profile.app} has no costs of {error.args[0]}: measure again") from None
+    except ValidationError as error:
+        raise BadInput(f"the profile of {profile.app} makes no graph of operators: {one_line(error)}") from None
     return strategies.plan(strategy, graph, where, seed=seed)
 
 

@@ -187,6 +187,9 @@ class RunReport(BaseModel):
         default_factory=list, description="Events from which checkpoints were gone on from to this result, if any."
     )
     planned: Planned | None = Field(None, description="With plan auto, if there are events.")
+    unplanned: str | None = Field(
+        None, description="With plan auto, why no plan was found: the run used the replicated plan."
+    )
     binding: list[int] | None = Field(None, description="Core of each thread as it really took effect.")
     memory: dict | None = Field(
         None,

@@ -22,6 +22,8 @@ def graph(seed: int, operators: int = 4) -> Graph:
         kind = "sink" if last else draw.choice(("stateless", "partitioned", "stateful", "windowed"))
         untaken = [o for o in found if not any(i.producer == o.name for p in found for i in p.inputs)]
         producers = untaken if last else draw.sample(found, min(len(found), draw.choice((1, 1, 2))))
+        if draw.random() < 0.2:  # takes a stream twice
+            producers = [*producers, producers[0]]
         inputs = [
             Input(
                 producer=producer.name,

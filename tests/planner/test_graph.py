@@ -52,7 +52,6 @@ def taking(operator, **fields):
         ([SOURCE, WORK, SINK, changed(taking(WORK, producer="sink"), name="b")], "b: sink has no stream default"),
         ([SOURCE, taking(WORK, producer=None), SINK], "a source has one input, of producer null"),
         ([changed(SOURCE, inputs=SOURCE["inputs"] * 2), WORK, SINK], "a source has one input"),
-        ([SOURCE, changed(WORK, inputs=WORK["inputs"] * 2), SINK], "work: takes a stream twice"),
         ([SOURCE, changed(WORK, inputs=[]), SINK], "operators.1.inputs: List should have at least 1 item"),
         ([SOURCE, changed(WORK, kind="stateful", most=2), SINK], "a stateful operator has one replica, not 2"),
         ([SOURCE, changed(WORK, most=0), SINK], "operators.1.most"),

@@ -182,6 +182,72 @@ def test_where_no_plan_is_found(command, made, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_operator_that_takes_a_stream_twice_is_planned(command, package, tmp_path):
+    (package / "doubled.py").write_text(
+        """
+import numpy as np
+
+from streaming_core.api import App, i64, record
+
+app = App("doubled")
+
+
+@record
+class Event:
+    ts: i64
+    key: i64
+
+
+@record
+class Count:
+    n: i64
+
+
+def count(row, state, out):
+    state.n += 1
+    out.emit(n=state.n)
+
+
+events = app.source(Event)
+events.union(events).key_by("key").process(count, state=Count, output=Count).sink()
+
+
+@app.generates
+def draw(params, seed, start, stop):
+    at = np.arange(start, stop)
+    return {"ts": at, "key": at % 7}
+"""
+    )
+    workload.write("doubled", {}, 100, 1, tmp_path / "w")
+    given = ("doubled", "--input", tmp_path / "w", "--out")
+    way = ("--executor", "pinned", "--threads", 2, "--plan", "auto", "--json")
+    code, shown, said = command("run", *given, tmp_path / "run", *way)
+    assert (code, said) == (0, "")
+    report = json.loads(shown)
+    assert report["planned"]["plan"].keys() == {"source", "count", "sink"}
+    assert report["samples"][0]["outputs"] == 200
+    assert command("oracle", *given, tmp_path / "oracle")[0] == 0
+    assert command("diff", tmp_path / "run", tmp_path / "oracle")[0] == 0
+
+
+@pytest.mark.parametrize("error", [BadInput("no room for 4 replicas"), ValueError("math domain error")])
+def test_a_default_run_without_a_plan_uses_the_replicated_one(command, made, tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(planning.strategies, "plan", lambda *_, **__: fail())
+    given = ("scalejoin", "--input", made / "scalejoin", "--threads", 2, "--out")
+    code, shown, said = command("run", *given, tmp_path / "run", "--json")
+    assert code == 0
+    assert said.startswith("streaming-core: no plan was found, so the run uses the replicated plan: ")
+    assert (said.count("\n"), str(error) in said) == (1, True)
+    report = json.loads(shown)
+    assert (report["planned"], str(error) in report["unplanned"]) == (None, True)
+    assert {t["thread"] for t in report["samples"][0]["tasks"] if t["operator"] == "from_left"} == {0, 1}
+    refused(command("run", *given, tmp_path / "explicit", "--plan", "auto"), str(error))
+    assert not (tmp_path / "explicit").exists()
+
+
 def test_a_profile_is_measured_once(command, made, monkeypatch):
     given = ("plan", "wc", "--input", made / "wc", "--machine", "server_a", "--json")
     first = json.loads(command(*given)[1])
@@ -282,7 +348,7 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
         del of["count"]
         (tmp_path / "lacks.json").write_text(json.dumps(other))
         of_it = ("plan", "wc", "--measured", tmp_path / "lacks.json", "--machine", "server_a")
-        refused(command(*of_it), "the profile of wc does not have what its operators cost: measure again")
+        refused(command(*of_it), "the profile of wc has no costs of count: measure again")
 
 
 def test_a_profile_of_other_code_is_refused(command, made, tmp_path):
