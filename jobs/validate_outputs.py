@@ -7,9 +7,10 @@ Out: warehouse/raw/verdicts (one row per cell and check) and violations (the fir
      input event that caused them). Exit 0 whatever the verdicts are: the last task of the DAG judges, not this job.
 
 Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` of delivery; `state:<table>` by key;
-`digest`, which all measured passes must share with the oracle; `invariant:<name>`, the application's own SQL. One
-that compared nothing has not passed; an invariant that selects rows is `invariant_broken`; a final table that is empty
-on both sides is no check. Cells that are bounds are compared all the same and are `not_comparable`.
+`digest`, which all measured passes must share with the oracle; `counts` of outputs, dropped and rejected events,
+likewise; `invariant:<name>`, the application's own SQL. One that compared nothing has not passed; an invariant that
+selects rows is `invariant_broken`; a final table that is empty on both sides is no check. Cells that are bounds are
+compared all the same and are `not_comparable`.
 
 Of a cell without order, what its application declares is compared (`App.agrees_unordered`, kept in the oracle's
 manifest): these columns of `outputs` as a multiset, so that a wrong row is one missing and one extra, which event it is
@@ -43,9 +44,11 @@ from streaming_core import ending
 from streaming_core.apps.registry import load
 from streaming_core.data.parts import Parts, states
 from streaming_core.errors import RunFailed
+from streaming_core.oracle.oracle import expected_counts
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import Verdict, is_green, of_run
 from streaming_core.regression.warehouse import VIOLATION_CAP
+from streaming_core.run.comparison import wrong_counts
 
 FACTS = "pair int, facts string"
 MAX_DETAIL = 400
@@ -87,6 +90,7 @@ class Subject:
     workload: Path
     oracle: Path
     wanted: dict  # output_digest and state_digest
+    counts: dict[str, int]  # the oracle's, by the name of the count in a report
     pairs: list[Pair]
 
     @property
@@ -343,6 +347,17 @@ def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
     return len(wrong), "; ".join(lines)
 
 
+def count_faults(attempt: Attempt, counts: dict[str, int]) -> tuple[int, str]:
+    """How many of the measured passes disagree with a count of the oracle, and a line on the first of them."""
+    wrong = [(sample, found) for sample in attempt.measured.samples if (found := wrong_counts(sample, counts))]
+    lines = [
+        f"{sample.kind} pass {sample.repetition} has {actual} {name}, expected {expected}"
+        for sample, found in wrong[:3]
+        for name, expected, actual in found
+    ]
+    return len(wrong), "; ".join(lines)
+
+
 def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
     """Lists the tables to compare; a final table the cell did not write has no files, one too many no expected ones."""
     manifest = json.loads((oracle / "manifest.json").read_text())
@@ -355,7 +370,7 @@ def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Su
     for pair in pairs:
         if not pair.complete:
             pair.facts = compare(pair.check, pair.expected, pair.actual)
-    return Subject(cell, attempt, workload, oracle, agrees or manifest, pairs)
+    return Subject(cell, attempt, workload, oracle, agrees or manifest, expected_counts(manifest), pairs)
 
 
 def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
@@ -413,7 +428,7 @@ def _differs(subject: Subject, joined: dict[int, list[dict]]) -> bool:
         agrees = pair.same or (pair.joinable and not joined[id(pair)])
         if not agrees or pair.facts["out_of_order"]:
             return True
-    return False
+    return bool(count_faults(subject.attempt, subject.counts)[0])
 
 
 def _judged(subjects: list[Subject], joined: dict[int, list[dict]]) -> Subject:
@@ -421,7 +436,7 @@ def _judged(subjects: list[Subject], joined: dict[int, list[dict]]) -> Subject:
 
 
 def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -> list[tuple[Subject, str, list[dict]]]:
-    """Verdicts `outputs`, `order`, `state:*` and `digest`; returns their evidence."""
+    """Verdicts `outputs`, `order`, `state:*`, `digest` and `counts`; returns their evidence."""
     found = []
     for pair in subject.pairs:
         facts, counts, rows = pair.facts, pair.facts["counts"] or {}, pair.facts["rows"]
@@ -442,6 +457,8 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
     wrong, line = digest_faults(subject.attempt, subject.wanted)
     passes = len(subject.attempt.measured.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
+    wrong, line = count_faults(subject.attempt, subject.counts)
+    result.judge(subject.cell, "counts", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     return found
 
 

@@ -35,7 +35,9 @@ MODES = ("auto", "interpreted", "compiled")
 INTERPRETED = 100_000  # events up to which `auto` interprets all of them
 CHECKED = 10_000  # events on which the compiled loop is compared with the interpreter
 _BLOCK = 1 << 16  # events in memory at a time
-_KEYS = {"address", "workload", "output_digest", "state_digest"}
+# Events that an operator drops or rejects, and those that come too late for any window.
+DROPPED = ("dropped_invalid", "dropped_late", "rejected")
+_KEYS = {"address", "workload", "outputs", "output_digest", "state_digest", *DROPPED}
 _LANGUAGE = Path(__file__).parent.parent / "language"
 # What the oracle does not decide by itself: layouts and the one NaN, what names stand for, how streams lie in events,
 # initial values, how integers wrap around, types.
@@ -176,11 +178,18 @@ def compute(source: workload.Source, folder: Path, mode: str = "auto") -> dict[s
             "output_digest": format_digest(*outputs.unordered),
             "state_digest": states_digest(app, "none", state),
         },
-        "dropped_invalid": machine.dropped_invalid,
-        "dropped_late": machine.dropped_late,
-        "rejected": machine.rejected,
+        **{count: getattr(machine, count) for count in DROPPED},
         "seconds": seconds,
     }
+
+
+def expected_counts(manifest: dict[str, Any]) -> dict[str, int]:
+    """What every pass of a run must count, by the name of the count in its report: outputs, dropped events, others.
+
+    Args:
+        manifest: The oracle's.
+    """
+    return {"outputs": manifest["outputs"]["rows"], **{count: manifest[count] for count in DROPPED}}
 
 
 def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterator[pa.Table]) -> tuple:
@@ -205,7 +214,7 @@ def _compiled(source: workload.Source, interpreter: Interpreter, blocks: Iterato
     expected, actual = interpreter.state(), loop.state()
     for table in expected:
         compare(name, expected[table], actual[table], f"state {table}")
-    for count in ("dropped_invalid", "dropped_late", "rejected"):
+    for count in DROPPED:
         if getattr(interpreter, count) != getattr(loop, count):
             raise RunFailed(f"app {name}: compiled loop and interpreter disagree on {count} after {checked} events")
     loop.reset()

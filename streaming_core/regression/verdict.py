@@ -104,9 +104,9 @@ def _compared(check: Row) -> bool:
 def _finding(checks: Sequence[Row], verdict: str) -> str | None:
     """`<check>: <what it found>` of the check that tells most, if one found anything.
 
-    One that has `verdict` tells more than another, rows tell more than digests do.
+    One that has `verdict` tells more than another, rows tell more than digests and counts do.
     """
-    told = {"outputs": 0, "digest": 2}
+    told = {"outputs": 0, "digest": 2, "counts": 2}
     for row in sorted(checks, key=lambda row: (row["verdict"] != verdict, told.get(row["check"], 1))):
         counted = ", ".join(f"{row[name]} {_counted(row, name)}" for name in COUNTS if row.get(name))
         nothing = "no row was compared" if row["verdict"] == "equal" and not _compared(row) else ""

@@ -124,7 +124,7 @@ VERDICT_ROWS = pa.schema(
         ("run_id", pa.string()),
         ("cell", pa.string()),
         ("app", pa.string()),
-        ("check", pa.string()),  # outputs | state:<table> | order | digest | invariant:<name> | completed
+        ("check", pa.string()),  # outputs | state:<table> | order | digest | counts | invariant:<name> | completed
         ("verdict", pa.string()),
         ("expected_rows", pa.int64()),
         ("actual_rows", pa.int64()),

@@ -1,4 +1,4 @@
-"""Whether a run produced exactly what the oracle says: every row, column, bit, the order, and every final table.
+"""Whether a run produced exactly what the oracle says: every row, column, bit, the order, every final table and count.
 
 Outputs are compared in delivered order, a slice at a time; only when rows are missing, added or out of order are both
 sides loaded and matched by (seq, sub), so that the difference can be named. Floats are compared by their bits.
@@ -22,7 +22,7 @@ from streaming_core.data.parts import Parts, states
 from streaming_core.errors import BadInput, refusal
 from streaming_core.oracle import oracle
 from streaming_core.run import recording
-from streaming_core.run.report import RunReport
+from streaming_core.run.report import RunReport, Sample
 
 
 @dataclass
@@ -108,7 +108,7 @@ def diff(run_dir: Path | str, oracle_dir: Path | str) -> Diff:
             agrees = manifest["unordered"] if report.spec.get("order") == "none" else None
             _rows(found, "outputs", run_dir, oracle_dir, agrees and agrees["columns"])
             _states(found, run_dir, oracle_dir, agrees and agrees["states"])
-            _samples(found, report, agrees or manifest, ordered=agrees is None)
+            _samples(found, report, agrees or manifest, oracle.expected_counts(manifest), ordered=agrees is None)
     except BadInput as error:
         found.reason = str(error)
     except OSError as error:
@@ -220,15 +220,23 @@ def _columns(
     return needed or [name for name in expected.names if name not in wrong]
 
 
-def _samples(found: Diff, report: RunReport, manifest: dict, ordered: bool) -> None:
-    """Every measured pass must have had the oracle's outputs, in order if there is one; and the state its digest."""
+def _samples(found: Diff, report: RunReport, manifest: dict, counts: dict[str, int], ordered: bool) -> None:
+    """Compares the digest and the counts of every pass with the oracle's, its order, and the digest of the state."""
     wrong: list[tuple] = []
     for sample in report.samples:
         where = {"pass": f"{sample.kind} {sample.repetition}"}
         if sample.digest != manifest["output_digest"]:
             wrong.append((where, manifest["output_digest"], sample.digest, ("digest",)))
+        wrong += [(where, expected, actual, (name,)) for name, expected, actual in wrong_counts(sample, counts)]
         if ordered and not sample.in_order:
             wrong.append((where, "in order", "out of order", ("order",)))
     if report.state_digest != manifest["state_digest"]:
         wrong.append(({}, manifest["state_digest"], report.state_digest, ("state_digest",)))
     found.add("passes", [Difference("passes", "digest", *told) for told in wrong], len(wrong))
+
+
+def wrong_counts(sample: Sample, counts: dict[str, int]) -> list[tuple[str, int, int]]:
+    """The counts of a pass that differ from the oracle's: name, the oracle's count, the pass's count."""
+    return [
+        (name, expected, actual) for name, expected in counts.items() if (actual := getattr(sample, name)) != expected
+    ]

@@ -34,7 +34,7 @@ SMALL = {
     "tp": {"segments": 5, "vehicles": 3000, "window": 3, "flagged": True, "invalid_ratio": 0.05},
 }
 EVENTS = 9000
-VERDICT = ("kind", "events", "outputs", "digest", "in_order", "dropped_invalid", "rejected")
+VERDICT = ("kind", "events", "outputs", "digest", "in_order", "dropped_invalid", "dropped_late", "rejected")
 
 
 @pytest.fixture(scope="module")

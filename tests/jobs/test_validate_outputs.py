@@ -15,7 +15,7 @@ from streaming_core.regression.verdict import WRONG, is_green, of_run
 from streaming_core.regression.warehouse import RAW, VIOLATION_CAP, rows
 from tests.jobs.world import ORACLE, RUN_ID, WORKLOAD, Tables, World, bank, set_value, take, write_parts
 
-UNORDERED = {"completed", "outputs", "state:accounts", "digest", "invariant:money", "invariant:not_negative"}
+UNORDERED = {"completed", "outputs", "state:accounts", "digest", "counts", "invariant:money", "invariant:not_negative"}
 CHECKS = UNORDERED | {"order", "invariant:in_sequence"}
 
 
@@ -73,6 +73,30 @@ def test_raw_tables_have_their_schemas(world: World, spark: SparkSession) -> Non
         path = world.home.raw(table) / f"run_id={RUN_ID}" / "part-0.parquet"
         assert pq.read_schema(path).equals(RAW[table])
         assert [p.name for p in path.parent.iterdir()] == ["part-0.parquet"]
+
+
+@pytest.mark.parametrize("count", ["outputs", "dropped_invalid", "dropped_late", "rejected"])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_pass_with_another_count_is_different(world: World, spark: SparkSession, count: str, number: int) -> None:
+    right, wrong = world.plan(("serial", 1), ("owners", 2))
+    world.attempt(right)
+
+    def tamper(report: dict) -> dict:
+        report["samples"][number] = report["samples"][number] | {count: 7}
+        return report
+
+    world.attempt(wrong, report=tamper)
+    outcome = Outcome(world, spark)
+    assert outcome.verdict(right) == "equal"
+    assert (outcome.verdict(wrong), outcome.wrong(wrong)) == ("different", {"counts"})
+    assert f"has 7 {count}, expected " in outcome.of(wrong)["counts"]["detail"]
+
+
+def test_an_attempt_with_another_count_is_not_hidden_by_a_retry(world: World, spark: SparkSession) -> None:
+    (cell,) = world.plan(("serial", 1))
+    world.attempt(cell, report=lambda made: made | {"samples": [made["samples"][0] | {"rejected": 9}]})
+    world.attempt(cell, number=2)
+    assert Outcome(world, spark).verdict(cell) == "different"
 
 
 def drop_one(t: Tables) -> Tables:

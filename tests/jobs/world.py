@@ -105,7 +105,9 @@ class World:
         # Without order accounts, names and means agree, and the final table.
         self.unordered = {"output_digest": f"{events}:00000000000000cc", "state_digest": "7:00000000000000dd"}
         agrees = {"columns": ["account", "name", "mean"], "states": ["accounts"], **self.unordered}
-        write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests, "unordered": agrees})
+        self.dropped = {"dropped_invalid": 3, "dropped_late": 0, "rejected": 1}
+        counts = {"outputs": {"rows": events}, **self.dropped}
+        write_json(oracle / "manifest.json", {"address": ORACLE, **self.digests, **counts, "unordered": agrees})
         write_json(self.home.run(RUN_ID) / "oracles.json", {WORKLOAD: ORACLE})
 
     def plan(self, *ways: tuple[str, int], **choices: object) -> list[str]:
@@ -182,6 +184,7 @@ class World:
             "breakdown": {"useful": 0.4, "sync": 0.1, "lock": 0.0, "remote": 0.0, "other": 0.0},
             "cpu_seconds": 0.5,
             "energy_joules": 2.5,
+            **self.dropped,
         }
         return {
             "spec": spec,

@@ -31,7 +31,7 @@ def results(tmp_path_factory):
         sample = Sample(
             kind="verified", repetition=0, events=300, outputs=manifest["outputs"]["rows"],
             digest=manifest["output_digest"], in_order=True, seconds=1, events_per_s=300, processing=latency,
-            breakdown={}, cpu_seconds=1,
+            breakdown={}, cpu_seconds=1, **{count: manifest[count] for count in oracle.DROPPED},
         )  # fmt: skip
         report = RunReport(
             spec=spec.model_dump(), spec_digest=spec.spec_digest, cell=spec.cell, app=app,
@@ -203,6 +203,36 @@ def test_a_pass_with_another_digest_is_different(copied):
     found = diff(run, theirs)
     assert [d.columns for d in found.differences] == [("digest",), ("order",)]
     assert "pass peak 1" in found.text()
+
+
+@pytest.mark.parametrize("count", ["outputs", *oracle.DROPPED])
+@pytest.mark.parametrize("side", ["run", "oracle"])
+def test_another_count_is_different_whichever_side_it_is_on(results, tmp_path, side, count):
+    for name in ("run", "oracle"):
+        shutil.copytree(results["sl"] / name, tmp_path / name)
+    assert diff(tmp_path / "run", tmp_path / "oracle").exit_code == 0
+    path = tmp_path / side / ("report.json" if side == "run" else "manifest.json")
+    told = json.loads(path.read_text())
+    if side == "run":
+        told["samples"][0][count] += 1
+    elif count == "outputs":
+        told["outputs"]["rows"] += 1
+    else:
+        told[count] += 1
+    path.write_text(json.dumps(told))
+    found = diff(tmp_path / "run", tmp_path / "oracle")
+    assert found.exit_code == 1
+    assert [(d.table, d.columns) for d in found.differences] == [("passes", (count,))]
+    assert count in found.text()
+
+
+@pytest.mark.parametrize("count", oracle.DROPPED)
+def test_an_oracle_without_a_count_is_damaged(results, tmp_path, count):
+    shutil.copytree(results["sl"] / "oracle", tmp_path / "oracle")
+    manifest = json.loads((tmp_path / "oracle" / "manifest.json").read_text())
+    del manifest[count]
+    (tmp_path / "oracle" / "manifest.json").write_text(json.dumps(manifest))
+    assert diff(results["sl"] / "run", tmp_path / "oracle").exit_code == 2
 
 
 @pytest.mark.parametrize(

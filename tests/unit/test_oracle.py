@@ -116,7 +116,7 @@ def test_a_folder_that_holds_something_else_is_refused(words, tmp_path):
     (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest | {"address": "0" * 16}))
     with pytest.raises(BadInput, match="holds another result"):
         oracle.run(words, tmp_path / "other")
-    with pytest.raises(BadInput, match=r"is no oracle result: manifest.json lacks output_digest"):
+    with pytest.raises(BadInput, match=r"is no oracle result: manifest.json lacks dropped_invalid"):
         oracle.run(words, words)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["mine.txt"]
 
