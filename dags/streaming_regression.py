@@ -75,7 +75,7 @@ with DAG(
         validate_outputs = job(Stage.VALIDATE_OUTPUTS, "jobs.validate_outputs", "--run", RUN, **late)
         load_metrics = job(Stage.LOAD_METRICS, "jobs.load_metrics", "--run", RUN, spark=False, **late)
         expectations = job(Stage.EXPECTATIONS, "expectations", "--run", RUN, **late)
-        dbt_build = job(Stage.DBT_BUILD, "infra.services.warehouse", **late)
+        dbt_build = job(Stage.DBT_BUILD, "infra.services.warehouse", "--run", RUN, **late)
     publish_reports = job(Stage.PUBLISH_REPORTS, "reports.publish", "--run", RUN, spark=False, **late)
 
     @task(

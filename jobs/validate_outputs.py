@@ -322,12 +322,17 @@ class Verdicts:
     def judge(
         self, cell: dict, check: str, compared: int, detail: str = "", wrong: str = "different", **counts: int
     ) -> None:
-        """`equal` if something was compared and nothing was found, `wrong` if rows were, else `different`."""
-        found = sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order"))
+        """Add a verdict: `wrong` if rows differ, `different` if there is a detail, `not_run` if there is no row."""
+        if sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order")):
+            verdict = wrong
+        elif detail:
+            verdict = "different"
+        else:
+            verdict = "equal" if compared else "not_run"
         if not compared:
-            line = "nothing was compared" if detail else "nothing was compared: there is no row; take more events"
+            line = "nothing was compared" if detail else "nothing was compared: there is no row; run more events"
             detail = "; ".join(filter(None, [detail, line]))
-        self.add(cell, check, wrong if found else "different" if detail else "equal", detail, **counts)
+        self.add(cell, check, verdict, detail, **counts)
 
     def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
         """One violation row; `columns`: seq, sub, expected, actual, event."""

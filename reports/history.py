@@ -382,6 +382,14 @@ class History:
         return {(row["run_id"], row["cell"]): Gate.of(row) for row in self.mart("gate")}
 
     @cached_property
+    def quarantine(self) -> dict[str, str]:
+        """Why no mart has rows of a run, by run: `samples: seconds > 0`. Empty until the marts are built."""
+        reasons: dict[str, list[str]] = {}
+        for row in sorted(self.mart("quarantine"), key=lambda row: row["table_name"]):
+            reasons.setdefault(row["run_id"], []).append(f"{row['table_name']}: {row['reason']}")
+        return {run_id: "; ".join(tables) for run_id, tables in reasons.items()}
+
+    @cached_property
     def acknowledgements(self) -> dict[tuple[str, str], Decision]:
         """Who has seen which red cell, by run and cell."""
         return decisions.acknowledgements(self.home)

@@ -11,17 +11,20 @@ other process may have the metastore open at the same time.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
 import sys
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from infra import checkout
 from infra.checkout import ROOT
 from infra.services.lock import hold
+from reports.history import History
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
@@ -96,9 +99,11 @@ def _build(home: Home) -> str:
     os.replace(fresh, page)
     _must(home, made)
     kinds = [str(result.node.resource_type) for result in made.result]
+    quarantine = History(home).quarantine
     return (
         f"warehouse: {kinds.count('model')} models made, {kinds.count('test')} tests passed "
         f"in {time.monotonic() - started:.0f} s; documentation in {page}"
+        + "".join(f"; run {run_id} is quarantined ({reason})" for run_id, reason in sorted(quarantine.items()))
     )
 
 
@@ -174,9 +179,18 @@ def _line(text: str) -> str:
     return (said or lines or ["no message"])[0][:400]
 
 
-def main() -> int:
-    """Build the warehouse of this checkout's LOCKSTEP_HOME and print what was built."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Build the warehouse as a stage of a run; the stage fails if the run is quarantined.
+
+    Raises:
+        BadInput, RunFailed: as `build`, or the raw rows of the run break a rule.
+    """
+    parser = argparse.ArgumentParser(prog="warehouse", description=main.__doc__)
+    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run that this build is a stage of")
+    run_id = parser.parse_args(argv).run
     print(build(checkout.home()))
+    if reason := History(checkout.home()).quarantine.get(run_id):
+        raise RunFailed(f"no mart has rows of this run: {reason}")
     return 0
 
 

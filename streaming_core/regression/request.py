@@ -125,9 +125,7 @@ class RegressionSpec(_Ways):
         min_length=1,
         description="Events in a batch; one cell per number.",
     )
-    events: int = Field(
-        100_000, ge=0, le=100_000_000, description="Events per workload. With 0 events nothing is compared."
-    )
+    events: int = Field(100_000, ge=1, le=100_000_000, description="Events per workload.")
     seed: int = Field(1, ge=0, le=2**63 - 1, description="Seed of the workload generators.")
     repetitions: int = Field(3, ge=1, le=50, description="Measured repetitions per cell, at peak rate.")
     seconds: float = Field(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streaming_core.regression.home import Home
-from tests.dbt.raw_runs import write_runs
+from tests.dbt.raw_runs import QUARANTINED, RUNS, write_runs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -66,7 +66,7 @@ def warehouse(home: Home, command: str) -> subprocess.CompletedProcess:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory) -> Built:
     home = Home(tmp_path_factory.mktemp("built"))
-    write_runs(home)
+    write_runs(home, (*RUNS, QUARANTINED))
     results = home.root / "unit_tests.json"
     process = python(home, "-c", BUILD_AND_UNIT_TESTS, str(results))
     return Built(home, process, json.loads(results.read_text()) if results.exists() else {})

@@ -18,6 +18,7 @@ GREEN = "20250301T020000Z-00000001"
 RED = "20250302T020000Z-00000002"
 FASTER = "20250303T020000Z-00000003"
 RUNS = (GREEN, RED, FASTER)
+QUARANTINED = "20250304T020000Z-00000004"  # as GREEN, but one pass took no time
 WITH_ENERGY = (RED, FASTER)  # the host of the other run had no energy counters
 WITH_LOOP = (FASTER,)  # the runs that measured the compiled loop beside their passes
 GATED = (FASTER,)  # the runs that were measured beside another build
@@ -75,6 +76,8 @@ def write_runs(home: Home, runs: tuple[str, ...] = RUNS) -> None:
             _add_cell(tables, run_id, spec)
         verdicts = of_run(None, tables["cells"], tables["verdicts"], tables["samples"])
         tables["cells"] = [row | verdicts[row["cell"]]._asdict() for row in tables["cells"]]
+        if run_id == QUARANTINED:
+            tables["samples"][0] |= {"seconds": 0.0}
         for name, rows in tables.items():
             write_raw(home, name, run_id, rows)
 

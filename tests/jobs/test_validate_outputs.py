@@ -411,8 +411,8 @@ def test_nothing_compared_is_not_a_pass(world: World, spark: SparkSession) -> No
     world.attempt(cell)
     outcome = Outcome(world, spark)
     row = outcome.of(cell)["outputs"]
-    assert (row["verdict"], row["detail"]) == ("different", "nothing was compared: there is no row; take more events")
-    assert outcome.of(cell)["invariant:not_negative"]["verdict"] == "different"
+    assert (row["verdict"], row["detail"]) == ("not_run", "nothing was compared: there is no row; run more events")
+    assert outcome.of(cell)["invariant:not_negative"]["verdict"] == "not_run"
 
 
 def test_bounds_are_compared_and_never_green(world: World, spark: SparkSession) -> None:

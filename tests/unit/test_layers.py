@@ -1,6 +1,7 @@
 """Imports point one way, over every folder, tests included; none form a cycle; what must be independent is."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,12 @@ def test_no_files_import_each_other_in_a_cycle():
 
 def test_only_tests_import_tests():
     assert not [name for name, modules in IMPORTS.items() if any(within(used, "tests") for used in modules)]
+
+
+def test_no_dag_imports_or_starts_the_command_line():
+    """The command line and the DAGs both call services. A DAG that called the command line would close a cycle."""
+    files = {path: path.read_text() for path in (ROOT / "dags").rglob("*.py")}
+    assert [path for path, text in files.items() if re.search(r"infra[./]cli|bin/lockstep", text)] == []
 
 
 def test_python_meets_rust_in_one_module():

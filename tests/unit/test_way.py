@@ -304,7 +304,6 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
             "dbt/models/way.md": [*options, "hunch"],
             "dbt/models/staging/raw.yml": options,
             "dbt/models/marts/cells.yml": options,
-            "dbt/models/staging/stg_cells.yml": ["lane", "hunch"],
             "docs/reference/strategies.md": [*options, "hunch"],
         },
         "help": [

@@ -1,2 +1,3 @@
 select * except (schema_version)
 from {{ source('raw', 'pairs') }}
+left anti join {{ ref('quarantine') }} using (run_id)

@@ -1,2 +1,3 @@
 select * except (schema_version)
 from {{ source('raw', 'samples') }}
+left anti join {{ ref('quarantine') }} using (run_id)
