@@ -6,9 +6,9 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunError {
     /// An operator raised at an event, in the window [from, to) if it is one of windows; `exception` is numba's pickle of what
-    /// it raised.
+    /// it raised. Of the failures of one operator at one event, the earliest has the least `order`.
     #[error("operator {operator} failed at event {seq}")]
-    Kernel { operator: String, seq: i64, window: Option<(i64, i64)>, exception: Vec<u8> },
+    Kernel { operator: String, seq: i64, window: Option<(i64, i64)>, order: u128, exception: Vec<u8> },
     /// The program, the options or a block do not fit what the runtime was told.
     #[error("{0}")]
     Invalid(String),
@@ -24,6 +24,16 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// A kernel's failure with `order` worked out from the one that it has.
+    pub fn ordered(self, by: impl FnOnce(u128) -> u128) -> Self {
+        match self {
+            Self::Kernel { operator, seq, window, order, exception } => {
+                Self::Kernel { operator, seq, window, order: by(order), exception }
+            }
+            other => other,
+        }
+    }
+
     /// Rank for choosing the error to report when several threads fail: defects first, then the earliest event.
     pub fn rank(&self) -> (u8, i64) {
         match self {

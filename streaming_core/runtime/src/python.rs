@@ -38,7 +38,7 @@ create_exception!(streaming_core._runtime, Interrupted, PyException, "A signal c
 
 fn python_error(error: RunError) -> PyErr {
     Python::attach(|py| match error {
-        RunError::Kernel { operator, seq, window, exception } => {
+        RunError::Kernel { operator, seq, window, exception, .. } => {
             KernelFailed::new_err((operator, seq, window, PyBytes::new(py, &exception).unbind()))
         }
         RunError::Invalid(message) => PyValueError::new_err(message),

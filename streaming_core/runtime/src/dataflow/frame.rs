@@ -48,11 +48,11 @@ pub(crate) struct Frame {
 // SAFETY: `deliver` makes its callers answer for who is at the delivery, as lanes do for theirs.
 unsafe impl Sync for Frame {}
 
-/// What tells the failures of one operator at one event apart.
-fn says(error: &RunError) -> (Option<(i64, i64)>, &[u8]) {
+/// What tells the failures of one operator at one event apart: where within the event, then what they say.
+fn about(error: &RunError) -> (u128, Option<(i64, i64)>, &[u8]) {
     match error {
-        RunError::Kernel { window, exception, .. } => (*window, exception),
-        _ => (None, &[]),
+        RunError::Kernel { window, order, exception, .. } => (*order, *window, exception),
+        _ => (0, None, &[]),
     }
 }
 
@@ -130,10 +130,10 @@ impl Frame {
     pub fn note(&self, operator: usize, error: RunError) -> bool {
         let seq = error.rank().1;
         let mut first = lock(&self.failure);
-        // Replicas of a windowed operator may fail at one event: what the errors say decides, not who came first.
+        // Several replicas of an operator may fail at one event: the sequential order decides, not the order of arrival.
         let is_first = first
             .as_ref()
-            .is_none_or(|(other, before, known)| (seq, operator, says(&error)) < (*other, *before, says(known)));
+            .is_none_or(|(other, before, known)| (seq, operator, about(&error)) < (*other, *before, about(known)));
         if is_first {
             *first = Some((seq, operator, error));
         }

@@ -161,10 +161,12 @@ impl Operator {
         })
     }
 
+    /// The failure of event `seq`, whose order is the position of its input.
     #[cold]
     pub(crate) fn fail(&self, seq: i64, raised: Raised, out: &mut RowBuffer) -> RunError {
         truncate(out, seq);
-        RunError::Kernel { operator: self.name.clone(), seq, window: None, exception: raised.exception }
+        let order = raised.at.max(0) as u128;
+        RunError::Kernel { operator: self.name.clone(), seq, window: None, order, exception: raised.exception }
     }
 }
 

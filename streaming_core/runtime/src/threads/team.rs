@@ -268,7 +268,8 @@ mod tests {
     #[test]
     fn the_earliest_event_s_failure_is_reported() {
         let mut team = Team::new(4, Strategy::Yield, false).unwrap();
-        let failure = |seq| RunError::Kernel { operator: "op".into(), seq, window: None, exception: Vec::new() };
+        let failure =
+            |seq| RunError::Kernel { operator: "op".into(), seq, window: None, order: 0, exception: Vec::new() };
         let barrier = Barrier::new(4);
         let signals = team.signals();
         let outcome = team.run(&|index| {

@@ -46,7 +46,7 @@ impl Transaction {
     fn failed(&self, batch: &Batch, raised: Raised) -> RunError {
         let at = batch.begin + usize::try_from(raised.at).unwrap_or(0);
         let seq = if at < batch.block.n { batch.block.seq(at) } else { -1 };
-        RunError::Kernel { operator: self.name.clone(), seq, window: None, exception: raised.exception }
+        RunError::Kernel { operator: self.name.clone(), seq, window: None, order: 0, exception: raised.exception }
     }
 
     /// Compute mode: appends the accesses of some events of the batch to the planner.

@@ -25,6 +25,11 @@ impl Rank {
     /// Not before any other.
     pub const LAST: Self = Self(u128::MAX);
 
+    /// As a number that orders ranks likewise.
+    pub fn order(self) -> u128 {
+        self.0
+    }
+
     fn len(self) -> u32 {
         (self.0 & ((1 << COUNT) - 1)) as u32
     }

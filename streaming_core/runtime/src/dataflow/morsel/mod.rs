@@ -206,7 +206,7 @@ impl Batches {
                 Ok(()) => {}
                 // The outputs of earlier events go on: those may fail, too.
                 Err(error @ RunError::Kernel { .. }) => {
-                    frame.note(index, error);
+                    frame.note(index, error.ordered(|_| 0));
                     failed = true;
                 }
                 Err(other) => return Err(other),

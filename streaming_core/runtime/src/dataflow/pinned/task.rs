@@ -355,11 +355,12 @@ impl Task {
                     })
                 }
                 // SAFETY: the rows are what the operator takes; the buffer is this task's.
-                Err(_) => unsafe { about.map(taken.rows, made) },
+                Err(_) => unsafe { about.map(taken.rows, made) }.map_err(|error| place(error, &taken.ranks)),
                 // SAFETY: as above; this task alone uses the lane.
                 Ok(stage) => unsafe {
                     lanes[stage].with(lane, |lane| lane.process(about, taken.rows, &taken.hashes, scratch, made))
-                },
+                }
+                .map_err(|error| place(error, &taken.ranks)),
             };
             counters.dropped += made.take_dropped();
             clock.lap(&mut counters.time.useful);
@@ -444,6 +445,11 @@ unsafe fn feed(feeds: &mut [Feed], outlet: &Outlet) {
     }
 }
 
+/// A failure at the position of an input, with the rank of this one for its order.
+fn place(error: RunError, ranks: &[Rank]) -> RunError {
+    error.ordered(|position| ranks.get(position as usize).map_or(0, |rank| rank.order()))
+}
+
 /// Takes in what became of a kernel's call.
 fn note(
     outcome: Result<(), RunError>,
@@ -469,6 +475,8 @@ fn has_failed(outcome: Result<(), RunError>, operator: usize, network: &Network,
             job.frame.note(operator, error);
             Ok(true)
         }
+        // A windowed replica cannot go on: another one has failed, and that one says so.
+        Err(RunError::Stopped) => Ok(true),
         other => other.map(|()| false),
     }
 }
@@ -497,11 +505,7 @@ unsafe fn list(
         Rows::of(&jumbo.made, job.block.text)
     };
     // SAFETY: as the caller says.
-    let outcome = unsafe { lister.list(&windowed.operator, input, jumbo.rows, &mut jumbo.words, &mut jumbo.hashes[0]) };
-    // After a failure, those of earlier events.
-    jumbo.rows.n = jumbo.hashes[0].len();
-    jumbo.ranks.truncate(jumbo.rows.n);
-    outcome
+    unsafe { lister.list(&windowed.operator, input, jumbo.rows, &mut jumbo.words, &mut jumbo.hashes[0]) }
 }
 
 /// Says which replicas of a windowed operator take which of the rows of a jumbo tuple, behind event `after`: those that own

@@ -148,7 +148,8 @@ impl Pool {
     pub fn note(&self, operator: usize, outcome: Result<(), RunError>, frame: &Frame) -> Result<(), RunError> {
         match outcome {
             Err(error @ RunError::Kernel { .. }) => {
-                frame.note(operator, error);
+                // Positions in batches of several lanes cannot be compared.
+                frame.note(operator, error.ordered(|_| 0));
                 // ORDERING: Release; those who stop because of it need nothing else from this thread.
                 self.failed.store(true, Ordering::Release);
                 Ok(())

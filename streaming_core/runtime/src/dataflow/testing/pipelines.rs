@@ -441,8 +441,14 @@ pub fn check(pipeline: &Pipeline, blocks: &[Events], executor: &mut dyn Executor
     let about = format!("{pipeline:?}, {about:?}");
     let real = run(pipeline, blocks, executor);
     if let Some((seq, index)) = expected.failed {
-        let error = RunError::Kernel { operator: pipeline.name(index), seq, window: None, exception: b"why".to_vec() };
-        assert_eq!(real.err(), Some(error), "{about}");
+        let error = RunError::Kernel {
+            operator: pipeline.name(index),
+            seq,
+            window: None,
+            order: 0,
+            exception: b"why".to_vec(),
+        };
+        assert_eq!(real.err().map(|error| error.ordered(|_| 0)), Some(error), "{about}");
         return;
     }
     let real = real.unwrap_or_else(|error| panic!("{about}: {error}"));

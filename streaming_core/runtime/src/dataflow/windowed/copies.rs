@@ -14,7 +14,7 @@
 
 use crate::dataflow::channel::rank::Rank;
 use crate::dataflow::windowed::epochs::Epoch;
-use crate::dataflow::windowed::keys::{COUNTED, DEALT, Lister, Notes, place};
+use crate::dataflow::windowed::keys::{COUNTED, DEALT, FAILED, Lister, Notes, exception_words, place};
 use crate::dataflow::windowed::operator::Windowed;
 use crate::error::RunError;
 use crate::rows::buffer::RowBuffer;
@@ -57,7 +57,7 @@ impl Copies {
         Self { of: (0..replicas).map(|_| nothing()).collect(), told: i64::MIN }
     }
 
-    /// Copies rows of an input, which have these ranks or none. Of an operator's failure, those of earlier events.
+    /// Copies rows of an input, which have these ranks or none.
     ///
     /// # Safety
     /// The rows are readable and have the layout of the input.
@@ -159,6 +159,17 @@ impl Notes for Dealing<'_> {
                 // Who has all of a row counts as ever.
                 self.copy(replica, if has_all { 0 } else { DEALT });
             }
+        }
+    }
+
+    fn fail(&mut self, exception: &[u8]) {
+        let bounds = self.windowed.bounds;
+        if bounds.has_window(self.ts) {
+            self.copies.told = bounds.first_beyond(self.ts - bounds.delay).max(self.copies.told);
+        }
+        for &replica in &self.epoch.replicas {
+            let counted = if replica == self.epoch.owner(0) { COUNTED } else { 0 };
+            self.copy(replica, DEALT | FAILED | counted).words.extend(exception_words(exception));
         }
     }
 }

@@ -20,12 +20,18 @@
 //! watermark, and loaded with Acquire before the first touch of the cells gained: what was done to a cell comes before what
 //! its next owner does.
 //!
+//! A replica that fails touches no cell any more, and no replica waits for it. A replica that would gain one of its cells
+//! stops at the first event of the epoch. The failure is earlier, and is what the run reports.
+//!
 //! No circle of waiting: a replica waits only for such that have rows of earlier events than its own to take, of which one
 //! has the earliest; that one waits for nobody, and has all it needs: what the one waiting has taken has been published for
 //! all, and what has been put out for earlier events is taken by the sink, whom nobody holds up.
 
 use crate::state::windows::CELLS;
 use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering};
+
+/// Beside the number of epochs that a replica has left: the replica has failed.
+const FAILED: u64 = 1 << 63;
 
 /// An epoch of one operator.
 #[derive(Debug)]
@@ -69,7 +75,8 @@ pub struct Epochs {
     epochs: boxcar::Vec<Epoch>,
     /// Events up to this one are dealt, or are about to be: no epoch is appended any more that begins with one of them.
     dealt: AtomicI64,
-    /// Per replica how many epochs it has left: it touches nothing any more that it owned in these alone.
+    /// Per replica how many epochs it has left: it touches nothing any more that it owned in these alone. With `FAILED`: it
+    /// leaves no more of them, and touches nothing at all.
     left: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -207,6 +214,23 @@ impl Epochs {
         self.left[replica].store(index as u64, Ordering::Release);
     }
 
+    /// A replica has failed: no replica waits for it any more, and none takes up what it has not left.
+    pub fn fail(&self, replica: usize) {
+        let left = &self.left[replica];
+        // ORDERING: Relaxed, as the replica alone writes this; Release for its last touch of cells, see the module.
+        left.store(left.load(Ordering::Relaxed) | FAILED, Ordering::Release);
+    }
+
+    /// Whether a replica would gain cells with epoch `index` from a replica that failed before it left the epoch before. Every
+    /// event of epoch `index` comes after the failure.
+    pub fn gains_from_failed(&self, replica: usize, index: usize) -> bool {
+        self.epochs[index].from[replica].iter().any(|&other| {
+            // ORDERING: Relaxed; `may_go_over` has acquired it, and what it saw then stays so.
+            let left = self.left[other].load(Ordering::Relaxed);
+            left & FAILED != 0 && left & !FAILED < index as u64
+        })
+    }
+
     /// The watermark before the first row of epoch `index`, for who may go over to it and gains cells.
     pub fn watermark(&self, index: usize) -> Option<i64> {
         // ORDERING: Relaxed; `may_go_over` has acquired it.
@@ -282,7 +306,7 @@ impl Epochs {
         self.epochs[index].from[replica].iter().all(|&other| self.has_left(other, index))
     }
 
-    /// Whether a replica has left all epochs before number `index`.
+    /// Whether a replica has left all epochs before number `index`, or has failed.
     #[inline]
     pub fn has_left(&self, replica: usize, index: usize) -> bool {
         // ORDERING: Acquire; see the module.
@@ -388,6 +412,46 @@ mod models {
             // SAFETY: the other thread has ended.
             shared.cell.with(|cell| assert_eq!(unsafe { *cell }, 3));
         });
+    }
+
+    /// Replica 1 fails before it leaves a cell, or after. Replica 0 touches the cell only if replica 1 has left it.
+    #[test]
+    fn loom_a_cell_of_a_failed_replica_stays_as_it_is() {
+        for fails_at in [1, 2] {
+            loom::model(move || {
+                struct Shared {
+                    epochs: Epochs,
+                    cell: UnsafeCell<i64>,
+                }
+                // SAFETY: what is tested: the cell is its owner's.
+                unsafe impl Sync for Shared {}
+                let shared = Arc::new(Shared { epochs: Epochs::new(2), cell: UnsafeCell::new(0) });
+                shared.epochs.append(2, &[0], Asked::default());
+                let other = shared.clone();
+                let thread = thread::spawn(move || {
+                    for event in 0..3 {
+                        if event == 2 {
+                            other.epochs.leave(1, 1, None);
+                        }
+                        if event == fails_at {
+                            return other.epochs.fail(1);
+                        }
+                        // SAFETY: as above; loom looks whether it is so.
+                        other.cell.with_mut(|cell| unsafe { *cell += 1 });
+                    }
+                });
+                shared.epochs.leave(0, 1, None);
+                while !shared.epochs.may_go_over(0, 1) {
+                    thread::yield_now();
+                }
+                assert_eq!(shared.epochs.gains_from_failed(0, 1), fails_at == 1);
+                if fails_at == 2 {
+                    // SAFETY: as above.
+                    shared.cell.with_mut(|cell| assert_eq!(unsafe { *cell }, 2));
+                }
+                thread.join().unwrap();
+            });
+        }
     }
 
     /// What a reader takes for silence never is one that an epoch breaks which nobody knew of then.

@@ -2,10 +2,12 @@
 //!
 //! A meeting lies beside the rows, in words: `ts`; the stream and the number of keys; then of each key its hash and its
 //! fields. Where every row has the same keys, none are listed. Of a key that a row gives several times, the first counts,
-//! unless the operator takes bags. One of which replicas have copies of their own (`copies.rs`) is *dealt*: it has the keys
-//! of its reader, each with its number in the row, and says whether the reader is the one to count a row that is late.
+//! unless the operator takes bags. Where replicas have copies of their own (`copies.rs`),
+//! a meeting is *dealt*: it has the keys of its reader, each with its number in the row, and says whether the reader is the one to count a row that is late.
+//!
+//! If the keys function raises, the meeting holds the exception in place of keys. The replicas report it: only they know what
+//! expires before that row, and whether the row is late and needs no keys.
 
-use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::operator::Windowed;
 use crate::error::RunError;
 use crate::program::Key;
@@ -38,11 +40,25 @@ pub(super) trait Notes {
     fn key(&mut self, number: usize, hash: u64, fields: &[u64]);
     /// It has so many keys.
     fn end(&mut self, keys: usize);
+    /// In place of keys: their function raised this.
+    fn fail(&mut self, exception: &[u8]);
 }
 
 /// Of a meeting that is dealt; and whether its reader counts the row if it is late.
 pub(super) const DEALT: u64 = 1 << 63;
 pub(super) const COUNTED: u64 = 1 << 62;
+/// Of a meeting that holds an exception: its bytes in one word, then the exception.
+pub(super) const FAILED: u64 = 1 << 61;
+
+/// The words of an exception in a meeting.
+pub(super) fn exception_words(exception: &[u8]) -> impl Iterator<Item = u64> {
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        u64::from_ne_bytes(word)
+    };
+    std::iter::once(exception.len() as u64).chain(exception.chunks(8).map(word))
+}
 
 /// What replicas see of a row beside its fields.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +68,8 @@ pub struct Meeting<'a> {
     pub keys: usize,
     /// If it is dealt, whether its reader counts the row.
     pub counted: Option<bool>,
+    /// What the keys function raised.
+    pub failure: Option<&'a [u8]>,
     words: &'a [u64],
     each: usize,
 }
@@ -65,11 +83,23 @@ impl<'a> Meeting<'a> {
         // SAFETY: as the caller says.
         let (ts, about) = unsafe { (start.read() as i64, start.add(1).read()) };
         let is_dealt = about & DEALT != 0;
-        let (stream, keys) = ((about & !(DEALT | COUNTED)) >> 32, about as u32 as usize);
+        let (stream, keys) = ((about & !(DEALT | COUNTED | FAILED)) >> 32, about as u32 as usize);
         let each = 1 + windowed.shape.key_words() + usize::from(is_dealt);
         // SAFETY: so many words follow.
         let words = unsafe { std::slice::from_raw_parts(start.add(2), keys * each) };
-        Self { ts, stream: stream as usize, keys, counted: is_dealt.then_some(about & COUNTED != 0), words, each }
+        let failure = (about & FAILED != 0).then(|| {
+            // SAFETY: as above, with these words in place of keys.
+            unsafe { std::slice::from_raw_parts(start.add(3).cast::<u8>(), start.add(2).read() as usize) }
+        });
+        Self {
+            ts,
+            stream: stream as usize,
+            keys,
+            counted: is_dealt.then_some(about & COUNTED != 0),
+            failure,
+            words,
+            each,
+        }
     }
 
     /// A key's number in the row, its hash, and the key.
@@ -93,8 +123,7 @@ impl Lister {
         }
     }
 
-    /// Lists the meetings of rows of an input: `words` holds them, `meetings` says where each begins. Of an operator's
-    /// failure, they are there of the rows of earlier events.
+    /// Lists the meetings of rows of an input: `words` holds them, `meetings` says where each begins.
     ///
     /// # Safety
     /// The rows are readable and have the layout of the input.
@@ -115,7 +144,7 @@ impl Lister {
         outcome
     }
 
-    /// Finds the keys of rows of an input; of an operator's failure, those of the rows of earlier events.
+    /// Finds the keys of rows of an input, or what their function raised.
     ///
     /// # Safety
     /// As for `list`.
@@ -126,45 +155,42 @@ impl Lister {
         rows: Rows,
         notes: &mut impl Notes,
     ) -> Result<(), RunError> {
-        if rows.n == 0 {
-            return Ok(());
-        }
         let stream = &windowed.streams[windowed.of[input]];
-        self.given.clear();
-        let mut context = BatchContext {
-            rows: rows.start,
-            n: rows.n as i64,
-            places: rows.places,
-            text: rows.text.pointer(),
-            emitter: self.given.emitter(),
-            ..BatchContext::default()
-        };
-        // SAFETY: as the caller says.
-        let outcome = unsafe { stream.keys.call(&mut context) };
-        let (mut n, mut failure) = (rows.n, None);
-        if let Err(raised) = outcome {
-            let at = usize::try_from(raised.at).unwrap_or(0).min(rows.n - 1);
-            // SAFETY: the rows are there.
-            let seq = unsafe { rows.seq(at) };
-            truncate(&mut self.given, seq);
+        let mut from = 0;
+        while from < rows.n {
+            let rest = rows.slice(from..rows.n);
+            self.given.clear();
+            let mut context = BatchContext {
+                rows: rest.start,
+                n: rest.n as i64,
+                places: rest.places,
+                text: rest.text.pointer(),
+                emitter: self.given.emitter(),
+                ..BatchContext::default()
+            };
+            // SAFETY: as the caller says.
+            let outcome = unsafe { stream.keys.call(&mut context) };
+            let failed = outcome.as_ref().err().map(|raised| usize::try_from(raised.at).unwrap_or(0).min(rest.n - 1));
+            let n = failed.unwrap_or(rest.n);
             // SAFETY: as above.
-            n = (0..at).find(|&i| unsafe { rows.seq(i) } >= seq).unwrap_or(at);
-            failure = Some(RunError::Kernel {
-                operator: windowed.name.clone(),
-                seq,
-                window: None,
-                exception: raised.exception,
-            });
+            unsafe { self.note(windowed, (rest.slice(0..n), from), stream.ts, notes) }?;
+            from += n;
+            if let Err(raised) = outcome {
+                // SAFETY: the row is there, ts an integer in it.
+                let ts = unsafe { stream.ts.kind.load(rows.row(from).add(stream.ts.offset)) };
+                notes.begin(from, ts as i64);
+                notes.fail(&raised.exception);
+                from += 1;
+            }
         }
-        // SAFETY: as above.
-        unsafe { self.note(windowed, rows.slice(0..n), stream.ts, notes) }?;
-        failure.map_or(Ok(()), Err)
+        Ok(())
     }
 
+    /// Notes the keys that were found of rows, the first of which is number `first` of all.
     unsafe fn note(
         &mut self,
         windowed: &Windowed,
-        rows: Rows,
+        (rows, first): (Rows, usize),
         ts: Key,
         notes: &mut impl Notes,
     ) -> Result<(), RunError> {
@@ -176,7 +202,7 @@ impl Lister {
         for i in 0..rows.n {
             // SAFETY: the row is there, ts an integer in it.
             let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
-            notes.begin(i, ts as i64);
+            notes.begin(first + i, ts as i64);
             let begin = next;
             next += self.given.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
             let mut keys = 0;
@@ -266,6 +292,11 @@ impl Notes for Listed<'_> {
     #[inline(always)]
     fn end(&mut self, keys: usize) {
         self.words[self.about] = (self.stream as u64) << 32 | keys as u64;
+    }
+
+    fn fail(&mut self, exception: &[u8]) {
+        self.words[self.about] = (self.stream as u64) << 32 | FAILED;
+        self.words.extend(exception_words(exception));
     }
 }
 

@@ -1,6 +1,6 @@
 //! A windowed operator of a program: what its replicas have in common.
 
-use crate::dataflow::channel::rank::Rank;
+use crate::dataflow::channel::rank::{Path, Rank};
 use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::dataflow::windowed::transfer::{Cells, Transfers};
@@ -53,6 +53,17 @@ pub struct Out<'a> {
     pub inputs: Option<&'a [Rank]>,
     /// Per row of `rows`, if ranks are asked for.
     pub ranks: &'a mut Vec<Rank>,
+}
+
+impl Out<'_> {
+    /// Where a failure stands in its event, by the row of the batch and the path from it. 0: there are no other replicas.
+    #[cold]
+    pub(super) fn order(&self, (index, path): (u32, Path)) -> u128 {
+        self.inputs.map_or(0, |inputs| {
+            let input = inputs.get(index as usize).copied().unwrap_or(Rank::ONLY);
+            input.along(path).unwrap_or(input).order()
+        })
+    }
 }
 
 impl Windowed {
@@ -114,22 +125,18 @@ impl Windowed {
         }
     }
 
-    /// The failure of event `seq` in the window that begins at `start`.
+    /// The failure of event `seq`, in the window that begins at `start` if it is one of a window.
     #[cold]
-    pub(super) fn raised(
+    pub(super) fn failed(
         &self,
-        seq: i64,
-        start: i64,
-        raised: crate::program::kernel::Raised,
+        (seq, start): (i64, Option<i64>),
+        order: u128,
+        exception: Vec<u8>,
         out: &mut Out,
     ) -> RunError {
         truncate(out.rows, seq);
         out.ranks.truncate(out.rows.len());
-        RunError::Kernel {
-            operator: self.name.clone(),
-            seq,
-            window: Some((start, start + self.bounds.size)),
-            exception: raised.exception,
-        }
+        let window = start.map(|start| (start, start + self.bounds.size));
+        RunError::Kernel { operator: self.name.clone(), seq, window, order, exception }
     }
 }

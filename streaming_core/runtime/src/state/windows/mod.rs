@@ -20,6 +20,9 @@ pub const CELLS: usize = 256;
 /// Key groups of a cell.
 pub const GROUPS_OF_CELL: usize = GROUPS / CELLS;
 
+/// The bound of `ts` that kernels keep to, as the language does.
+const MOST: i64 = 1 << 61;
+
 /// The cell of a key.
 #[inline(always)]
 pub fn cell_of(hash: u64) -> usize {
@@ -43,6 +46,11 @@ impl Bounds {
     #[inline(always)]
     pub fn start(&self, number: i64) -> i64 {
         number * self.advance
+    }
+
+    /// Whether a time can have windows: nothing overflows then.
+    pub fn has_window(&self, ts: i64) -> bool {
+        (-MOST..=MOST).contains(&ts)
     }
 
     /// The last window that begins at `ts` or before.

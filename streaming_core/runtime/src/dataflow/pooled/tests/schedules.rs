@@ -42,8 +42,14 @@ fn shuttle_a_failure_ends_every_schedule() {
             let error = run(&Pipeline::chain(&ops, false), &[Events::integers(0, &values)], options, None).unwrap_err();
             assert_eq!(
                 error.rank(),
-                RunError::Kernel { operator: "fragile".into(), seq: 3 + round as i64, window: None, exception: vec![] }
-                    .rank()
+                RunError::Kernel {
+                    operator: "fragile".into(),
+                    seq: 3 + round as i64,
+                    window: None,
+                    order: 0,
+                    exception: vec![]
+                }
+                .rank()
             );
         });
     }

@@ -5,7 +5,7 @@ use crate::dataflow::channel::rank::Path;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::{Replica, rank_more};
 use crate::error::RunError;
-use crate::program::kernel::{BeforeEntry, WindowContext};
+use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::state::key_group::{GROUPS, group};
 use crate::state::windows::pane::Pane;
@@ -97,21 +97,29 @@ impl Replica {
         self.starts.clear();
         self.starts.resize(expired.len(), start);
         context.starts = self.starts.as_ptr();
+        let cause = |entry: *mut EntryHeader| {
+            // SAFETY: it is there, of an own cell.
+            let group = group(unsafe { (*entry).hash });
+            (index as u32, path.fixed(group as u64, GROUPS.trailing_zeros()))
+        };
         let mut outcome = Ok(());
         if let Some(result) = operator.result {
             let before = out.rows.len();
             // SAFETY: the entries are of an own cell.
             let called = unsafe { result.call(&mut context) };
-            if let Some(inputs) = out.inputs {
-                // SAFETY: as above.
-                let hash = |origin: u32| unsafe { (*expired[origin as usize]).hash };
-                let cause =
-                    |origin: u32| (index as u32, path.fixed(group(hash(origin)) as u64, GROUPS.trailing_zeros()));
-                rank_more(out, inputs, before, cause)?;
-            }
-            outcome = called.map_err(|raised| operator.raised(seq, start, raised, out));
+            let failed = called.map_err(|raised| {
+                let at = usize::try_from(raised.at).unwrap_or(0);
+                let order = out.order(cause(expired[at]));
+                (at, operator.failed((seq, Some(start)), order, raised.exception, out))
+            });
+            rank_more(out, before, |origin| cause(expired[origin as usize]))?;
+            outcome = failed.map_err(|(at, error)| {
+                // Those before it slide before it fails.
+                expired.truncate(at);
+                error
+            });
         }
-        if operator.single && outcome.is_ok() {
+        if operator.single {
             let next = operator.bounds.start(number + 1);
             let gone = &mut self.gone;
             // SAFETY: the cell is an own one; its entries stood in the pane that is no list any more.
@@ -134,8 +142,12 @@ impl Replica {
             {
                 self.starts.fill(next);
                 context.n = expired.len() as i64;
+                context.entries = expired.as_ptr().cast();
                 // SAFETY: as above.
-                outcome = unsafe { slide.call(&mut context) }.map_err(|raised| operator.raised(seq, next, raised, out));
+                if let Err(raised) = unsafe { slide.call(&mut context) } {
+                    let order = out.order(cause(expired[usize::try_from(raised.at).unwrap_or(0)]));
+                    outcome = Err(operator.failed((seq, Some(next)), order, raised.exception, out));
+                }
             }
         }
         self.expired = expired;

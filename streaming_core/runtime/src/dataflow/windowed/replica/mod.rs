@@ -180,7 +180,7 @@ impl Replica {
     /// Goes over to the next epoch, all rows of earlier events having been taken; false: not yet, others have to first.
     ///
     /// # Errors
-    /// `Engine`: there is no memory for state that is copied.
+    /// `Stopped`: it would gain cells that a failed replica has not left. `Engine`: there is no memory for state that is copied.
     ///
     /// # Safety
     /// Replicas keep to the epochs.
@@ -200,6 +200,9 @@ impl Replica {
         if !self.may_go_over(operator) {
             self.waits.get_or_insert_with(now);
             return Ok(false);
+        }
+        if epochs.gains_from_failed(number, next) {
+            return Err(RunError::Stopped);
         }
         if let Some(transfers) = transfers
             && !transfers.is_ready(number, next)
@@ -346,9 +349,9 @@ impl Replica {
         next
     }
 
-    /// It has failed: nobody waits for it.
+    /// It has failed, or stopped because another one has: nobody waits for it.
     pub fn give_up(&self, operator: &Windowed) {
-        operator.epochs.leave(self.number, usize::MAX, None);
+        operator.epochs.fail(self.number);
         if let Some(transfers) = &operator.transfers {
             transfers.give_up(self.number);
         }
@@ -375,6 +378,10 @@ impl Replica {
         out: &mut Out,
     ) -> Result<bool, RunError> {
         let bounds = operator.bounds;
+        if meeting.failure.is_some() && !bounds.has_window(meeting.ts) {
+            // SAFETY: as the caller says.
+            return unsafe { self.fail(operator, rows, index, meeting, Path::default(), out) };
+        }
         let marked = meeting.ts - bounds.delay;
         if self.watermark.is_none_or(|watermark| marked > watermark) {
             let before = bounds.first_beyond(marked);
@@ -396,6 +403,11 @@ impl Replica {
             // Of all replicas that see it the one counts it that owns the first cell.
             self.late += u64::from(meeting.counted.unwrap_or(self.owns[0]));
             return Ok(true);
+        }
+        if meeting.failure.is_some() {
+            // Behind what expires at this row, before what it meets.
+            // SAFETY: as the caller says.
+            return unsafe { self.fail(operator, rows, index, meeting, Path::default().fixed(1, 1), out) };
         }
         if meeting.stream != self.met.stream || self.met.is_full() {
             // SAFETY: as the caller says.
@@ -441,6 +453,27 @@ impl Replica {
         Ok(true)
     }
 
+    /// The failure of a row whose keys could not be found, unless an earlier row has one.
+    #[cold]
+    unsafe fn fail(
+        &mut self,
+        operator: &Windowed,
+        rows: Rows,
+        index: usize,
+        meeting: Meeting,
+        path: Path,
+        out: &mut Out,
+    ) -> Result<bool, RunError> {
+        // SAFETY: as the caller says.
+        let seq = unsafe {
+            self.meet(operator, rows.text, out)?;
+            rows.seq(index)
+        };
+        let exception = meeting.failure.unwrap_or_default().to_vec();
+        let order = out.order((index as u32, path));
+        Err(operator.failed((seq, None), order, exception, out))
+    }
+
     /// Has the rows meet their windows that were noted.
     unsafe fn meet(&mut self, operator: &Windowed, text: Text, out: &mut Out) -> Result<(), RunError> {
         let met = &mut self.met;
@@ -460,13 +493,13 @@ impl Replica {
             };
             // SAFETY: as the callers say; entries are of own cells.
             let called = unsafe { operator.streams[met.stream].update.call(&mut context) };
-            if let Some(inputs) = out.inputs {
-                rank_more(out, inputs, before, |origin| met.cause(origin as usize))?;
-            }
-            outcome = called.map_err(|raised| {
-                let (seq, start) = met.at(usize::try_from(raised.at).unwrap_or(0));
-                operator.raised(seq, start, raised, out)
+            let failed = called.map_err(|raised| {
+                let at = usize::try_from(raised.at).unwrap_or(0);
+                let (seq, start) = met.at(at);
+                let order = if out.inputs.is_some() { out.order(met.cause(at)) } else { 0 };
+                operator.failed((seq, Some(start)), order, raised.exception, out)
             });
+            outcome = rank_more(out, before, |origin| met.cause(origin as usize)).and(failed);
         }
         met.clear();
         self.gone.clear();
@@ -474,16 +507,14 @@ impl Replica {
     }
 }
 
-/// Ranks of rows that were put out from `before` on: `cause` says which row of the batch, and the path from it. Those of one
-/// path are numbered.
-fn rank_more(
-    out: &mut Out,
-    inputs: &[Rank],
-    before: usize,
-    cause: impl Fn(u32) -> (u32, Path),
-) -> Result<(), RunError> {
+/// Ranks the rows that were put out from `before` on, if ranks are asked for. `cause` names the row of the batch, and the path
+/// from it. Rows of one path are numbered.
+fn rank_more(out: &mut Out, before: usize, cause: impl Fn(u32) -> (u32, Path)) -> Result<(), RunError> {
+    let Some(inputs) = out.inputs else { return Ok(()) };
     let mut last: Option<(u32, Rank)> = None;
     let mut number = 0;
+    // A failure may have taken more than what was put out since.
+    let before = before.min(out.rows.len());
     for (&origin, position) in out.rows.origins()[before..].iter().zip(before..) {
         let (index, path) = cause(origin);
         let input = inputs.get(index as usize).copied().unwrap_or(Rank::ONLY);

@@ -163,7 +163,7 @@ fn a_failing_kernel_stops_the_run_with_operator_and_event() {
             let exception = RAISED.to_vec();
             assert_eq!(
                 outcome,
-                Err(RunError::Kernel { operator: "transfer".into(), seq: 2345, window: None, exception })
+                Err(RunError::Kernel { operator: "transfer".into(), seq: 2345, window: None, order: 0, exception })
             );
             assert!(matches!(process(&mut *engine, [10, 5], &events), Err(RunError::Engine(_))));
         }
@@ -211,7 +211,10 @@ fn nobody_is_caught_in_a_run_that_fails() {
             engine.load_table(0, bytes(&[1000_i64; 10])).unwrap();
             let outcome = process(&mut *engine, [10, 5], &events);
             let exception = RAISED.to_vec();
-            assert_eq!(outcome, Err(RunError::Kernel { operator: "transfer".into(), seq: 2, window: None, exception }));
+            assert_eq!(
+                outcome,
+                Err(RunError::Kernel { operator: "transfer".into(), seq: 2, window: None, order: 0, exception })
+            );
         }
     }
 }
