@@ -57,6 +57,15 @@ def pytest_collection_finish():
     gc.set_threshold(50_000, 20, 20)
 
 
+def pytest_sessionfinish(session):
+    """With LOCKSTEP_SKIPS_FAIL=1, as CI sets it, a skipped test fails the session: the machine lacks something."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if skipped and os.environ.get("LOCKSTEP_SKIPS_FAIL"):
+        reporter.write_line(f"\n{len(skipped)} tests were skipped, and LOCKSTEP_SKIPS_FAIL is set")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(scope="module", autouse=True)
 def tidied():
     """What a file leaves behind (numba keeps all that it compiled) is looked through once and not again: not by the
