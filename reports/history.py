@@ -151,6 +151,12 @@ class Run:
         return finished and is_green(cell.verdict for cell in self.cells)
 
     @property
+    def faulty_cells(self) -> list[Cell]:
+        """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
+        finished = self.status.state == "finished"
+        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")]
+
+    @property
     def failures(self) -> dict[Stage, str]:
         """The failed stages and why they failed, without those that fail because a cell is red."""
         red = any(cell.red for cell in self.cells)

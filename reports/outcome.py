@@ -18,7 +18,7 @@ def outcome(run: Run) -> dict:
         "run": run,
         "threads": threads,
         "groups": _groups(run, threads),
-        "red": [cell for cell in run.cells if cell.red],
+        "red": run.faulty_cells,
         "acknowledged": any(cell.acknowledged for cell in run.cells),
         "most": MOST,
         "asked": {} if run.cells else {name: short_json(value) for name, value in regression.items()},

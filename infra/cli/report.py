@@ -51,9 +51,8 @@ def print_run(home: Home, run_id: str, console: Console, as_json: bool = False) 
 
 def _faults(run: Run) -> Iterator[Text]:
     """A line per red cell, failed stage and omitted cell."""
-    for cell in run.cells:
-        if cell.red:
-            yield Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red")
+    for cell in run.faulty_cells:
+        yield Text(f"{cell.verdict:<10} {cell.name}: {cell.reason}", "red")
     for stage, error in run.failures.items():
         yield Text(f"{stage.label} failed: {error}", "red")
     for line in omissions(run.plan):

@@ -122,6 +122,17 @@ def test_a_stopped_run_says_when_and_after_how_many_cells(home):
     assert run.sentence.endswith(" UTC after 2 of 14 cells")
 
 
+def test_a_stopped_run_does_not_list_the_cells_that_it_never_ran(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    run = History(home).run(RUN_ID)
+    assert {cell.verdict for cell in run.faulty_cells} == {"different", "failed", "not_run"}
+    end(home, RUN_ID, "stopped")
+    run = History(home).run(RUN_ID)
+    assert {cell.verdict for cell in run.faulty_cells} == {"different", "failed"}
+    assert "never started" not in Pages(History(home)).overview(run).partition('class="grid"')[0]
+
+
 def test_a_stopped_run_names_the_person_if_known(home):
     end(home, RUN_ID, "stopped", by="ada")
     assert History(home).run(RUN_ID).sentence.startswith("Stopped by ada at 20")
