@@ -21,7 +21,7 @@ from streaming_core import generator, interruption, storage
 from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data.arrow import to_arrow, to_numpy
-from streaming_core.data.comparison import columns
+from streaming_core.data.comparison import columns, unequal
 from streaming_core.data.digest import add, digest_table, format_digest
 from streaming_core.data.parts import Parts, part_path, write_file
 from streaming_core.errors import BadInput, refusal
@@ -106,23 +106,29 @@ def generate_chunk(app: App | str, params: dict[str, Any], events: int, seed: in
 def reproducible_chunk(
     app: App | str, params: dict[str, Any], events: int, seed: int, start: int, stop: int
 ) -> pa.Table:
-    """As `generate_chunk`; some of the events have been made again, alone, and were the same.
+    """As `generate_chunk`, after the generator has made the same events twice.
+
+    A part of them is made alone, which shows whether an event depends on its slice. Then all are made again in the same
+    slices, which shows whether any event depends on anything but parameters, seed and its number.
 
     Raises:
-        BadInput: as `generate_chunk`; or they were others: nobody could compare what comes of them.
+        BadInput: as `generate_chunk`; or the events differ, so that no result of theirs could be compared.
     """
     app = _app(app)
     made = generate_chunk(app, params, events, seed, start, stop)
     at = (start + stop) // 2
-    again = generate_chunk(app, params, events, seed, at, min(at + _AGAIN, stop))
-    for name in again.column_names:
-        # Texts of values, to which NaN is NaN.
-        once, twice = (repr(part[name].to_pylist()) for part in (made.slice(at - start, again.num_rows), again))
-        if once != twice:
-            raise BadInput(
-                f"generator of {app.name}: of events {at} to {at + again.num_rows - 1}, {name} is not the same when "
-                "they are made again: it must hang on seed and event alone (Draws of streaming_core.generator)"
-            )
+    for first, last in ((at, min(at + _AGAIN, stop)), (start, stop)):
+        again = generate_chunk(app, params, events, seed, first, last)
+        for name in again.column_names:
+            part = made[name].slice(first - start, again.num_rows)
+            wrong = np.flatnonzero(unequal(part, again[name])).tolist()  # as texts, NaN is NaN
+            at_row = next((row for row in wrong if repr(part[row].as_py()) != repr(again[name][row].as_py())), None)
+            if at_row is not None:
+                raise BadInput(
+                    f"generator of {app.name}: of events {first} to {last - 1}, {name} of event {first + at_row} is "
+                    "not the same when they are made again: it must depend on seed and event alone (Draws of "
+                    "streaming_core.generator)"
+                )
     return made
 
 

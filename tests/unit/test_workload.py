@@ -90,11 +90,25 @@ def test_a_generator_that_does_not_make_the_same_events_again_is_refused(tmp_pat
         for events in (1, 300):
             if (generate, events) == (of_the_slice, 1):  # the same slice
                 continue
-            said = f"of events {events // 2} to .*, value is not the same when they are made again"
+            said = rf"of events {events // 2} to .*, value of event \d+ is not the same when they are made again"
             with pytest.raises(BadInput, match=said):
                 workload.write(source(generate), {}, events, 7, tmp_path / "refused")
             assert not (tmp_path / "refused").exists()
     assert workload.write(source(as_declared), {}, 300, 7, tmp_path / "w")["events"] == 300
+
+
+@pytest.mark.parametrize("at", [0, 7, 299])
+def test_whole_slices_are_made_again_too(tmp_path, at):
+    """One event outside the part that is made alone is another one each time."""
+    dice = np.random.default_rng(1)
+
+    def one_roll(params, seed, start, stop):
+        ts = np.arange(start, stop)
+        return {"ts": ts, "value": np.where(ts == at, dice.random(), 0.0)}
+
+    with pytest.raises(BadInput, match=f"of events 0 to 299, value of event {at} is not the same when they are made"):
+        workload.write(source(one_roll), {}, 300, 7, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
 
 
 @pytest.mark.parametrize(("app", "params"), VARIANTS)
