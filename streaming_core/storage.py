@@ -10,6 +10,7 @@ Standard library only, and of this package `errors` and `interruption`: the driv
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -218,6 +219,8 @@ def write_text(path: Path, text: str, mode: int = 0o666) -> None:
 def replacing(path: Path, mode: int = 0o666) -> Iterator:
     """Yields a binary file that replaces `path` when the block succeeds, and goes when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = _beside(path, str(os.getpid()))
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "wb") as file:
@@ -234,7 +237,7 @@ def left_json(path: Path) -> dict[str, Any]:
     """What somebody has left in a JSON file; nothing where it is not there, or was not written whole."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

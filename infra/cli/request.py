@@ -65,7 +65,7 @@ def _value(name: str, text: str, default: object) -> object:
         case dict():
             try:
                 return json.loads(text)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadInput(f"--{name}: not JSON: {error}") from None
     return _number(name, text)
 

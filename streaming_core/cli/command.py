@@ -470,12 +470,15 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Find who runs where: measure the operators, and plan for this host or another machine."""
+    from streaming_core.planner import strategies
     from streaming_core.run import planning
 
     given = parameters(name, profile, settings)
+    strategies.check(strategy)
+    target = planning.machine_for(machine, threads)  # measuring operators takes longer than refusing a machine
     with Bar(as_json) as bar:
         known, where = planning.profile_of(name, given, input, measured, channel, bar)
-        found = planning.find(known, machine, threads, strategy, seed)
+        found = planning.find_on(known, target, strategy, seed)
     if out is not None:
         save_json(out, found.as_plan())
     if as_json:
@@ -506,6 +509,8 @@ def probe(
     from streaming_core.run.engine import topology
 
     found = topology()
+    if machine is not None and machine.is_dir():
+        raise BadInput(f"{machine} is a folder: name a machine file to write")
     if machine is not None:
         from streaming_core.run import host
 

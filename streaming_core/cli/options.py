@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from streaming_core.errors import BadInput
 from streaming_core.run.report import RunReport
@@ -150,7 +150,7 @@ def _read_field(name: str, path: Path) -> Any:
     if name == "plan" and str(path) in NAMED_PLANS:
         return NAMED_PLANS[str(path)]
     try:
-        content = json.loads(_read(path))
+        content = from_json(_read(path))
     except ValueError as error:
         raise BadInput(f"{path} is no JSON: {error}") from None
     if name == "schedule" and isinstance(content, dict) and "samples" in content:

@@ -23,6 +23,7 @@ from streaming_core.language.record import Record, i64
 KINDS = ("multi", "single")
 MULTIPLICITIES = ("set", "bag")
 MOST = 1 << 61  # of advance, size, delay and ts: their sums are integers still
+MOST_KEYS = 1 << 20  # of every row: each is a call of the operator and, sooner or later, a state
 # The key of windows that have keys 0..every-1.
 EVERY = Record("Every", {"index": i64}, "One of the keys that every row has.")
 
@@ -69,7 +70,7 @@ class Window:
             raise BadInput(
                 f"operator {operator}: window: a single window slides in order: delay must be 0, not {delay}"
             )
-        every = None if self.every is None else _number(operator, "every", self.every, params, 1)
+        every = None if self.every is None else _number(operator, "every", self.every, params, 1, MOST_KEYS)
         multiplicity = params.get(self.multiplicity, self.multiplicity)
         if multiplicity not in MULTIPLICITIES:
             raise BadInput(
@@ -90,12 +91,12 @@ class Bounds:
     is_set: bool
 
 
-def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int) -> int:
+def _number(operator: str, name: str, given: int | str, params: dict[str, Any], least: int, most: int = MOST) -> int:
     value = given
     if isinstance(given, str):
         if given not in params:
             raise BadInput(f"operator {operator}: window: {name}: no parameter {given!r}; known: {', '.join(params)}")
         value = params[given]
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
-        raise BadInput(f"operator {operator}: window: {name} {value!r} must lie in {least}..{MOST}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise BadInput(f"operator {operator}: window: {name} {value!r} must lie in {least}..{most}")
     return value

@@ -67,8 +67,7 @@ def plan(
         BadInput: no such strategy, no room for the operators, no ingress where the source costs nothing, or an instance
             that is too large for `exhaustive`.
     """
-    if strategy not in STRATEGIES:
-        raise BadInput(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
+    check(strategy)
     if compression < 1:
         raise BadInput(f"compression must be at least 1, got {compression}")
     if ingress is None:
@@ -76,6 +75,12 @@ def plan(
     elif not 0 < ingress < math.inf:
         raise BadInput(f"ingress must be a positive number of events per second, got {ingress}")
     return STRATEGIES[strategy](Task(graph.on(machine), machine, ingress, seed, compression, by_one))
+
+
+def check(strategy: str) -> None:
+    """Raise BadInput unless there is a strategy of this name."""
+    if strategy not in STRATEGIES:
+        raise BadInput(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
 
 
 def rlas(task: Task) -> Placed:

@@ -78,9 +78,18 @@ def find(
     Raises:
         BadInput: as `strategies.plan`, `Machine.named` and `host.machine`; or threads of another machine.
     """
-    if machine is not None and threads is not None:
+    return find_on(profile, machine_for(machine, threads), strategy, seed)
+
+
+def machine_for(name: str | None, threads: int | None) -> Machine:
+    """The machine of this name or file; or this host, with so many threads.
+
+    Raises:
+        BadInput: As `Machine.named` and `host.machine`; or both a name and a number of threads.
+    """
+    if name is not None and threads is not None:
         raise BadInput("threads are those of this host; a machine says how many cores it has")
-    return find_on(profile, Machine.named(machine) if machine is not None else host.machine(threads), strategy, seed)
+    return Machine.named(name) if name is not None else host.machine(threads)
 
 
 def find_on(profile: Profile, where: Machine, strategy: str = "rlas", seed: int = 0) -> Placed:

@@ -351,6 +351,34 @@ def test_what_no_plan_is_made_for_is_refused(command, made, tmp_path):
         refused(command(*of_it), "the profile of wc has no costs of count: measure again")
 
 
+def test_a_plan_for_no_machine_is_refused_before_anything_is_measured(command, made, monkeypatch):
+    def measure(*_, **__):
+        raise AssertionError("operators were measured")
+
+    monkeypatch.setattr(planning.profiles, "measure", measure)
+    refused(command("plan", "fd", "--machine", "nope"), "machine nope: neither a file nor one of")
+    refused(command("plan", "fd", "--machine", "server_a", "--strategy", "best"), "unknown strategy 'best'")
+    refused(command("plan", "fd", "--threads", 0), "0 threads to plan for")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000])
+@pytest.mark.parametrize("option", ["--schedule", "--plan"])
+def test_a_file_of_deeply_nested_json_is_refused(command, made, tmp_path, option, text):
+    (tmp_path / "deep.json").write_text(text)
+    given = ("--input", made / "scalejoin", "--out", tmp_path / "out", "--threads", 2)
+    refused(
+        command("run", "scalejoin", *given, option, tmp_path / "deep.json"), "deep.json is no JSON: recursion limit"
+    )
+
+
+@pytest.mark.parametrize("folder", [".", ".."])
+def test_a_machine_file_that_is_a_folder_is_refused_before_anything_is_measured(command, tmp_path, monkeypatch, folder):
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path / "in")
+    refused(command("probe", "--machine", folder), f"{folder} is a folder: name a machine file to write")
+    refused(command("plan", "wc", "--machine", folder), "Is a directory")
+
+
 def test_a_profile_of_other_code_is_refused(command, made, tmp_path):
     other = json.loads((made / "profile.json").read_text()) | {"code_digest": "0" * 16}
     (tmp_path / "other.json").write_text(json.dumps(other))

@@ -44,6 +44,7 @@ def slid(window, state):
         ({"size": 1}, "window: advance 2 is beyond size 1: rows would be lost"),
         ({"delay": -1}, "window: delay -1 must lie in 0.."),
         ({"keys": None, "key": None, "every": "p"}, "window: every 0 must lie in 1.."),
+        ({"keys": None, "key": None, "every": 10**9}, "window: every 1000000000 must lie in 1..1048576"),
         ({"kind": "single", "delay": 3}, "window: a single window slides in order: delay must be 0, not 3"),
         ({"kind": "some"}, "window summed: unknown kind 'some'; known: multi, single"),
         ({"multiplicity": "list"}, "window: unknown multiplicity 'list'; known: set, bag, and parameters that are"),
