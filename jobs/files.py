@@ -1,11 +1,16 @@
 """Files that a user names: which there are, of which kind, with which columns; and their rows, untouched, in Spark.
 
-Rows come as columns c0, c1, ... in the file's order, whatever their names, beside `_file`, the number of the file among
-those that were named, `_row`, the number of the row in it (the first is 1; of JSON lines it is the line), and `_torn`:
-why the row could not be told apart into columns, if it could not. All but Parquet's are strings of the very bytes of
-the file.
+Rows come as columns c0, c1, ... in the file's order, whatever their names, beside:
 
-Every file is read by one task, whole: so its rows keep their order and have numbers.
+- `_file`, the number of the file among those that were named;
+- `_row`, the number of the row in it, from 1;
+- `_line`, the number of the row's first line (of Parquet: null);
+- `_raw`, the row's bytes without the line break at its end (of Parquet: those of a text that is not UTF-8);
+- `_torn`, why the row could not be told apart into values, if it could not;
+- l0, l1, ... for columns that are to be lists: null where there is no list.
+
+Every file is read by one task, whole: so its rows keep their order and have numbers. Spark reads Parquet; records.py
+reads the others in Python, and says why.
 """
 
 from __future__ import annotations
@@ -15,24 +20,33 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
+from jobs import records
+from jobs.records import Record, Value
 from streaming_core.errors import BadInput
 
+# What Spark cannot read of Parquet, by the name in the error.
+UNREAD: dict[str, Callable[[pa.DataType], bool]] = {
+    "float16": pa.types.is_float16,
+    "time of day": pa.types.is_time,
+    "decimal of more than 38 digits": pa.types.is_decimal256,
+}
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open}
 READ = f"{', '.join(KINDS)}; all but .parquet also as .gz or .bz2"
-# CSV is read as if each byte were a letter, so that texts keep the bytes that they have.
-BYTES = "ISO-8859-1"
+UNREADABLE = "the file cannot be read: "
+# How much of a file a task hands over at a time.
+BATCH_ROWS, BATCH_CHARACTERS = 8192, 8 << 20
 _SETTINGS = {
     # A file to a task.
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
@@ -125,12 +139,13 @@ def _columns(path: Path, kind: str, separator: str) -> dict[str, pa.DataType | N
             with pq.ParquetFile(path) as file:
                 columns = [(field.name, field.type) for field in file.schema_arrow]
         else:
-            start = _start(path)
             if kind == "json":
+                _start(path)
                 return None
-            text = start.decode(BYTES).removeprefix("\ufeff".encode().decode(BYTES))
-            header = next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
-            columns = [(name.encode(BYTES).decode("utf-8", "replace").strip(), None) for name in header]
+            header = records.csv_header(io.StringIO(_start(path), newline=""), separator)
+            if not all(records.is_utf8(name) for name in header):
+                raise BadInput(f"{path}: the names of its columns are not UTF-8")
+            columns = [(name.strip(), None) for name in header]
             if not any(name for name, _ in columns):
                 raise BadInput(f"{path} is empty: its first line must be the names of its columns")
     except OSError as error:
@@ -140,13 +155,31 @@ def _columns(path: Path, kind: str, separator: str) -> dict[str, pa.DataType | N
     names = [name for name, _ in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise BadInput(f"{path} has two columns {twice!r}: name them apart")
+    for name, type_ in columns:
+        if type_ is not None and (unread := _unread(type_)):
+            raise BadInput(f"{path}: column {name!r} is {type_}, and a {unread} cannot be read: write another type")
     return dict(columns)
 
 
-def _start(path: Path) -> bytes:
+def _unread(kind: pa.DataType) -> str | None:
+    """The name of the type, or of a type in it, that Spark cannot read; None if it reads all of it."""
+    parts = [kind.field(i).type for i in range(kind.num_fields)]
+    if pa.types.is_dictionary(kind):
+        parts.append(kind.value_type)
+    own = next((name for name, is_of in UNREAD.items() if is_of(kind)), None)
+    return own or next((unread for part in parts if (unread := _unread(part))), None)
+
+
+def _start(path: Path) -> str:
     """What a file begins with, unpacked: more than the names of columns take."""
-    with COMPRESSED.get(path.suffix.lower(), open)(path, "rb") as file:  # type: ignore[operator]
-        return file.read(1 << 20)
+    with _opened(path) as file:
+        text = file.read(1 << 20)
+    # A letter may be cut at the end.
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _opened(path: Path) -> BinaryIO:
+    return COMPRESSED.get(path.suffix.lower(), open)(path, "rb")  # type: ignore[operator]
 
 
 # --- in Spark --------------------------------------------------------------------------------------------------------
@@ -165,47 +198,123 @@ def settings(spark: SparkSession) -> Iterator[None]:
             spark.conf.unset(name) if was is None else spark.conf.set(name, was)
 
 
-def rows(spark: SparkSession, files: Files, links: Path) -> DataFrame:
-    """All rows. `links`: an empty folder, for names that Spark cannot take amiss; they are there until it is done."""
-    for number, path in enumerate(files.paths):
-        packed = path.suffix.lower() if path.suffix.lower() in COMPRESSED else ""
-        (links / f"{number:06d}.{files.kind}{packed}").symlink_to(path.resolve())
+def rows(spark: SparkSession, files: Files, links: Path, wanted: dict[str, bool]) -> DataFrame:
+    """All rows.
+
+    Args:
+        spark: The session.
+        files: The files.
+        links: An empty folder, for names of Parquet files that Spark cannot take amiss; needed until Spark is done.
+        wanted: The columns that fields are made of, and whether each is to be a list. JSON lines have no others.
+    """
     if files.kind == "parquet":
-        frame, torn = spark.read.parquet(str(links)), F.lit(None).cast("string")
-    elif files.kind == "csv":
-        frame, torn = _csv(spark, files, links)
-    else:
-        frame = spark.read.text(str(links))
-        torn = F.when(~F.expr("is_valid_utf8(value)"), "the line is not UTF-8")
-    given = [column for column in frame.columns if column != "_torn"]
-    numbered = frame.select(
-        *(_column(frame, name).alias(f"c{i}") for i, name in enumerate(given)),
-        torn.alias("_torn"),
+        return _parquet(spark, files, links, wanted)
+    names = list(wanted) if files.columns is None else list(files.columns)
+    lists = [i for i, name in enumerate(names) if wanted.get(name)]
+    paths = [(path.resolve(), path.suffix.lower()) for path in files.paths]
+    schema = ", ".join(
+        [
+            "_file int, _row bigint, _line bigint, _raw binary, _torn string",
+            *(f"c{i} string" for i in range(len(names))),
+            *(f"l{i} array<string>" for i in lists),
+        ]
+    )
+    kind, separator = files.kind, files.separator
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _batches(number, paths[number][0], kind, separator, names, lists)
+
+    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, schema)
+
+
+def column_of(files: Files, wanted: dict[str, bool], name: str) -> Column:
+    """The column of `rows` that holds a column of the files: a list if one is wanted, except of Parquet."""
+    names = list(wanted) if files.columns is None else list(files.columns)
+    is_list = wanted[name] and files.kind != "parquet"
+    return F.col(f"{'l' if is_list else 'c'}{names.index(name)}")
+
+
+def _parquet(spark: SparkSession, files: Files, links: Path, wanted: dict[str, bool]) -> DataFrame:
+    for number, path in enumerate(files.paths):
+        (links / f"{number:06d}.parquet").symlink_to(path.resolve())
+    frame = spark.read.parquet(str(links))
+    # Spark takes any bytes of a column of text; those of a binary column may be any.
+    texts = [name for name, kind in frame.dtypes if kind == "string" and name in wanted]
+    wrong = {name: ~F.is_valid_utf8(_column(frame, name)) for name in texts}
+    faults = [F.when(is_wrong, F.lit(f"{name} is not UTF-8")) for name, is_wrong in wrong.items()]
+    bytes_of = [F.when(is_wrong, _column(frame, name).cast("binary")) for name, is_wrong in wrong.items()]
+    return frame.select(
+        *(_column(frame, name).alias(f"c{i}") for i, name in enumerate(frame.columns)),
+        F.coalesce(F.lit(None).cast("string"), *faults).alias("_torn"),
+        F.lit(None).cast("bigint").alias("_line"),
+        F.coalesce(F.lit(None).cast("binary"), *bytes_of).alias("_raw"),
         F.substring(F.col("_metadata.file_name"), 1, 6).cast("int").alias("_file"),
         (F.monotonically_increasing_id().bitwiseAND((1 << 33) - 1) + 1).alias("_row"),  # a task is a file
     )
-    # A last line break is no row, nor is a line without any letter.
-    return numbered.where(F.trim("c0") != "") if files.kind == "json" else numbered
-
-
-def _csv(spark: SparkSession, files: Files, links: Path) -> tuple[DataFrame, Column]:
-    names = [f"c{i}" for i in range(len(files.columns or ()))]
-    frame = spark.read.csv(
-        str(links),
-        schema=T.StructType([T.StructField(name, T.StringType()) for name in [*names, "_torn"]]),
-        sep=files.separator,
-        header=True,
-        multiLine=True,  # what stands in quotes may have several lines
-        encoding=BYTES,
-        quote='"',
-        escape='"',
-        mode="PERMISSIVE",
-        columnNameOfCorruptRecord="_torn",
-    )
-    bytes_of = [F.encode(F.col(name), BYTES).cast("string").alias(name) for name in names]
-    wrong = F.when(F.col("_torn").isNotNull(), f"the row has not {len(names)} columns")
-    return frame.select(*bytes_of, "_torn", "_metadata"), wrong
 
 
 def _column(frame: DataFrame, name: str) -> Column:
     return frame[f"`{name.replace('`', '``')}`"]
+
+
+def _batches(
+    number: int, path: Path, kind: str, separator: str, names: list[str], lists: list[int]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file, in a task. A file that is damaged has a last row of number 0, torn, with the reason."""
+    held: list[Record] = []
+    characters = rows = 0
+    try:
+        with _opened(path) as packed, records.decoded(packed) as text:
+            if kind == "json":
+                found = records.json_records(text, names, frozenset(names[i] for i in lists))
+            else:
+                found = records.csv_records(text, separator, len(names))
+            for record in found:
+                held.append(record)
+                characters += len(record.text)
+                if len(held) == BATCH_ROWS or characters > BATCH_CHARACTERS:
+                    yield _batch(number, rows, held, kind, len(names), lists)
+                    rows += len(held)
+                    held, characters = [], 0
+    except (OSError, EOFError, zlib.error) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        yield _batch(number, -1, [Record(0, "", None, UNREADABLE + why)], kind, len(names), lists)
+        return
+    if held:
+        yield _batch(number, rows, held, kind, len(names), lists)
+
+
+def _batch(number: int, before: int, held: list[Record], kind: str, columns: int, lists: list[int]) -> pa.RecordBatch:
+    """Records as Arrow hands them to Spark.
+
+    Args:
+        number: Of the file.
+        before: How many records of the file came before these.
+        held: The records.
+        kind: Of the file: csv or json.
+        columns: How many columns a record has.
+        lists: Numbers of the columns that are lists.
+    """
+    nothing: list[Value] = [None] * columns
+    values = [list(column) for column in zip(*(nothing if r.values is None else r.values for r in held), strict=True)]
+    items: dict[int, list] = {}
+    for i in lists:
+        if kind == "json":
+            items[i], values[i] = values[i], [None] * len(held)
+        else:
+            items[i] = [None if value is None else records.items(value) for value in values[i]]
+    arrays = [
+        pa.array([number] * len(held), pa.int32()),
+        pa.array(range(before + 1, before + 1 + len(held)), pa.int64()),
+        pa.array([record.line for record in held], pa.int64()),
+        pa.array([record.raw for record in held], pa.binary()),
+        pa.array([record.reason for record in held], pa.string()),
+        *(pa.array(column, pa.string()) for column in values),
+        *(pa.array(items[i], pa.list_(pa.string())) for i in lists),
+    ]
+    fixed = ["_file", "_row", "_line", "_raw", "_torn"]
+    return pa.RecordBatch.from_arrays(
+        arrays, names=[*fixed, *(f"c{i}" for i in range(columns)), *(f"l{i}" for i in lists)]
+    )

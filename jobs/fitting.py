@@ -4,7 +4,7 @@ fit. Nothing is rounded, cut, wrapped or guessed.
     integers   decimal digits, 12 or 12.0, within the field's range; or a time, as an integer of the unit that is given
     floats     decimal digits, with an exponent or without; NaN, Infinity; the nearest double
     boolean    true, false, 1, 0
-    text       any bytes; of an empty field of CSV, which has no null, none
+    text       UTF-8, or the bytes of a binary column; of an empty field of CSV, which has no null, none
     arrays     a list of that many of these, in CSV as JSON writes it: [1, 2]
 
 A time is ISO 8601, 2026-01-02T03:04:05.678Z with or without its parts behind the date, UTC unless it says otherwise;
@@ -24,8 +24,7 @@ from streaming_core.language.record import Array, FieldType, Resolved, Scalar, T
 UNITS = ("s", "ms", "us", "ns")
 _INTEGER = r"^\s*[+-]?\d+(\.0*)?\s*$"
 _FLOAT = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
-# JSON's reader puts a word that is no JSON in quotes. One that it makes of a number too large it calls Infinity.
-_WORDS = r"(?i)^\s*(\"nan\"|[+-]?nan|[+-]?inf(inity)?)\s*$"
+_WORDS = r"(?i)^\s*([+-]?nan|[+-]?inf(inity)?)\s*$"
 _TIME = r"^\s*\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?\s?(Z|[+-]\d{2}:\d{2})?)?\s*$"
 _PARTS = {"s": 1_000_000, "ms": 1_000, "us": 1}  # microseconds of a unit
 
@@ -99,7 +98,7 @@ def _scalar(scalar: Scalar, unit: str | None) -> Callable[[Column], Fitted]:
 
 
 def _float(raw: Column) -> Fitted:
-    value = F.trim(F.replace(raw, F.lit('"'), F.lit(""))).try_cast("double")
+    value = F.trim(raw).try_cast("double")
     is_number, is_word = raw.rlike(_FLOAT), raw.rlike(_WORDS)
     # That there is no larger number than what a double holds is no reason to make one infinite.
     large = is_number & (F.abs(value) == float("inf"))

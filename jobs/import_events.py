@@ -1,11 +1,13 @@
 """Events out of files that a user names, as a workload of an application (`lockstep import`).
 
 Columns become fields of the application's event record, by name or as they are mapped (fitting.py says what a value may
-be). What does not fit is kept aside, as it was, with the reason, and counted. Events are in the order of (ts, file, row
-of the file), whatever Spark does with them, and numbered in it. A row that is there twice is two events.
+be). Each value is kept exactly, or its row is set aside with the reason; records.py says how text files are read. Rows
+read are events or rows set aside: an import whose files do not add up to that fails. Events are in the order of (ts,
+file, row of the file), whatever Spark does with them, and numbered in it. A row that is there twice is two events.
 
 Out: a folder with events/ and manifest.json, as every workload's, whose address hangs on the application's name, its
-parameters and the content; and aside/part-*.parquet, if anything is: `_file`, `_row`, `_reason`, and the columns.
+parameters and the content; and aside/part-*.parquet, if anything is set aside: `_file`, `_row`, `_reason`, the columns,
+and `_line` and `_raw`, the bytes of the row (files.py).
 """
 
 from __future__ import annotations
@@ -116,8 +118,7 @@ def run(spark: SparkSession, asked: Request, out: Path) -> dict[str, Any]:
     """
     try:
         with storage.held(out):
-            if out.exists() and (not out.is_dir() or any(out.iterdir())):
-                raise BadInput(f"{out} exists already: give a folder that is new or empty")
+            check_out(out)
             with storage.appearing(out) as folder, files.settings(spark):
                 _write(spark, asked, folder)
     except (PySparkException, Py4JError) as error:
@@ -138,14 +139,22 @@ def _failure(found: Files, error: Exception) -> BadInput | CommandFailed:
     return CommandFailed(f"Spark failed: {why}")
 
 
+def check_out(out: Path) -> None:
+    """Raise BadInput unless a workload may be written to this folder."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} exists already: give a folder that is new or empty")
+
+
 def _write(spark: SparkSession, asked: Request, folder: Path) -> None:
     links, sorted_rows = folder / "links", folder / "sorted"
     links.mkdir()
     record = asked.app.event.resolve(asked.params)
-    fitted = _fitted(files.rows(spark, asked.files, links), asked, record).persist()
+    wanted = {asked.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
+    fitted = _fitted(files.rows(spark, asked.files, links, wanted), asked, record, wanted).persist()
     try:
         counts = fitted.groupBy("_reason").agg(F.count("*").alias("rows"), F.min(F.struct("_file", "_row")).alias("at"))
         aside, events, total = _told(asked.files, counts.collect())
+        read = _rows_read(asked.files, fitted)
         if not events:
             why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
             raise BadInput(f"{asked.files.names[0]}: of {total} rows none is an event of {asked.app.name}{why}")
@@ -160,6 +169,7 @@ def _write(spark: SparkSession, asked: Request, folder: Path) -> None:
     parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, asked))]
     shutil.rmtree(links)
     shutil.rmtree(sorted_rows)
+    _check_counts(folder, read)
     about = {
         "files": asked.files.names,
         "map": {field: asked.mapping[field] for field in fields},
@@ -170,51 +180,69 @@ def _write(spark: SparkSession, asked: Request, folder: Path) -> None:
     workload.seal_imported(folder, asked.app, asked.params, parts, about)
 
 
-def _fitted(rows: DataFrame, asked: Request, record: Resolved) -> DataFrame:
+def _rows_read(found: Files, fitted: DataFrame) -> int:
+    """Rows of all files, as the readers number them; of Parquet, as the files say themselves."""
+    if found.kind == "parquet":
+        return Parts(found.paths).rows
+    last = fitted.groupBy("_file").agg(F.max("_row").alias("rows")).collect()
+    return sum(row["rows"] for row in last)
+
+
+def _check_counts(folder: Path, read: int) -> None:
+    """Raise CommandFailed unless every row that was read is an event or was set aside, by the files that were written.
+
+    Args:
+        folder: The workload.
+        read: Rows of the user's files.
+    """
+    events, aside = Parts.of(folder / "events").rows, Parts.of(folder / "aside").rows
+    if read != events + aside:
+        raise CommandFailed(
+            f"{read:,} rows were read, but {events:,} became events and {aside:,} were set aside: "
+            "this is a fault of the import, and nothing was written"
+        )
+
+
+def _fitted(rows: DataFrame, asked: Request, record: Resolved, wanted: dict[str, bool]) -> DataFrame:
     """The rows with a column for every field, and `_reason`: why the row is no event, or null."""
-    raw, torn = _raw(asked, record)
-    staged = rows.select("*", *(given.alias(f"r_{name}") for name, given in raw.items()), torn.alias("r_"))
+    raw = _raw(asked, record, wanted)
+    staged = rows.select("*", *(given.alias(f"r_{name}") for name, given in raw.items()))
     fitted = []
     for name in raw:
         value, why = fitting.field(record, name, F.col(f"r_{name}"), asked.unit, asked.files.kind == "csv")
         fitted.append(F.struct(value.alias("value"), why.alias("why")).alias(f"f_{name}"))
     # What was given is needed of rows that are no events only.
-    staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce("r_", *(f"f_{name}.why" for name in raw)))
-    given = F.when(F.col("_reason").isNotNull(), F.struct(*(name for name in rows.columns if name[0] == "c")))
+    staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce("_torn", *(f"f_{name}.why" for name in raw)))
+    kept = ["_line", "_raw", *(name for name in rows.columns if name[0] == "c")]
+    given = F.when(F.col("_reason").isNotNull(), F.struct(*kept))
     values = (F.col(f"f_{name}.value").alias(name) for name in raw)
     return staged.select(*values, "_file", "_row", "_reason", given.alias("_given"))
 
 
-def _raw(asked: Request, record: Resolved) -> tuple[dict[str, Column], Column]:
-    """What stands for each field, as text; and why a row has no columns, or null."""
-    types = {name: slot.type for name, slot in record.state[0].items()}
-    if asked.files.columns is None:
-        # JSON's own types are text again, and what a field makes of it is said in one place.
-        wanted = ", ".join(f"{_quoted(column)} string" for column in sorted(set(asked.mapping.values())))
-        options = {"columnNameOfCorruptRecord": "_torn"}
-        read = F.from_json(F.regexp_replace("c0", "^\ufeff", ""), f"{wanted}, _torn string", options)
-        found = {name: read.getField(asked.mapping[name]) for name in types}
-        torn = F.coalesce("_torn", F.when(read.getField("_torn").isNotNull(), "the line is no JSON object"))
-    else:
-        places = {column: F.col(f"c{i}") for i, column in enumerate(asked.files.columns)}
-        found = {name: places[asked.mapping[name]] for name in types}
-        torn = F.col("_torn")
-    for name, kind in types.items():
+def _raw(asked: Request, record: Resolved, wanted: dict[str, bool]) -> dict[str, Column]:
+    """What stands for each field, as text, or as a list of texts."""
+    found = {}
+    for name, slot in record.state[0].items():
+        column = files.column_of(asked.files, wanted, asked.mapping[name])
         if asked.files.kind == "parquet":
-            column = (asked.files.columns or {})[asked.mapping[name]]
-            assert column is not None
-            found[name] = fitting.as_text(found[name], column, kind)
-        elif isinstance(kind, Array):
-            found[name] = F.from_json(found[name], "array<string>")
-    return found, torn
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+            kind = (asked.files.columns or {})[asked.mapping[name]]
+            assert kind is not None
+            column = fitting.as_text(column, kind, slot.type)
+        found[name] = column
+    return found
 
 
 def _told(found: Files, counts: list[Row]) -> tuple[list[dict[str, Any]], int, int]:
-    """Of each reason how many rows were kept aside and which was the first, most first; the events; all rows."""
+    """Of each reason how many rows were kept aside and which was the first, most first; the events; all rows.
+
+    Raises:
+        BadInput: A file is damaged.
+    """
+    for row in counts:
+        if row["at"]["_row"] == 0:
+            why = row["_reason"].removeprefix(files.UNREADABLE)
+            name = found.names[row["at"]["_file"]]
+            raise BadInput(f"{name} cannot be read: it is damaged, or not what its name says ({why})")
     aside = [
         {"reason": row["_reason"], "rows": row["rows"], "file": found.names[row["at"][0]], "row": row["at"][1]}
         for row in counts
@@ -230,12 +258,13 @@ def _at(one: dict[str, Any]) -> str:
 
 
 def _keep(fitted: DataFrame, found: Files, folder: Path) -> None:
-    """Writes what is no event, as it was, in the order of the files."""
-    given: list[Column] = []
-    for i, name in enumerate(found.columns if found.columns is not None else ["line"]):
+    """Writes what is no event, as it was, in the order of the files: values by column, and the bytes of a text file."""
+    names = list(found.columns or ())
+    given = [F.col("_given._line").alias("_line"), F.col("_given._raw").alias("_raw")]
+    for i, name in enumerate(names):
         column = F.col(f"_given.c{i}")
-        # Who looks at a table of texts wants them to be texts; the bytes are in the file.
-        given.append((column if found.kind == "parquet" else F.make_valid_utf8(column)).alias(name))
+        is_text = found.kind != "parquet" or pa.types.is_string((found.columns or {})[name])
+        given.append((F.make_valid_utf8(column) if is_text else column).alias(name))
     named = F.get(F.array(*map(F.lit, found.names)), F.col("_file")).alias("_file")
     aside = fitted.where(F.col("_reason").isNotNull()).orderBy("_file", "_row")
     aside.select(named, "_row", "_reason", *given).write.parquet(str(folder))

@@ -5,21 +5,28 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from streaming_core.errors import BadInput, RunFailed
+from streaming_core.errors import BadInput, CommandFailed, RunFailed
 from streaming_core.regression.home import RUN_ID, Home
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @contextmanager
-def spark_session(name: str, spark: SparkSession | None = None) -> Iterator[SparkSession]:
+def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool = False) -> Iterator[SparkSession]:
     """Yields `spark`, or a session of its own that ends with the block.
+
+    Args:
+        name: Of the session.
+        spark: A session to use instead.
+        is_quiet: Whether a local JVM's stderr is thrown away, unless LOCKSTEP_TRACEBACK is set. What fails in Spark is
+            an exception here; the JVM writes notes of its own that say nothing about the work.
 
     With SPARK_REMOTE the session is on that Spark Connect server (its token comes from
     SPARK_CONNECT_AUTHENTICATE_TOKEN); inside spark-submit it is the submitted application's; else a local one.
@@ -28,13 +35,39 @@ def spark_session(name: str, spark: SparkSession | None = None) -> Iterator[Spar
         yield spark
         return
     builder = SparkSession.builder.appName(name)
-    if "SPARK_REMOTE" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+    is_local = "SPARK_REMOTE" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ
+    if is_local:
         builder = _local(builder)
-    session = builder.getOrCreate()
+    is_shown = os.environ.get("LOCKSTEP_TRACEBACK", "0") not in ("", "0")
+    with _stderr_aside() if is_quiet and is_local and not is_shown else nullcontext():
+        session = builder.getOrCreate()
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _stderr_aside() -> Iterator[None]:
+    """A process that starts in the block has a stderr of its own, which is shown only if the block fails.
+
+    Raises:
+        CommandFailed: The block failed; the last line of that stderr is in the message.
+    """
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        try:
+            yield
+        except Exception as error:
+            aside.seek(0)
+            lines = aside.read().decode(errors="replace").split("\n")
+            last = next((line.strip() for line in reversed(lines) if line.strip()), str(error))
+            raise CommandFailed(f"Spark does not start: {last}") from error
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -48,10 +48,11 @@ def import_(
             raise BadInput(f"--name {called!r}: letters, digits, _, - and dots, a letter or digit first")
         out = home().imported(name, called)
     assert out is not None
+    import_events.check_out(out)
     asked = import_events.request(app, app.bind(params), named, _mapped(mapping), unit, separator)
     with (
         Console(stderr=True).status(f"reading {len(asked.files.paths)} files"),
-        spark_session("lockstep import", spark) as session,
+        spark_session("lockstep import", spark, True) as session,
     ):
         # Spark's own handler makes the job fail, which would be said instead of that it was stopped.
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -20,7 +20,7 @@ from streaming_core.api import App
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.data.parts import Parts
-from streaming_core.errors import BadInput
+from streaming_core.errors import BadInput, CommandFailed
 
 HEAD = '''"""Orders."""
 from streaming_core.api import App, Array, Param, boolean, f64, i64, record, text, u8
@@ -176,14 +176,14 @@ def test_json_lines(orders, spark, tmp_path):
         (5, "é".encode(), [1, 2]),
     ]
     assert math.isnan(found[0]["price"])
-    assert [(row["_row"], row["_reason"]) for row in aside(out)] == [
-        (4, "the line is no JSON object"),
-        (5, "size has no value"),
-        (6, "price is no number"),
-        (7, "the line is not UTF-8"),
-        (8, "size has no value"),
+    assert [(row["_line"], row["_row"], row["_reason"]) for row in aside(out)] == [
+        (4, 3, "the line is no JSON object"),
+        (5, 4, "size has no value"),
+        (6, 5, "price does not fit f64"),
+        (7, 6, "the line is not UTF-8"),
+        (8, 7, "size has no value"),
     ]
-    assert aside(out)[0]["line"] == "{no json"
+    assert [row["_raw"] for row in aside(out)] == lines[3:]
 
 
 def test_columns_of_parquet_have_types_of_their_own(orders, spark, tmp_path):
@@ -236,13 +236,143 @@ def test_ties_are_in_the_order_of_files_and_rows_whatever_spark_does(orders, spa
 
 def test_a_row_that_is_torn_is_kept_as_it_was(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "w"
-    good = '1,2,3,true,x,"[1,2]"'
-    file.write_text(f'{",".join(FIELDS)}\n{good}\n{good},more\n1,2\n{good}\n1,2,3,true,"never closed\n')
+    good = b'1,2,3,true,x,"[1,2]"'
+    lines = {
+        1: (",".join(FIELDS).encode(), None),
+        2: (good, None),
+        3: (good + b",more", "the row has 7 columns, not 6"),
+        4: (b"1,2", "the row has 2 columns, not 6"),
+        5: (good, None),
+        6: (b'1,2,3,true,"a \xff",', "the line is not UTF-8"),
+        7: (b'1,2,3,true,"a"b,', "text follows a closing quote, or a quote before it is not closed"),
+        8: (b'1,2,3,true,"two\r\nlines",,', "the row has 7 columns, not 6"),
+        10: (b'1,2,3,true,"never closed', "a quote is not closed"),
+    }
+    file.write_bytes(b"".join(content + b"\r\n" for content, _ in lines.values()))
     manifest = imported(spark, orders, out, file)
-    assert manifest["events"] == 2
-    assert [(row["_row"], row["_reason"], row["ts"]) for row in aside(out)] == [
-        (row, "the row has not 6 columns", "1") for row in (2, 3, 5)
+    assert (manifest["events"], manifest["imported"]["rows"]) == (2, 8)
+    assert [(row["_line"], row["_raw"], row["_reason"]) for row in aside(out)] == [
+        (line, *lines[line]) for line in (3, 4, 6, 7, 8, 10)
     ]
+    assert [row["_row"] for row in aside(out)] == [2, 3, 5, 6, 7, 8]
+
+
+PLAIN = "".join([";".join(FIELDS) + "\n", *(f"{i};7;0.5;true;order {i};[1,2]\n" for i in range(1000))])
+QUOTED = csv_of([GOOD | {"ts": str(i)} for i in range(1000)])
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "whole", "damaged", "reason"),
+    [
+        (PLAIN, ";", ";order 4;", ';"order 4;', "a quote is not closed"),
+        (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a quote before it is not closed"),
+    ],
+)
+def test_an_open_quote_takes_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
+    """Whether it is never closed, or by a quote of the next row."""
+    lines = text.splitlines(keepends=True)
+    assert whole in lines[5]
+    lines[5] = lines[5].replace(whole, damaged)
+    file, out = tmp_path / "orders.csv", tmp_path / "w"
+    file.write_text("".join(lines))
+    manifest = imported(spark, orders, out, file, separator=separator)
+    assert (manifest["events"], manifest["imported"]["rows"]) == (999, 1000)
+    (kept,) = aside(out)
+    assert (kept["_row"], kept["_line"], kept["_reason"]) == (5, 6, reason)
+    assert kept["_raw"].decode() == lines[5].rstrip("\n")
+    assert [row["ts"] for row in rows(out, orders)] == [i for i in range(1000) if i != 4]
+
+
+# What a value is in a file, and what the event has.
+TEXTS = [b"a\r\nb", b"a\nb", b"a\rb", b" spaced ", b"", b"\xef\xbb\xbf", b"\x00", b"\xc2\x85\xe2\x80\xa8", b'""']
+
+
+def test_texts_of_csv_are_kept_to_the_byte(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.csv", tmp_path / "w"
+    quoted = [b'"' + text.replace(b'"', b'""') + b'"' for text in TEXTS]
+    lines = [b'%d,7,1,1,%b,"[1,2]"' % (i, text) for i, text in enumerate(quoted)]
+    file.write_bytes(b"\xef\xbb\xbf" + b"\r\n".join([",".join(FIELDS).encode(), *lines]))
+    assert imported(spark, orders, out, file)["imported"]["aside"] == []
+    assert [row["name"] for row in rows(out, orders)] == TEXTS
+
+
+def test_values_of_json_are_as_they_are_written(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.jsonl", tmp_path / "w"
+
+    def line(ts, name, more=""):
+        return f'{{"ts": {ts}, "size": 7, "price": 1, "paid": true, "items": [1, 2], "name": {name}{more}}}'
+
+    lines = [
+        line(1, '"a\\r\\nb"'),
+        line(2, "1.50"),
+        line(3, "12345678901234567890123.000"),
+        line("9007199254740993.0", '"\\ud83d\\ude00"'),
+        line(5, '"\\ud800"'),
+        line(6, '"a", "name": "b"'),
+        line(7, '{"a": 1}'),
+        line(8, "[1]"),
+        line(9, '"x"', ', "more": {"a": 1, "a": 2}'),
+        line(10, "[" * 100_000 + "]" * 100_000),
+        line(11, '"x"') + " x",
+    ]
+    file.write_text("\n".join(lines))
+    manifest = imported(spark, orders, out, file)
+    assert (manifest["events"], manifest["imported"]["rows"]) == (5, 11)
+    assert [(row["ts"], row["name"]) for row in rows(out, orders)] == [
+        (1, b"a\r\nb"),
+        (2, b"1.50"),
+        (3, b"12345678901234567890123.000"),
+        (9, b"x"),
+        (9007199254740993, "\U0001f600".encode()),
+    ]
+    assert [(row["_line"], row["_reason"]) for row in aside(out)] == [
+        (5, "half a surrogate pair (\\ud800 to \\udfff) stands for a character"),
+        (6, "the object has two values of name"),
+        (7, "name is a list or an object, not a value"),
+        (8, "name is a list or an object, not a value"),
+        (10, "the line is no JSON object"),
+        (11, "the line is no JSON object"),
+    ]
+    assert [row["_raw"].decode() for row in aside(out)] == [lines[i] for i in (4, 5, 6, 7, 9, 10)]
+
+
+def test_a_text_of_parquet_that_is_not_utf8_is_set_aside(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.parquet", tmp_path / "w"
+    names = pa.array([b"a", b"\xff\xfe", b"c"], pa.binary())
+    wrong = pa.Array.from_buffers(pa.string(), 3, names.buffers())
+    table = {"ts": [1, 2, 3], "size": [1] * 3, "price": [1.0] * 3, "paid": [True] * 3, "items": [[1, 2]] * 3}
+    pq.write_table(pa.table(table | {"name": wrong}), file)
+    imported(spark, orders, out, file)
+    assert [row["name"] for row in rows(out, orders)] == [b"a", b"c"]
+    assert [(r["_row"], r["_raw"], r["_reason"]) for r in aside(out)] == [(2, b"\xff\xfe", "name is not UTF-8")]
+
+
+def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
+    file, numbered = tmp_path / "orders.csv", import_events._numbered
+    file.write_text(csv_of([GOOD] * 3))
+    monkeypatch.setattr(import_events, "_numbered", lambda *at: (table.slice(1) for table in numbered(*at)))
+    with pytest.raises(CommandFailed, match="3 rows were read, but 2 became events and 0 were set aside"):
+        imported(spark, orders, tmp_path / "w", file)
+    assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.float16(), "column 'x' is halffloat, and a float16 cannot be read"),
+        (pa.time64("us"), "column 'x' is time64[us], and a time of day cannot be read"),
+        (pa.time32("ms"), "column 'x' is time32[ms], and a time of day cannot be read"),
+        (pa.list_(pa.time64("ns")), "a time of day cannot be read"),
+        (pa.decimal256(50, 2), "a decimal of more than 38 digits cannot be read"),
+    ],
+)
+def test_a_column_of_parquet_that_spark_cannot_read_is_named(orders, tmp_path, kind, said):
+    file = tmp_path / "orders.parquet"
+    pq.write_table(pa.table({"x": pa.array([None], kind)}), file)
+    with pytest.raises(BadInput) as refused:
+        import_events.request(orders, orders.bind(), [file], {})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, tmp_path):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
 import shlex
 import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
 
 from infra.cli import importing
 from jobs import prepare_workloads
+from jobs.session import CHECKOUT
 from streaming_core.cli.new import new
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
@@ -121,6 +124,28 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd):
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
         assert said in error
+
+
+def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, capfd, monkeypatch):
+    def start(*_):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(importing, "spark_session", start)
+    (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
+    assert lockstep("import", "fd", str(tmp_path / "a.csv"), "--out", str(tmp_path)) == 2
+    out, error = capfd.readouterr()
+    assert (out, error.count("\n")) == ("", 1)
+    assert "exists already: give a folder that is new or empty" in error
+
+
+def test_an_import_prints_nothing_on_stderr(tmp_path):
+    """Neither does the JVM of its session, which starts with the command."""
+    (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
+    command = [sys.executable, "-m", "infra.cli", "import", "fd", "a.csv", "--out", "w"]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "LOCKSTEP_TRACEBACK": "0"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "w: 1 events of fd from 1 rows of a.csv\n"
 
 
 def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
