@@ -479,6 +479,8 @@ def one_pass(
         raise interruption.Interrupted(*error.args) from None
     except _runtime.KernelFailed as error:
         operator, seq, window, payload = error.args
+        if describe_error(payload).startswith("MemoryError"):
+            raise MemoryError from None
         where = f" in window [{window[0]}, {window[1]})" if window else ""
         raise RunFailed(f"operator {operator} failed at event {seq}{where}: {describe_error(payload)}") from None
     finally:

@@ -12,7 +12,10 @@ pub enum RunError {
     /// The program, the options or a block do not fit what the runtime was told.
     #[error("{0}")]
     Invalid(String),
-    /// A defect of the engine, or memory ran out.
+    /// Memory ran out.
+    #[error("out of memory for {0}")]
+    Memory(String),
+    /// A defect of the engine.
     #[error("{0}")]
     Engine(String),
     /// Another thread failed first; never reported while the first error is.
@@ -37,7 +40,7 @@ impl RunError {
     /// Rank for choosing the error to report when several threads fail: defects first, then the earliest event.
     pub fn rank(&self) -> (u8, i64) {
         match self {
-            Self::Engine(_) => (0, 0),
+            Self::Engine(_) | Self::Memory(_) => (0, 0),
             Self::Invalid(_) => (1, 0),
             Self::Kernel { seq, .. } => (2, *seq),
             Self::Interrupted => (3, 0),

@@ -2,7 +2,7 @@
 
 use pyo3::buffer::PyBuffer;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyException, PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::collections::BTreeMap;
@@ -43,6 +43,7 @@ fn python_error(error: RunError) -> PyErr {
         }
         RunError::Invalid(message) => PyValueError::new_err(message),
         RunError::Interrupted => Interrupted::new_err(interruption::noted()),
+        RunError::Memory(_) => PyMemoryError::new_err(error.to_string()),
         other => PyRuntimeError::new_err(other.to_string()),
     })
 }

@@ -102,7 +102,7 @@ unsafe fn expire(
 ) -> Result<(), RunError> {
     let operator = &windowed.operator;
     // SAFETY: as the caller says.
-    let mut replica = unsafe { windowed.all() };
+    let mut replica = unsafe { windowed.all() }?;
     let mut lister = Lister::new(operator);
     let (mut words, mut meetings) = (Vec::new(), Vec::new());
     let (before, out) = direct.before(index);

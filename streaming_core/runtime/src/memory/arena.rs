@@ -6,6 +6,7 @@
 use std::ptr::null_mut;
 
 use crate::memory::chunk::Chunk;
+use crate::memory::fallible::{boxed, zeroed_words};
 
 /// What a kernel sees of an arena (16 bytes, see README.md); always the first field of an [`Arena`].
 #[repr(C)]
@@ -49,27 +50,27 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub fn new() -> Self {
-        Self::beginning(FIRST_CHUNK)
+        Self::beginning(FIRST_CHUNK).expect("memory for an arena")
     }
 
     /// One of very many, most of which stay small: it begins with blocks of `malloc`, each twice as large as the one before.
     /// What is first in their chunks would also compete for few places of the caches, as chunks are aligned.
-    pub fn small() -> Self {
+    /// None: there is no memory.
+    pub fn small() -> Option<Self> {
         Self::beginning(FIRST_BLOCK)
     }
 
-    fn beginning(block: usize) -> Self {
-        Self {
-            inner: Box::new(ArenaState {
-                header: ArenaHeader { alloc: allocate, owner: null_mut() },
-                blocks: Vec::new(),
-                block,
-                chunks: Vec::new(),
-                next: 0,
-                limit: 0,
-                chunk: FIRST_CHUNK,
-            }),
-        }
+    fn beginning(block: usize) -> Option<Self> {
+        let inner = boxed(ArenaState {
+            header: ArenaHeader { alloc: allocate, owner: null_mut() },
+            blocks: Vec::new(),
+            block,
+            chunks: Vec::new(),
+            next: 0,
+            limit: 0,
+            chunk: FIRST_CHUNK,
+        })?;
+        Some(Self { inner })
     }
 
     /// What to put into a context: valid as long as the arena is.
@@ -122,7 +123,10 @@ impl ArenaState {
     fn more(&mut self, bytes: usize) -> bool {
         let block = self.block.max(bytes);
         if block < FIRST_CHUNK {
-            let mut words: Box<[u64]> = vec![0; block / 8].into();
+            if self.blocks.try_reserve(1).is_err() {
+                return false;
+            }
+            let Some(mut words) = zeroed_words(block / 8) else { return false };
             self.next = words.as_mut_ptr() as usize;
             self.limit = self.next + block;
             self.blocks.push(words);
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_aligned_and_distinct() {
-        [Arena::new(), Arena::small()].into_iter().for_each(is_zeroed_aligned_and_distinct);
+        [Arena::new(), Arena::small().unwrap()].into_iter().for_each(is_zeroed_aligned_and_distinct);
     }
 
     fn is_zeroed_aligned_and_distinct(mut arena: Arena) {

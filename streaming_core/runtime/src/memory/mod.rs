@@ -2,5 +2,6 @@
 
 pub mod arena;
 pub mod chunk;
+pub mod fallible;
 pub mod fetching;
 pub mod placement;

@@ -125,7 +125,7 @@ impl RowBuffer {
     pub fn reserve(&mut self, more: usize) -> Result<(), RunError> {
         let wanted = self.len() + more;
         if wanted > self.inner.emitter.cap as usize && !self.inner.resize(wanted) {
-            return Err(RunError::Engine(format!("out of memory for {wanted} rows of {} bytes", self.inner.stride)));
+            return Err(RunError::Memory(format!("{wanted} rows of {} bytes", self.inner.stride)));
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 //! What is taken out is the entries in their order, of a queue its rows, column by column. Capacity stands in the head, and the index follows from both, so
 //! that a container put back is the one that was there: no later operation can tell, nor what memory it takes.
 
+use std::collections::TryReserveError;
+
 use crate::error::RunError;
 use crate::program::Growing;
 
@@ -72,7 +74,7 @@ impl ContainerHead {
 
 fn room(bytes: usize, alloc: impl FnOnce(usize) -> *mut u8) -> Result<*mut u8, RunError> {
     let block = alloc(bytes);
-    if block.is_null() { Err(RunError::Engine("no room for state".into())) } else { Ok(block) }
+    if block.is_null() { Err(RunError::Memory("the containers of a state".into())) } else { Ok(block) }
 }
 
 /// Where in the head of a queue its first row's place stands.
@@ -80,17 +82,22 @@ const FIRST: usize = 16;
 
 /// Appends what a container holds, in words: its entries, or the rows of a queue, each column from a word on.
 ///
+/// # Errors
+/// There is no memory for them.
+///
 /// # Safety
 /// `head` is that of a kernels' container, laid out as `growing` says, and no kernel is at it.
-pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) {
+pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Result<(), TryReserveError> {
     // SAFETY: as the caller says.
     let bytes = unsafe { std::slice::from_raw_parts(head, FIRST + 8) };
     let container = ContainerHead::read(bytes);
     let mut append = |from: *const u8, bytes: usize| {
         let before = out.len();
+        out.try_reserve(bytes.div_ceil(8))?;
         out.resize(before + bytes.div_ceil(8), 0);
         // SAFETY: there are so many bytes in the block, and room for them behind `before`.
         unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(before).cast(), bytes) };
+        Ok(())
     };
     if growing.columns.is_empty() {
         // SAFETY: as the caller says.
@@ -100,9 +107,10 @@ pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) {
     let first = u64::from_le_bytes(bytes[FIRST..].try_into().expect("8 bytes")) as usize;
     let mut column = container.block as usize as *const u8;
     for width in growing.columns.iter().filter(|_| container.length > 0) {
-        append(column.wrapping_add(first * width), container.length * width);
+        append(column.wrapping_add(first * width), container.length * width)?;
         column = column.wrapping_add(container.capacity * width);
     }
+    Ok(())
 }
 
 /// Gives a container, of which the head is there but for addresses, back what it held: the first of `items`; how many words

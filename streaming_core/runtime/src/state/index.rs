@@ -158,9 +158,9 @@ impl Index {
         Self::beginning(FIRST, Arena::new())
     }
 
-    /// One of very many, most of which stay small.
-    pub fn small() -> Self {
-        Self::beginning(SMALL, Arena::small())
+    /// One of very many, most of which stay small. None: there is no memory.
+    pub fn small() -> Option<Self> {
+        Some(Self::beginning(SMALL, Arena::small()?))
     }
 
     fn beginning(first: u32, memory: Arena) -> Self {
@@ -268,7 +268,9 @@ impl Index {
         let new = if old.places() < SEGMENT || shared == MOST_BITS {
             [self.take((old.places() + 1).max(self.first), shared)?; 2]
         } else {
+            self.spare.try_reserve(1).ok()?;
             if self.directory.is_empty() {
+                self.directory.try_reserve(1).ok()?;
                 self.directory.push(old);
             }
             if 1 << shared == self.directory.len() {
@@ -407,7 +409,7 @@ mod tests {
             assert_eq!(index.extent(), (places, 0));
             // What is forgotten leaves nothing behind.
             check(index, &words, hash);
-            check(Index::small(), &words, hash);
+            check(Index::small().unwrap(), &words, hash);
         }
     }
 

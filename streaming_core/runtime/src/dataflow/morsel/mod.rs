@@ -229,7 +229,7 @@ impl Batches {
                 frame.deliver(|delivered| {
                     delivered.sink.deliver(out, &prepared, block.text)?;
                     delivered.record(job.clock.now(), started, job.arrival(range.start));
-                    Ok(())
+                    Ok::<_, RunError>(())
                 })
             }
         };

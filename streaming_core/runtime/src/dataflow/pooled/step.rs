@@ -142,7 +142,7 @@ impl Pool {
                 let outputs = unsafe { &*head.outputs };
                 head.prepared = frame.preparer.prepare(outputs, text)?;
                 clock.lap(&mut counters.time.useful);
-                return Ok((rows_in, outputs.len()));
+                return Ok::<_, RunError>((rows_in, outputs.len()));
             }
             clock.lap(&mut counters.time.useful);
             let union = match place {

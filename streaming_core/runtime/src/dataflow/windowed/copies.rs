@@ -19,7 +19,7 @@ use crate::dataflow::windowed::operator::Windowed;
 use crate::error::RunError;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
-use crate::state::windows::cell_of;
+use crate::state::windows::{OutOfMemory, cell_of};
 
 /// What goes into a replica's queue, until it does.
 #[derive(Debug)]
@@ -125,6 +125,16 @@ impl Dealing<'_> {
 }
 
 impl Notes for Dealing<'_> {
+    fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory> {
+        let each = 2 + self.windowed.shape.key_words();
+        for copied in &mut self.copies.of {
+            copied.meetings.try_reserve(1)?;
+            copied.ranks.try_reserve(1)?;
+            copied.words.try_reserve(2 + keys * each)?;
+        }
+        Ok(())
+    }
+
     #[inline(always)]
     fn begin(&mut self, row: usize, ts: i64) {
         (self.row, self.ts) = (row, ts);

@@ -16,6 +16,7 @@ use crate::rows::block::SEQ_BYTES;
 use crate::rows::block::Text;
 use crate::rows::buffer::RowBuffer;
 use crate::rows::view::Rows;
+use crate::state::windows::OutOfMemory;
 use crate::state::windows::entry::{Given, Shape};
 
 /// Room to find keys in.
@@ -35,6 +36,8 @@ const FEW: usize = 48;
 
 /// Who takes down what is found, row by row.
 pub(super) trait Notes {
+    /// Makes room for one more row, with so many keys.
+    fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory>;
     fn begin(&mut self, row: usize, ts: i64);
     /// A key, number `number` of the row's.
     fn key(&mut self, number: usize, hash: u64, fields: &[u64]);
@@ -137,7 +140,8 @@ impl Lister {
     ) -> Result<(), RunError> {
         words.clear();
         meetings.clear();
-        let mut listed = Listed { words, meetings, stream: windowed.of[input], about: 0 };
+        let each = 1 + windowed.shape.key_words();
+        let mut listed = Listed { words, meetings, stream: windowed.of[input], about: 0, each };
         // SAFETY: as the caller says.
         let outcome = unsafe { self.find(windowed, input, rows, &mut listed) };
         place(words, meetings);
@@ -202,9 +206,11 @@ impl Lister {
         for i in 0..rows.n {
             // SAFETY: the row is there, ts an integer in it.
             let ts = unsafe { ts.kind.load(rows.row(i).add(ts.offset)) };
-            notes.begin(first + i, ts as i64);
             let begin = next;
             next += self.given.origins()[begin..].iter().take_while(|&&origin| origin as usize == i).count();
+            self.hashes.try_reserve(next - begin).map_err(OutOfMemory::from)?;
+            notes.reserve(next - begin)?;
+            notes.begin(first + i, ts as i64);
             let mut keys = 0;
             for index in begin..next {
                 let key = Given { row: self.given.row(index), text };
@@ -215,7 +221,7 @@ impl Lister {
                     ))
                 })?;
                 self.hashes.push(hash);
-                if !windowed.bag && self.is_known(shape, begin..index, next - begin, key, text) {
+                if !windowed.bag && self.is_known(shape, begin..index, next - begin, key, text)? {
                     continue;
                 }
                 // SAFETY: the fields of a key lie behind its seq.
@@ -230,7 +236,14 @@ impl Lister {
 
     /// Whether a key, the next one behind `before`, is among these; the row has `n` in all.
     #[inline]
-    fn is_known(&mut self, shape: &Shape, before: std::ops::Range<usize>, n: usize, key: Given, text: Text) -> bool {
+    fn is_known(
+        &mut self,
+        shape: &Shape,
+        before: std::ops::Range<usize>,
+        n: usize,
+        key: Given,
+        text: Text,
+    ) -> Result<bool, OutOfMemory> {
         let Self { given, hashes, seen, row, bits } = self;
         let (index, begin) = (before.end, before.start);
         let same =
@@ -242,13 +255,14 @@ impl Lister {
             let (word, bit) = ((hashes[index] >> 62) as usize, 1 << (hashes[index] >> 56 & 63));
             let is_new = bits[word] & bit == 0;
             bits[word] |= bit;
-            return !is_new && before.into_iter().any(same);
+            return Ok(!is_new && before.into_iter().any(same));
         }
         if index == begin {
             *row += 1;
             let places = (2 * n).next_power_of_two();
             if seen.len() < places {
                 seen.clear();
+                seen.try_reserve(places)?;
                 seen.resize(places, (0, 0));
             }
         }
@@ -256,12 +270,12 @@ impl Lister {
         let mut place = hashes[index] as usize & mask;
         while seen[place].0 == *row {
             if same(seen[place].1 as usize) {
-                return true;
+                return Ok(true);
             }
             place = (place + 1) & mask;
         }
         seen[place] = (*row, index as u32);
-        false
+        Ok(false)
     }
 }
 
@@ -272,9 +286,18 @@ struct Listed<'a> {
     stream: usize,
     /// Where the number of keys goes.
     about: usize,
+    /// Words of a key.
+    each: usize,
 }
 
 impl Notes for Listed<'_> {
+    #[inline(always)]
+    fn reserve(&mut self, keys: usize) -> Result<(), OutOfMemory> {
+        self.meetings.try_reserve(1)?;
+        self.words.try_reserve(2 + keys * self.each)?;
+        Ok(())
+    }
+
     #[inline(always)]
     fn begin(&mut self, _: usize, ts: i64) {
         self.meetings.push(self.words.len() as u64);

@@ -26,6 +26,7 @@ use crate::dataflow::windowed::replica::Replica;
 use crate::error::RunError;
 use crate::program::options::Options;
 use crate::program::{OperatorSpec, Program, WindowSpec};
+use crate::state::windows::OutOfMemory;
 use crate::threads::own::Own;
 use crate::threads::sync::Arc;
 
@@ -80,9 +81,12 @@ impl Replicated {
 
     /// A replica that owns all cells and stands where the others stand, who have stopped: for the end of the stream.
     ///
+    /// # Errors
+    /// There is no memory to list what is open.
+    ///
     /// # Safety
     /// Nobody else is at the replicas or the cells any more.
-    pub unsafe fn all(&self) -> Replica {
+    pub unsafe fn all(&self) -> Result<Replica, OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {
             let watermarks = (0..self.replicas.len()).map(|number| self.replicas.with(number, Replica::watermark));

@@ -14,10 +14,10 @@
 
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::error::RunError;
-use crate::state::windows::CELLS;
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::Shape;
 use crate::state::windows::parcel::Parcel;
+use crate::state::windows::{CELLS, OutOfMemory};
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
@@ -45,10 +45,20 @@ impl Transfers {
 
     /// A replica packs the cells, of `cells` of its own, that it loses with epoch `index`; then it may leave the one before.
     ///
+    /// # Errors
+    /// There is no memory.
+    ///
     /// # Safety
     /// The caller is the replica, owns cells before or after, and is at this epoch's event.
-    pub unsafe fn pack(&self, epochs: &Epochs, replica: usize, index: usize, cells: &Cells, shape: &Shape) {
-        let (Some(old), Some(new)) = (epochs.get(index - 1), epochs.get(index)) else { return };
+    pub unsafe fn pack(
+        &self,
+        epochs: &Epochs,
+        replica: usize,
+        index: usize,
+        cells: &Cells,
+        shape: &Shape,
+    ) -> Result<(), OutOfMemory> {
+        let (Some(old), Some(new)) = (epochs.get(index - 1), epochs.get(index)) else { return Ok(()) };
         let (mut bytes, mut given) = (0, vec![false; self.ready.len()]);
         for cell in (0..CELLS).filter(|&cell| old.owner(cell) == replica && new.owner(cell) != replica) {
             given[new.owner(cell)] = true;
@@ -56,7 +66,7 @@ impl Transfers {
             // SAFETY: the cell and the parcel are this replica's: all have been ready for the epoch before.
             unsafe {
                 let content = cells.with_mut(replica, cell, std::mem::take);
-                self.parcels.with_mut(parcel, |parcel| parcel.put(cell, content, shape));
+                self.parcels.with_mut(parcel, |parcel| parcel.put(cell, content, shape))?;
             }
         }
         for to in (0..given.len()).filter(|&to| given[to]) {
@@ -64,6 +74,7 @@ impl Transfers {
             bytes += unsafe { self.parcels.with(self.parcel(replica, to), Parcel::bytes) };
         }
         epochs.copied(index, bytes);
+        Ok(())
     }
 
     /// A replica makes the cells again that it gains with epoch `index`, and is ready.
@@ -186,7 +197,7 @@ mod models {
                         let index = event as usize;
                         // SAFETY: what is tested; all come to all events.
                         unsafe {
-                            transfers.pack(epochs, replica, index, cells, shape);
+                            transfers.pack(epochs, replica, index, cells, shape).unwrap();
                             epochs.leave(replica, index, None);
                             wait(index);
                             transfers.unpack(epochs, replica, index, cells, (shape, false)).unwrap();
@@ -198,7 +209,7 @@ mod models {
                         let open = |cell: &mut Cell| {
                             let found: Vec<i64> = cell.open().map(|(number, _)| number).collect();
                             assert_eq!(found, (0..event).collect::<Vec<_>>());
-                            cell.pane(event);
+                            cell.pane(event).unwrap();
                         };
                         // SAFETY: as above.
                         unsafe { cells.with_mut(replica, CELLS - 1, open) };

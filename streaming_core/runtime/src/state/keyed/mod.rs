@@ -270,7 +270,7 @@ unsafe fn bytes_of<'a>(entry: *const u8) -> &'a [u8] {
 
 #[cold]
 fn out_of_memory() -> RunError {
-    RunError::Engine("out of memory for keyed state".into())
+    RunError::Memory("keyed state".into())
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,19 +1,19 @@
-//! What windows have that are open: few, next to each other.
+//! What open windows have, by their number: few windows, mostly neighbours, sometimes far apart.
 
 use std::collections::VecDeque;
 
-/// Something per window, by its number.
+use crate::state::windows::OutOfMemory;
+
+/// Something per window, by its number; as much memory as there are windows that have something.
 #[derive(Debug)]
 pub struct ByWindow<T> {
-    /// The window of the first of `some`.
-    first: i64,
-    /// Of the windows from there on; the first one has something, if there is any.
-    some: VecDeque<Option<T>>,
+    /// Ascending.
+    some: VecDeque<(i64, T)>,
 }
 
 impl<T> Default for ByWindow<T> {
     fn default() -> Self {
-        Self { first: 0, some: VecDeque::new() }
+        Self { some: VecDeque::new() }
     }
 }
 
@@ -21,45 +21,63 @@ impl<T> ByWindow<T> {
     /// The earliest window that has something.
     #[inline]
     pub fn first(&self) -> Option<i64> {
-        (!self.some.is_empty()).then_some(self.first)
+        self.some.front().map(|&(number, _)| number)
+    }
+
+    /// Where a window is, or where it would be.
+    #[inline(always)]
+    fn place(&self, number: i64) -> Result<usize, usize> {
+        let Some(first) = self.first() else { return Err(0) };
+        // Numbers ascend, so a window is never behind this place. It is there if all windows between have something.
+        let most = usize::try_from(number.wrapping_sub(first)).unwrap_or(usize::MAX);
+        match self.some.get(most) {
+            Some(&(at, _)) if at == number => Ok(most),
+            _ => self.search(number),
+        }
+    }
+
+    #[inline(never)]
+    fn search(&self, number: i64) -> Result<usize, usize> {
+        if self.some.back().is_some_and(|&(last, _)| last < number) {
+            return Err(self.some.len());
+        }
+        self.some.binary_search_by_key(&number, |&(at, _)| at)
     }
 
     #[inline]
     pub fn get_mut(&mut self, number: i64) -> Option<&mut T> {
-        self.some.get_mut(number.wrapping_sub(self.first) as usize)?.as_mut()
+        let place = self.place(number).ok()?;
+        self.some.get_mut(place).map(|(_, some)| some)
     }
 
     /// What a window has, made if there is nothing; whether there was nothing.
+    ///
+    /// # Errors
+    /// There is no memory for one more.
     #[inline]
-    pub fn get_or_make(&mut self, number: i64, make: impl FnOnce() -> T) -> (&mut T, bool) {
-        if self.some.is_empty() {
-            self.first = number;
-        }
-        while number < self.first {
-            self.some.push_front(None);
-            self.first -= 1;
-        }
-        let index = (number - self.first) as usize;
-        if index >= self.some.len() {
-            self.some.resize_with(index + 1, || None);
-        }
-        let place = &mut self.some[index];
-        let is_new = place.is_none();
-        (place.get_or_insert_with(make), is_new)
+    pub fn get_or_make<E: From<OutOfMemory>>(
+        &mut self,
+        number: i64,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(&mut T, bool), E> {
+        let (place, is_new) = match self.place(number) {
+            Ok(place) => (place, false),
+            Err(place) => {
+                self.some.try_reserve(1).map_err(OutOfMemory::from)?;
+                self.some.insert(place, (number, make()?));
+                (place, true)
+            }
+        };
+        Ok((&mut self.some[place].1, is_new))
     }
 
     pub fn take(&mut self, number: i64) -> Option<T> {
-        let taken = self.some.get_mut(number.wrapping_sub(self.first) as usize)?.take();
-        while let Some(None) = self.some.front() {
-            self.some.pop_front();
-            self.first += 1;
-        }
-        taken
+        let place = self.place(number).ok()?;
+        self.some.remove(place).map(|(_, some)| some)
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (i64, &mut T)> {
-        let numbered = self.some.iter_mut().zip(self.first..);
-        numbered.filter_map(|(some, number)| some.as_mut().map(|some| (number, some)))
+        self.some.iter_mut().map(|(number, some)| (*number, some))
     }
 }
 
@@ -69,15 +87,20 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    fn number() -> impl Strategy<Value = i64> {
+        prop_oneof![-20_i64..20, prop::sample::select(vec![i64::MIN, -1 << 61, 1 << 40, i64::MAX - 1, i64::MAX])]
+    }
+
     proptest! {
         #[test]
-        fn it_is_a_map(steps in proptest::collection::vec((-20_i64..20, any::<bool>()), 0..60)) {
+        fn it_is_a_map(steps in proptest::collection::vec((number(), any::<bool>()), 0..60)) {
             let (mut found, mut known) = (ByWindow::default(), BTreeMap::new());
             for (step, (number, adds)) in steps.into_iter().enumerate() {
                 if adds {
                     let is_new = !known.contains_key(&number);
                     let kept = *known.entry(number).or_insert(step);
-                    prop_assert_eq!(found.get_or_make(number, || step), (&mut { kept }, is_new));
+                    let made = found.get_or_make(number, || Ok::<_, OutOfMemory>(step)).unwrap();
+                    prop_assert_eq!(made, (&mut { kept }, is_new));
                 } else {
                     prop_assert_eq!(found.take(number), known.remove(&number));
                 }

@@ -2,6 +2,7 @@
 
 use crate::memory::arena::Arena;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
+use crate::state::windows::OutOfMemory;
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
@@ -36,7 +37,31 @@ unsafe impl Send for Cell {}
 pub struct Gone {
     #[expect(clippy::vec_box, reason = "they are handed over as they are")]
     panes: Vec<Box<Pane>>,
-    entries: Vec<*mut EntryHeader>,
+    /// Of single windows, linked by `next`: no list has them any more.
+    entries: Entries,
+}
+
+/// The first of some entries.
+#[derive(Debug)]
+struct Entries(*mut EntryHeader);
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self(std::ptr::null_mut())
+    }
+}
+
+impl Iterator for Entries {
+    type Item = *mut EntryHeader;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_null() {
+            return None;
+        }
+        // SAFETY: an entry of single windows is there until it is freed, which comes after this.
+        let next = unsafe { (*BeforeEntry::of(self.0)).next };
+        Some(std::mem::replace(&mut self.0, next))
+    }
 }
 
 // SAFETY: what has gone is nobody else's.
@@ -49,14 +74,22 @@ impl Gone {
     pub fn clear(&mut self) {
         let panes = self.panes.len();
         self.panes.truncate(panes.saturating_sub(PANES_AT_ONCE.max(panes / PART_AT_ONCE)));
-        for entry in self.entries.drain(..) {
+        for entry in std::mem::take(&mut self.entries) {
             // SAFETY: as `free_single` says; it is in no table any more.
             unsafe { free_single(entry) };
         }
     }
 
-    pub fn add(&mut self, pane: Box<Pane>) {
+    /// # Errors
+    /// There is no memory to keep it until it is not used any more.
+    pub fn add(&mut self, pane: Box<Pane>) -> Result<(), OutOfMemory> {
+        if self.panes.try_reserve(1).is_err() {
+            // It may still be used: then its memory is never given back.
+            std::mem::forget(pane);
+            return Err(OutOfMemory);
+        }
         self.panes.push(pane);
+        Ok(())
     }
 }
 
@@ -86,10 +119,13 @@ impl Cell {
     }
 
     /// The pane of a window, made if it is not there. It stays where it is until it is taken out.
-    pub fn pane(&mut self, number: i64) -> *mut Pane {
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn pane(&mut self, number: i64) -> Result<*mut Pane, OutOfMemory> {
         let Self { panes, extent, spare, .. } = self;
-        let (pane, _) = panes.get_or_make(number, || spare.take().unwrap_or_else(|| Box::new(Pane::like(*extent))));
-        &raw mut **pane
+        let (pane, _) = panes.get_or_make(number, || spare.take().map_or_else(|| Pane::like(*extent), Ok))?;
+        Ok(&raw mut **pane)
     }
 
     /// Takes out the pane of a window; its entries, if windows are single, stay.
@@ -127,8 +163,13 @@ impl Cell {
         // SAFETY: so many bytes, zeroed, nobody else's.
         let entry = unsafe { shape.make(memory, hash, key) };
         if shape.grows() {
+            let Some(arena) = Arena::small() else {
+                // SAFETY: just made.
+                unsafe { free_single(entry) };
+                return None;
+            };
             // SAFETY: just made; `free_single` has the arena back.
-            unsafe { (*BeforeEntry::of(entry)).arena = Arena::small().into_header() };
+            unsafe { (*BeforeEntry::of(entry)).arena = arena.into_header() };
         }
         if self.singles.add(entry, hash).is_none() {
             // SAFETY: just made.
@@ -176,7 +217,8 @@ impl Cell {
     /// It is this cell's, in no list.
     pub unsafe fn remove(&mut self, entry: *mut EntryHeader, gone: &mut Gone) {
         self.singles.remove(entry);
-        gone.entries.push(entry);
+        // SAFETY: as the caller says.
+        unsafe { (*BeforeEntry::of(entry)).next = std::mem::replace(&mut gone.entries.0, entry) };
     }
 }
 
@@ -195,12 +237,18 @@ mod tests {
     use crate::program::{Growing, Key, KeySpec};
     use crate::rows::column::ColumnKind;
 
+    impl Gone {
+        fn count(&self) -> usize {
+            Entries(self.entries.0).count()
+        }
+    }
+
     /// However many panes a window had, few are given back at a time, and all are in the end; of windows that come faster than
     /// that, there are never more than a bound.
     #[test]
     fn panes_are_given_back_some_at_a_time() {
         let mut gone = Gone::default();
-        let add = |gone: &mut Gone, n: usize| (0..n).for_each(|_| gone.add(Box::default()));
+        let add = |gone: &mut Gone, n: usize| (0..n).for_each(|_| gone.add(Box::default()).unwrap());
         add(&mut gone, 256);
         for left in (0..32).rev() {
             gone.clear();
@@ -238,12 +286,12 @@ mod tests {
         for key in 0..1000 {
             assert_eq!(touch(key, 0, 0, &mut gone), key as usize + 1);
         }
-        assert!(gone.entries.is_empty());
+        assert_eq!(gone.count(), 0);
         let mut left = 1000;
         while left > 1 {
             assert_eq!(touch(0, 100, 100, &mut gone), left - AT_ONCE.min(left - 1));
-            assert_eq!(gone.entries.len(), AT_ONCE.min(left - 1));
-            left -= gone.entries.len();
+            assert_eq!(gone.count(), AT_ONCE.min(left - 1));
+            left -= gone.count();
             gone.clear();
         }
         assert_eq!(touch(0, 100, 100, &mut gone), 1);

@@ -12,6 +12,9 @@ pub mod pane;
 pub mod parcel;
 pub mod table;
 
+use std::collections::TryReserveError;
+
+use crate::error::RunError;
 use crate::program::WindowSpec;
 use crate::state::key_group::{GROUPS, group};
 
@@ -27,6 +30,23 @@ const MOST: i64 = 1 << 61;
 #[inline(always)]
 pub fn cell_of(hash: u64) -> usize {
     group(hash) / GROUPS_OF_CELL
+}
+
+/// There is no memory for what windows hold: as much as the data asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutOfMemory;
+
+impl From<TryReserveError> for OutOfMemory {
+    fn from(_: TryReserveError) -> Self {
+        Self
+    }
+}
+
+impl From<OutOfMemory> for RunError {
+    #[cold]
+    fn from(_: OutOfMemory) -> Self {
+        Self::Memory("the state of windows".into())
+    }
 }
 
 /// The windows of an operator: number l is [l * advance, l * advance + size).

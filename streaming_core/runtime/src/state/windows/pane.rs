@@ -1,11 +1,12 @@
 //! Panes: the entries of a cell in one window.
 
 use crate::memory::arena::{Arena, ArenaHeader};
+use crate::memory::fallible::{boxed, zeroed_words};
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::key_group::group;
-use crate::state::windows::GROUPS_OF_CELL;
 use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::table::Table;
+use crate::state::windows::{GROUPS_OF_CELL, OutOfMemory};
 
 /// Bytes of the first piece of memory that a pane takes, and of the largest.
 const FIRST: usize = 256;
@@ -119,10 +120,15 @@ impl Extent {
 
 impl Pane {
     /// An empty one, with room for about as much as one had before it.
-    pub fn like(before: Extent) -> Self {
-        let mut pane = Self { table: Table::like(before.places), ..Self::default() };
-        pane.begin(before);
-        pane
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn like(before: Extent) -> Result<Box<Self>, OutOfMemory> {
+        let table = Table::like(before.places).ok_or(OutOfMemory)?;
+        let pane = Self { table, at: 0, left: 0, memory: Vec::new(), arena: None, standing: None };
+        let mut pane = boxed(pane).ok_or(OutOfMemory)?;
+        pane.begin(before)?;
+        Ok(pane)
     }
 
     pub fn extent(&self) -> Extent {
@@ -147,57 +153,76 @@ impl Pane {
             }
             _ => {
                 self.memory.clear();
-                self.begin(before);
+                // Without memory in advance, its first entry asks for some.
+                let _ = self.begin(before);
             }
         }
     }
 
     /// Takes memory for as much as there was before, and a little more.
-    fn begin(&mut self, before: Extent) {
+    fn begin(&mut self, before: Extent) -> Result<(), OutOfMemory> {
         (self.at, self.left) = (0, 0);
         if before.bytes > 0 {
-            self.take((before.bytes + before.bytes / 8).min(LARGEST));
+            self.take((before.bytes + before.bytes / 8).min(LARGEST))?;
         }
+        Ok(())
     }
 
     /// The entry of a key in this pane's window, made if it is not there; windows are not single ones.
+    ///
+    /// # Errors
+    /// There is no memory for it; the pane is of no use any more.
     #[inline(always)]
-    pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
+    pub fn find(&mut self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, OutOfMemory> {
         // SAFETY: entries in the table are of this shape.
         match self.table.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key)) {
-            Some(entry) => entry,
+            Some(entry) => Ok(entry),
             None => self.make(shape, hash, key),
         }
     }
 
     #[inline(never)]
-    fn make(&mut self, shape: &Shape, hash: u64, key: Given) -> *mut EntryHeader {
-        let memory = self.memory(shape.bytes(key));
+    fn make(&mut self, shape: &Shape, hash: u64, key: Given) -> Result<*mut EntryHeader, OutOfMemory> {
+        let memory = self.memory(shape.bytes(key))?;
         // SAFETY: the pane's, zeroed, new.
         let entry = unsafe { shape.make(memory, hash, key) };
-        self.table.add(entry, hash).expect("memory for a segment");
+        self.table.add(entry, hash).ok_or(OutOfMemory)?;
         if shape.grows() {
             // SAFETY: just made.
-            unsafe { (*BeforeEntry::of(entry)).arena = self.arena() };
+            unsafe { (*BeforeEntry::of(entry)).arena = self.arena()? };
         }
-        entry
+        Ok(entry)
     }
 
     /// Has an entry of single windows stand in this one, behind those that do.
     ///
+    /// # Errors
+    /// There is no memory.
+    ///
     /// # Safety
     /// It is this cell's, in no list.
-    pub unsafe fn stand(&mut self, entry: *mut EntryHeader) {
-        // SAFETY: as the caller says.
-        unsafe { self.standing.get_or_insert_default()[group((*entry).hash) % GROUPS_OF_CELL].append(entry) };
+    pub unsafe fn stand(&mut self, entry: *mut EntryHeader) -> Result<(), OutOfMemory> {
+        if self.standing.is_none() {
+            self.standing = Some(boxed(<[List; GROUPS_OF_CELL]>::default()).ok_or(OutOfMemory)?);
+        }
+        if let Some(standing) = &mut self.standing {
+            // SAFETY: as the caller says.
+            unsafe { standing[group((*entry).hash) % GROUPS_OF_CELL].append(entry) };
+        }
+        Ok(())
     }
 
     /// Its entries, by key group, in the order in which they were first touched, into `found`, where there are none.
-    pub fn entries(&self, shape: &Shape, found: &mut Vec<*mut EntryHeader>) {
+    ///
+    /// # Errors
+    /// There is no memory to list them.
+    pub fn entries(&self, shape: &Shape, found: &mut Vec<*mut EntryHeader>) -> Result<(), OutOfMemory> {
         if let Some(standing) = &self.standing {
             // SAFETY: entries in lists are there.
-            standing.iter().for_each(|list| found.extend(unsafe { list.entries() }));
-            return;
+            let all = || standing.iter().flat_map(|list| unsafe { list.entries() });
+            found.try_reserve(all().count())?;
+            found.extend(all());
+            return Ok(());
         }
         // They lie in the order in which they came: those of each group are put together.
         let of = |entry: *mut EntryHeader| {
@@ -210,12 +235,14 @@ impl Pane {
         for places in &mut next {
             before += std::mem::replace(places, before);
         }
+        found.try_reserve(before)?;
         found.resize(before, std::ptr::null_mut());
         self.each(shape, |entry| {
             let place = &mut next[of(entry)];
             found[*place] = entry;
             *place += 1;
         });
+        Ok(())
     }
 
     /// Its entries as they lie in memory.
@@ -236,31 +263,36 @@ impl Pane {
 
     /// Zeroed memory that goes with the pane; `BEHIND` bytes behind it can be read.
     #[inline]
-    fn memory(&mut self, bytes: usize) -> *mut u8 {
+    fn memory(&mut self, bytes: usize) -> Result<*mut u8, OutOfMemory> {
         if self.left < bytes {
             // As much again as there is.
             let whole: usize = self.memory.iter().map(|(piece, _)| 8 * piece.len()).sum();
-            self.take(whole.clamp(FIRST, LARGEST).max(bytes));
+            self.take(whole.clamp(FIRST, LARGEST).max(bytes))?;
         }
         let at = self.at as *mut u8;
         self.at += bytes;
         self.left -= bytes;
-        at
+        Ok(at)
     }
 
     #[cold]
-    fn take(&mut self, bytes: usize) {
+    fn take(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let bytes = bytes.next_multiple_of(8);
+        self.memory.try_reserve(1)?;
+        let mut piece = zeroed_words((bytes + BEHIND) / 8).ok_or(OutOfMemory)?;
         if let Some((piece, used)) = self.memory.last_mut() {
             *used = self.at - piece.as_ptr() as usize;
         }
-        let bytes = bytes.next_multiple_of(8);
-        let mut piece: Box<[u64]> = vec![0; (bytes + BEHIND) / 8].into();
         (self.at, self.left) = (piece.as_mut_ptr() as usize, bytes);
         self.memory.push((piece, 0));
+        Ok(())
     }
 
     /// Where containers of its entries grow.
-    fn arena(&mut self) -> *mut ArenaHeader {
-        self.arena.get_or_insert_with(Arena::small).header()
+    fn arena(&mut self) -> Result<*mut ArenaHeader, OutOfMemory> {
+        if self.arena.is_none() {
+            self.arena = Arena::small();
+        }
+        self.arena.as_mut().map(Arena::header).ok_or(OutOfMemory)
     }
 }

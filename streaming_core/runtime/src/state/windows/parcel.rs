@@ -13,6 +13,7 @@ use crate::error::RunError;
 use crate::memory::arena::ArenaHeader;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
 use crate::state::container::{pack, unpack};
+use crate::state::windows::OutOfMemory;
 use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::{BEHIND, Shape};
 use crate::state::windows::pane::{Extent, Pane};
@@ -35,40 +36,47 @@ impl Parcel {
 
     /// Packs a cell, number `number`, of an operator whose entries have this shape.
     ///
+    /// # Errors
+    /// There is no memory.
+    ///
     /// # Safety
     /// Nobody else is at the cell, nor any kernel at its entries.
-    pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) {
+    pub unsafe fn put(&mut self, number: usize, mut cell: Cell, shape: &Shape) -> Result<(), OutOfMemory> {
         // SAFETY: entries in lists are there, and the cell's.
         let touched: Vec<_> = unsafe { cell.touched.entries() }.collect();
         let panes = cell.panes.iter_mut().count();
+        self.words.try_reserve(5)?;
         self.words.push(number as u64);
         self.words.extend(cell.extent.words());
         self.words.extend([panes as u64, touched.len() as u64]);
         for (window, pane) in cell.panes.iter_mut() {
+            self.words.try_reserve(4)?;
             self.words.push(window as u64);
             self.words.extend(pane.extent().words());
             let mut entries = Vec::new();
-            pane.entries(shape, &mut entries);
+            pane.entries(shape, &mut entries)?;
             self.words.push(entries.len() as u64);
             for entry in entries {
                 // SAFETY: as above.
-                unsafe { self.put_entry(entry, shape) };
+                unsafe { self.put_entry(entry, shape) }?;
             }
         }
         for entry in touched {
             // SAFETY: as above.
-            unsafe { self.put_entry(entry, shape) };
+            unsafe { self.put_entry(entry, shape) }?;
         }
+        Ok(())
     }
 
     /// # Safety
     /// The entry is there, of this shape, and nobody else is at it.
-    unsafe fn put_entry(&mut self, entry: *const EntryHeader, shape: &Shape) {
+    unsafe fn put_entry(&mut self, entry: *const EntryHeader, shape: &Shape) -> Result<(), OutOfMemory> {
         let states = shape.states().start;
         // SAFETY: as the caller says; an entry is a whole number of words.
         unsafe {
             let words = shape.bytes(shape.key_of(entry)) / 8;
             let at = self.words.len();
+            self.words.try_reserve(words)?;
             let start = entry.cast::<u8>().sub(shape.before());
             self.words.extend_from_slice(std::slice::from_raw_parts(start.cast::<u64>(), words));
             // Addresses say nothing elsewhere.
@@ -79,9 +87,10 @@ impl Parcel {
                 image[(states + growing.offset) / 8] = 0;
             }
             for growing in shape.growing() {
-                pack(entry.cast::<u8>().add(states + growing.offset), growing, &mut self.words);
+                pack(entry.cast::<u8>().add(states + growing.offset), growing, &mut self.words)?;
             }
         }
+        Ok(())
     }
 
     /// Makes the cells again; `place` is given each, and its number. `single`: the windows are single ones.
@@ -99,6 +108,7 @@ impl Parcel {
     ) -> Result<(), RunError> {
         let end = self.words.len();
         // A text may be the last thing in it.
+        self.words.try_reserve_exact(BEHIND / 8).map_err(OutOfMemory::from)?;
         self.words.resize(end + BEHIND / 8, 0);
         let mut from = Reader { words: &self.words, at: 0 };
         while from.at < end {
@@ -108,17 +118,17 @@ impl Parcel {
             for _ in 0..panes {
                 let [window, slots, bytes, entries] = from.take();
                 let window = window as i64;
-                let mut pane = Box::new(Pane::like(Extent::of([slots, bytes])));
+                let mut pane = Pane::like(Extent::of([slots, bytes]))?;
                 for _ in 0..entries {
                     // SAFETY: as the caller says.
                     unsafe {
                         let entry = from.entry(&mut cell, (!single).then_some(&mut *pane), shape)?;
                         if single {
-                            pane.stand(entry);
+                            pane.stand(entry)?;
                         }
                     }
                 }
-                cell.panes.get_or_make(window, || pane);
+                cell.panes.get_or_make::<OutOfMemory>(window, || Ok(pane))?;
             }
             for _ in 0..touched {
                 // SAFETY: as above; the entry is in no list yet.
@@ -162,10 +172,9 @@ impl Reader<'_> {
             let key = shape.key_of(image);
             let hash = (*image).hash;
             let entry = match pane {
-                Some(pane) => Some(pane.find(shape, hash, key)),
-                None => cell.get_or_make_single(shape, hash, key).map(|(entry, _)| entry),
+                Some(pane) => pane.find(shape, hash, key)?,
+                None => cell.get_or_make_single(shape, hash, key).ok_or(OutOfMemory)?.0,
             };
-            let entry = entry.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
             if shape.is_single() {
                 (*BeforeEntry::of(entry)).last = (*BeforeEntry::of(image)).last;
             }
@@ -230,7 +239,7 @@ mod tests {
     unsafe fn content(entry: *mut EntryHeader, shape: &Shape) -> Vec<u64> {
         let mut parcel = Parcel::default();
         // SAFETY: as the caller says: an entry of the shape.
-        unsafe { parcel.put_entry(entry, shape) };
+        unsafe { parcel.put_entry(entry, shape) }.unwrap();
         let first = (shape.before() + shape.states().start) / 8 + 3;
         parcel.words[first] = 0; // a queue begins anew
         parcel.words
@@ -243,7 +252,7 @@ mod tests {
         unsafe {
             for (window, pane) in cell.open() {
                 let mut entries = Vec::new();
-                (*pane).entries(shape, &mut entries);
+                (*pane).entries(shape, &mut entries).unwrap();
                 found.extend(entries.into_iter().map(|entry| (Some(window), (*entry).hash)));
             }
             found.extend(cell.touched.entries().map(|entry| (None, (*entry).hash)));
@@ -274,10 +283,10 @@ mod tests {
                     }
                     let entry = match single {
                         true => cell.get_or_make_single(&shape, hash, key).unwrap().0,
-                        false => (*cell.pane(window)).find(&shape, hash, key),
+                        false => (*cell.pane(window).unwrap()).find(&shape, hash, key).unwrap(),
                     };
                     match (single, told) {
-                        (true, true) => (*cell.pane(window)).stand(entry),
+                        (true, true) => (*cell.pane(window).unwrap()).stand(entry).unwrap(),
                         (true, false) => cell.touched.append(entry),
                         _ => {}
                     }
@@ -289,8 +298,8 @@ mod tests {
                 }
                 let before = order(&mut cell, &shape);
                 let mut parcel = Parcel::default();
-                parcel.put(7, cell, &shape);
-                parcel.put(9, Cell::default(), &shape);
+                parcel.put(7, cell, &shape).unwrap();
+                parcel.put(9, Cell::default(), &shape).unwrap();
                 let mut cells = Vec::new();
                 parcel.unpack(&shape, single, |number, cell| cells.push((number, cell))).unwrap();
                 prop_assert_eq!(cells.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [7, 9]);
@@ -300,7 +309,7 @@ mod tests {
                     let key = Given { row: row.as_ptr().cast(), text };
                     let entry = match single {
                         true => cell.single(&shape, *hash, key).unwrap_or(std::ptr::null_mut()),
-                        false => (*cell.pane(*window)).find(&shape, *hash, key),
+                        false => (*cell.pane(*window).unwrap()).find(&shape, *hash, key).unwrap(),
                     };
                     prop_assert!(!entry.is_null());
                     prop_assert_eq!(&content(entry, &shape), said);

@@ -8,7 +8,7 @@ pub struct Table(Index);
 
 impl Default for Table {
     fn default() -> Self {
-        Self(Index::small())
+        Self::like(0).expect("memory for an empty table")
     }
 }
 
@@ -21,13 +21,13 @@ unsafe fn hash_of(entry: *const u8) -> u64 {
 }
 
 impl Table {
-    /// One that begins with so many places, or with as many as a segment has.
-    pub fn like(places: usize) -> Self {
-        let mut table = Self::default();
+    /// One that begins with so many places, or with as many as a segment has. None: there is no memory.
+    pub fn like(places: usize) -> Option<Self> {
+        let mut table = Self(Index::small()?);
         if places > 0 {
             table.0.reserve(places);
         }
-        table
+        Some(table)
     }
 
     /// How many places what is in it needs.
@@ -41,10 +41,10 @@ impl Table {
     /// Forgets all entries; how many places it keeps hangs on what was wanted.
     pub fn clear(&mut self) {
         let wanted = self.wanted();
-        if self.0.extent().0 < 2 * wanted {
-            self.0.clear();
-        } else {
-            *self = Self::like(wanted);
+        let fitting = if self.0.extent().0 < 2 * wanted { None } else { Self::like(wanted) };
+        match fitting {
+            Some(table) => *self = table,
+            None => self.0.clear(),
         }
     }
 

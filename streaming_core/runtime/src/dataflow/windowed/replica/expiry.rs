@@ -8,6 +8,7 @@ use crate::error::RunError;
 use crate::program::kernel::{BeforeEntry, EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::state::key_group::{GROUPS, group};
+use crate::state::windows::OutOfMemory;
 use crate::state::windows::pane::Pane;
 
 /// When so many entries have expired, what they have put out goes on before others do.
@@ -47,7 +48,7 @@ impl Replica {
                 let pane = unsafe { operator.cells.with_mut(self.number, cell, |cell| cell.take(number)) };
                 let Some(pane) = pane else { continue };
                 if !operator.is_told() {
-                    self.gone.add(pane);
+                    self.gone.add(pane)?;
                     continue;
                 }
                 let path = Path::default().fixed(0, 1).number((number - open) as u64);
@@ -82,7 +83,7 @@ impl Replica {
     ) -> Result<usize, RunError> {
         let mut expired = std::mem::take(&mut self.expired);
         expired.clear();
-        pane.entries(&operator.shape, &mut expired);
+        pane.entries(&operator.shape, &mut expired)?;
         let n = expired.len();
         let start = operator.bounds.start(number);
         let mut context = WindowContext {
@@ -95,6 +96,7 @@ impl Replica {
             ..WindowContext::default()
         };
         self.starts.clear();
+        self.starts.try_reserve(n).map_err(OutOfMemory::from)?;
         self.starts.resize(expired.len(), start);
         context.starts = self.starts.as_ptr();
         let cause = |entry: *mut EntryHeader| {
@@ -134,7 +136,7 @@ impl Replica {
                     });
                 });
                 for &entry in &expired {
-                    (*self.pane(operator, cell, number + 1)).stand(entry);
+                    (*self.pane(operator, cell, number + 1)?).stand(entry)?;
                 }
             }
             if let Some(slide) = operator.slide

@@ -10,7 +10,7 @@ use crate::state::windows::cell::Cell;
 use crate::state::windows::entry::Given;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::table::Table;
-use crate::state::windows::{CELLS, cell_of};
+use crate::state::windows::{CELLS, OutOfMemory, cell_of};
 
 impl Replica {
     /// Finds what the keys that every row has have in each of these windows: in what has met from `at` on.
@@ -36,11 +36,11 @@ impl Replica {
                         let (hash, key) = &every[j as usize];
                         entry = match operator.single {
                             true => self.single(operator, number, *hash, Given::index(key), ts)?,
-                            false => (*self.pane(operator, cell_of(*hash), number)).find(
+                            false => (*self.pane(operator, cell_of(*hash), number)?).find(
                                 &operator.shape,
                                 *hash,
                                 Given::index(key),
-                            ),
+                            )?,
                         };
                         self.every[own].1 = entry;
                     }
@@ -79,11 +79,11 @@ impl Replica {
         windows: usize,
         text: Text,
         (at, keys): (usize, usize),
-    ) {
+    ) -> Result<(), OutOfMemory> {
         // SAFETY: cells are own ones; entries are there while their windows are open, and later windows are open for longer.
         unsafe {
             // What is looked up lies anywhere: all of it is asked for before any is waited for.
-            let panes: *const [*mut Pane; CELLS] = &raw const self.window(first).panes;
+            let panes: *const [*mut Pane; CELLS] = &raw const self.window(first)?.panes;
             for look in [Table::near, Table::nearer] {
                 for &(hash, _) in &self.own[..keys] {
                     if let Some(pane) = (&(*panes))[cell_of(hash)].as_ref() {
@@ -95,10 +95,12 @@ impl Replica {
                 let (hash, row) = self.own[own];
                 let mut pane = (&(*panes))[cell_of(hash)];
                 if pane.is_null() {
-                    pane = self.pane(operator, cell_of(hash), first);
+                    pane = self.pane(operator, cell_of(hash), first)?;
                 }
-                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text });
+                self.met.entries[at + own] = (*pane).find(&operator.shape, hash, Given { row, text })?;
             }
+            self.unlinked.clear();
+            self.unlinked.try_reserve(keys)?;
             for window in 1..windows {
                 let (number, before) = (first + window as i64, at + (window - 1) * keys);
                 self.unlinked.clear();
@@ -107,7 +109,7 @@ impl Replica {
                     self.met.entries[before + keys + own] = entry;
                     if entry.is_null() {
                         let hash = self.own[own].0;
-                        let pane = self.pane(operator, cell_of(hash), number);
+                        let pane = self.pane(operator, cell_of(hash), number)?;
                         (*pane).table.near(hash);
                         self.unlinked.push((own, pane));
                     } else {
@@ -117,32 +119,38 @@ impl Replica {
                 }
                 for &(own, pane) in &self.unlinked {
                     let (hash, row) = self.own[own];
-                    let entry = (*pane).find(&operator.shape, hash, Given { row, text });
+                    let entry = (*pane).find(&operator.shape, hash, Given { row, text })?;
                     (*self.met.entries[before + own]).beside = entry;
                     self.met.entries[before + keys + own] = entry;
                 }
             }
         }
+        Ok(())
     }
 
     /// Where the panes of a window are, which stays where it is while the window is open.
     #[inline(always)]
-    fn window(&mut self, number: i64) -> &mut Open {
+    fn window(&mut self, number: i64) -> Result<&mut Open, OutOfMemory> {
         let Self { open, spare, .. } = self;
-        open.get_or_make(number, || spare.pop().unwrap_or_default()).0
+        Ok(&mut **open.get_or_make(number, || spare.pop().map_or_else(Open::new, Ok))?.0)
     }
 
     /// The pane of a window in an own cell, made if it is not there.
     #[inline(always)]
-    pub(super) unsafe fn pane(&mut self, operator: &Windowed, cell: usize, number: i64) -> *mut Pane {
+    pub(super) unsafe fn pane(
+        &mut self,
+        operator: &Windowed,
+        cell: usize,
+        number: i64,
+    ) -> Result<*mut Pane, OutOfMemory> {
         let replica = self.number;
-        let window = self.window(number);
+        let window = self.window(number)?;
         if window.panes[cell].is_null() {
             // SAFETY: the cell is this replica's, as the caller says.
-            window.panes[cell] = unsafe { operator.cells.with_mut(replica, cell, |here| here.pane(number)) };
-            window.cells.push(cell as u16);
+            let pane = unsafe { operator.cells.with_mut(replica, cell, |here| here.pane(number)) }?;
+            window.add(cell, pane)?;
         }
-        window.panes[cell]
+        Ok(window.panes[cell])
     }
 
     /// What a key has in single windows.
@@ -180,10 +188,10 @@ impl Replica {
         };
         // SAFETY: the cell is this replica's, as the caller says.
         let found = unsafe { operator.cells.with_mut(self.number, cell, find) };
-        let entry = found.ok_or_else(|| RunError::Engine("out of memory for the state of a window".into()))?;
+        let entry = found.ok_or(OutOfMemory)?;
         if is_new && is_told {
             // SAFETY: as above; it is in no list yet.
-            unsafe { (*self.pane(operator, cell, number)).stand(entry) };
+            unsafe { (*self.pane(operator, cell, number)?).stand(entry) }?;
         }
         Ok(entry)
     }

@@ -5,6 +5,7 @@
 
 use crate::dataflow::channel::rank::Path;
 use crate::program::kernel::EntryHeader;
+use crate::state::windows::OutOfMemory;
 
 /// Rows that meet windows at once, about: their entries are still in the cache when the kernel comes to them.
 const MOST: usize = 256;
@@ -43,6 +44,9 @@ impl Met {
     /// A row, number `index` of the batch, meets `windows` windows by `keys` keys each: how many of them, and, if it will be
     /// asked where something stands, which. `window` says which is its first, counted from the first that can have been open,
     /// `start` where each begins. Returns from where on in `entries` the caller writes what they meet.
+    ///
+    /// # Errors
+    /// There is no memory to note them.
     #[inline(always)]
     pub fn note(
         &mut self,
@@ -50,8 +54,12 @@ impl Met {
         (window, windows): (i64, usize),
         (keys, numbers): (usize, Option<impl Iterator<Item = u32>>),
         start: impl Fn(i64) -> i64,
-    ) -> usize {
+    ) -> Result<usize, OutOfMemory> {
         let from = self.entries.len();
+        let more = keys.checked_mul(windows).ok_or(OutOfMemory)?;
+        self.rows.try_reserve(more)?;
+        self.entries.try_reserve(more)?;
+        self.starts.try_reserve(more)?;
         self.rows.resize(from + keys * windows, row);
         self.entries.resize(from + keys * windows, std::ptr::null_mut());
         for i in 1..=windows {
@@ -59,10 +67,12 @@ impl Met {
         }
         if let Some(numbers) = numbers {
             let first = self.keys.len();
+            self.keys.try_reserve(keys)?;
+            self.who.try_reserve(1)?;
             self.keys.extend(numbers);
             self.who.push(Who { from, index: index as u32, window: window as u64, keys: first..self.keys.len() });
         }
-        from
+        Ok(from)
     }
 
     pub fn is_full(&self) -> bool {

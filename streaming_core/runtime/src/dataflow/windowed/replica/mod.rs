@@ -17,13 +17,14 @@ use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;
 use crate::error::RunError;
+use crate::memory::fallible::boxed;
 use crate::program::kernel::{EntryHeader, WindowContext};
 use crate::rows::block::Text;
 use crate::rows::view::Rows;
 use crate::state::windows::by_window::ByWindow;
 use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
-use crate::state::windows::{CELLS, cell_of};
+use crate::state::windows::{CELLS, OutOfMemory, cell_of};
 
 /// What a replica may be made to do wrong, for what must notice it.
 #[cfg(test)]
@@ -84,9 +85,17 @@ struct Open {
     cells: Vec<u16>,
 }
 
-impl Default for Open {
-    fn default() -> Self {
-        Self { panes: [std::ptr::null_mut(); CELLS], cells: Vec::new() }
+impl Open {
+    fn new() -> Result<Box<Self>, OutOfMemory> {
+        boxed(Self { panes: [std::ptr::null_mut(); CELLS], cells: Vec::new() }).ok_or(OutOfMemory)
+    }
+
+    /// Notes the pane of a cell that has none yet.
+    fn add(&mut self, cell: usize, pane: *mut Pane) -> Result<(), OutOfMemory> {
+        self.cells.try_reserve(1)?;
+        self.cells.push(cell as u16);
+        self.panes[cell] = pane;
+        Ok(())
     }
 }
 
@@ -146,16 +155,15 @@ impl Replica {
     ///
     /// # Safety
     /// Nobody else is at the cell any more.
-    unsafe fn take_up(&mut self, operator: &Windowed, cell: usize) {
+    unsafe fn take_up(&mut self, operator: &Windowed, cell: usize) -> Result<(), OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {
             operator.cells.with_mut(self.number, cell, |here| {
                 for (number, pane) in here.open() {
-                    let window = &mut self.open.get_or_make(number, Box::default).0;
-                    window.panes[cell] = pane;
-                    window.cells.push(cell as u16);
+                    self.open.get_or_make(number, Open::new)?.0.add(cell, pane)?;
                 }
-            });
+                Ok(())
+            })
         }
     }
 
@@ -193,7 +201,7 @@ impl Replica {
             && !epochs.has_left(number, next)
         {
             // SAFETY: as the caller says; it comes to the event just now.
-            unsafe { transfers.pack(epochs, number, next, cells, shape) };
+            unsafe { transfers.pack(epochs, number, next, cells, shape) }?;
         }
         let had = self.owns.contains(&true);
         epochs.leave(number, next, self.watermark.filter(|_| had));
@@ -222,7 +230,7 @@ impl Replica {
             let gained = gained && !self.faults.forgets;
             if gained {
                 // SAFETY: as the caller says; who had it has gone over.
-                unsafe { self.take_up(operator, cell) };
+                unsafe { self.take_up(operator, cell) }?;
             }
         }
         self.epoch += 1;
@@ -269,14 +277,14 @@ impl Replica {
     ///
     /// # Safety
     /// Nobody else is at the cells any more.
-    pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Self {
+    pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Result<Self, OutOfMemory> {
         let all = Self::owning(operator, other.number, |_| true);
         let mut all = Self { watermark, late: other.late, epoch: usize::MAX - 1, ..all };
         for cell in 0..CELLS {
             // SAFETY: as the caller says.
-            unsafe { all.take_up(operator, cell) };
+            unsafe { all.take_up(operator, cell) }?;
         }
-        all
+        Ok(all)
     }
 
     pub fn watermark(&self) -> Option<i64> {
@@ -421,7 +429,7 @@ impl Replica {
         let start = |window: i64| bounds.start(first + window);
         if operator.every.is_some() {
             let numbers = is_asked.then(|| self.every.iter().map(|(number, _)| *number));
-            let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start);
+            let at = self.met.note(row, (first - open, windows), (self.every.len(), numbers), start)?;
             // SAFETY: as the caller says.
             unsafe { self.find_every(operator, first..first + windows as i64, meeting.ts, at) }?;
             return Ok(true);
@@ -429,6 +437,8 @@ impl Replica {
         // Whose a key is cannot be guessed: each is written down, and the next one over it if it is another's.
         let (mut n, keys) = (0, meeting.keys);
         if self.own.len() < keys {
+            self.own.try_reserve(keys - self.own.len()).map_err(OutOfMemory::from)?;
+            self.numbers.try_reserve(keys - self.numbers.len()).map_err(OutOfMemory::from)?;
             self.own.resize(keys, (0, std::ptr::null()));
             self.numbers.resize(keys, 0);
         }
@@ -442,12 +452,12 @@ impl Replica {
             return Ok(true);
         }
         let numbers = is_asked.then(|| self.numbers[..n].iter().copied());
-        let at = self.met.note(row, (first - open, windows), (n, numbers), start);
+        let at = self.met.note(row, (first - open, windows), (n, numbers), start)?;
         // SAFETY: as the caller says.
         unsafe {
             match operator.single {
                 true => self.find_singles(operator, first, meeting.ts, rows.text, (at, n))?,
-                false => self.find_own(operator, first, windows, rows.text, (at, n)),
+                false => self.find_own(operator, first, windows, rows.text, (at, n))?,
             }
         }
         Ok(true)
@@ -515,6 +525,7 @@ fn rank_more(out: &mut Out, before: usize, cause: impl Fn(u32) -> (u32, Path)) -
     let mut number = 0;
     // A failure may have taken more than what was put out since.
     let before = before.min(out.rows.len());
+    out.ranks.try_reserve(out.rows.len() - before).map_err(OutOfMemory::from)?;
     for (&origin, position) in out.rows.origins()[before..].iter().zip(before..) {
         let (index, path) = cause(origin);
         let input = inputs.get(index as usize).copied().unwrap_or(Rank::ONLY);
