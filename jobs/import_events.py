@@ -261,10 +261,10 @@ def _keep(fitted: DataFrame, found: Files, folder: Path) -> None:
     """Writes what is no event, as it was, in the order of the files: values by column, and the bytes of a text file."""
     names = list(found.columns or ())
     given = [F.col("_given._line").alias("_line"), F.col("_given._raw").alias("_raw")]
+    types = dict(fitted.select("_given.*").dtypes)
     for i, name in enumerate(names):
         column = F.col(f"_given.c{i}")
-        is_text = found.kind != "parquet" or pa.types.is_string((found.columns or {})[name])
-        given.append((F.make_valid_utf8(column) if is_text else column).alias(name))
+        given.append((F.make_valid_utf8(column) if types[f"c{i}"] == "string" else column).alias(name))
     named = F.get(F.array(*map(F.lit, found.names)), F.col("_file")).alias("_file")
     aside = fitted.where(F.col("_reason").isNotNull()).orderBy("_file", "_row")
     aside.select(named, "_row", "_reason", *given).write.parquet(str(folder))

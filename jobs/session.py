@@ -52,7 +52,7 @@ def _stderr_aside() -> Iterator[None]:
     """A process that starts in the block has a stderr of its own, which is shown only if the block fails.
 
     Raises:
-        CommandFailed: The block failed; the last line of that stderr is in the message.
+        CommandFailed: The block failed; the first line of that stderr is in the message.
     """
     sys.stderr.flush()
     before = os.dup(2)
@@ -63,8 +63,9 @@ def _stderr_aside() -> Iterator[None]:
         except Exception as error:
             aside.seek(0)
             lines = aside.read().decode(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(lines) if line.strip()), str(error))
-            raise CommandFailed(f"Spark does not start: {last}") from error
+            # A line with an escape is the terminal's: a progress bar writes there meanwhile.
+            first = next((line.strip() for line in lines if line.strip() and "\x1b" not in line), str(error))
+            raise CommandFailed(f"Spark does not start: {first}") from error
         finally:
             os.dup2(before, 2)
             os.close(before)

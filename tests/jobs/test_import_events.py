@@ -336,10 +336,15 @@ def test_values_of_json_are_as_they_are_written(orders, spark, tmp_path):
     assert [row["_raw"].decode() for row in aside(out)] == [lines[i] for i in (4, 5, 6, 7, 9, 10)]
 
 
-def test_a_text_of_parquet_that_is_not_utf8_is_set_aside(orders, spark, tmp_path):
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_a_text_of_parquet_that_is_not_utf8_is_set_aside(orders, spark, tmp_path, kind):
     file, out = tmp_path / "orders.parquet", tmp_path / "w"
     names = pa.array([b"a", b"\xff\xfe", b"c"], pa.binary())
     wrong = pa.Array.from_buffers(pa.string(), 3, names.buffers())
+    if pa.types.is_dictionary(kind):
+        wrong = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), wrong)
+    elif kind == pa.large_string():
+        wrong = pa.Array.from_buffers(kind, 3, names.cast(pa.large_binary()).buffers())
     table = {"ts": [1, 2, 3], "size": [1] * 3, "price": [1.0] * 3, "paid": [True] * 3, "items": [[1, 2]] * 3}
     pq.write_table(pa.table(table | {"name": wrong}), file)
     imported(spark, orders, out, file)

@@ -138,14 +138,27 @@ def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, cap
     assert "exists already: give a folder that is new or empty" in error
 
 
+def imported_by_a_process(folder, **environment):
+    """`lockstep import` with a session of its own."""
+    (folder / "a.csv").write_text("ts,line\n1,x\n")
+    command = [sys.executable, "-m", "infra.cli", "import", "fd", "a.csv", "--out", "w"]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "LOCKSTEP_TRACEBACK": "0"} | environment
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+
+
 def test_an_import_prints_nothing_on_stderr(tmp_path):
     """Neither does the JVM of its session, which starts with the command."""
-    (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
-    command = [sys.executable, "-m", "infra.cli", "import", "fd", "a.csv", "--out", "w"]
-    environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "LOCKSTEP_TRACEBACK": "0"}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    done = imported_by_a_process(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "w: 1 events of fd from 1 rows of a.csv\n"
+
+
+def test_a_jvm_that_does_not_start_is_one_line(tmp_path):
+    done = imported_by_a_process(tmp_path, JAVA_HOME=str(tmp_path / "no_java"))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert done.stderr.startswith("lockstep: Spark does not start: ")
+    assert "no_java" in done.stderr
+    assert not (tmp_path / "w").exists()
 
 
 def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
