@@ -56,7 +56,7 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     command = [str(Path(sys.executable).parent / "lockstep"), "run", *SMALL]
     done = subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"its scheduler takes the run: {airflow.url}" in done.stdout
+    assert f"its scheduler executes the run: {airflow.url}" in done.stdout
     assert "The one cell equals the oracle" in done.stdout.splitlines()
 
     (run,) = airflow.call(RUNS)["dag_runs"]
