@@ -202,7 +202,7 @@ def test_what_replicas_share_is_asked_of_windows():
     assert [one["reason"] for one in left_out] == ["a plan is found for parallelism vsn, not sn: give one, or none"]
 
 
-@pytest.mark.parametrize("events", [0, 5, 1000])
+@pytest.mark.parametrize("events", [1, 5, 1000])
 def test_windows_are_run_with_reconfigurations_and_without(events):
     asked = {"applications": ["wc", "forward", "wordcount"], "executors": ["pinned"], "threads": [1, 2, 3]}
     without, _ = matrix.cells(RegressionSpec(**asked, events=events))

@@ -300,7 +300,7 @@ def test_form_command_line_sql_and_docs_follow_the_declaration(tmp_path):
     options = ["lane", "lights"]
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "generated": {
-            "dbt/macros/way.sql": options,
+            "dbt/macros/way.sql": [*options, "hunch"],
             "dbt/models/way.md": [*options, "hunch"],
             "dbt/models/staging/raw.yml": options,
             "dbt/models/marts/cells.yml": options,
