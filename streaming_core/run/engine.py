@@ -416,7 +416,7 @@ def one_pass(
     the checkpoint to go on from, and takes those on the way and the one at the end. Without a `meter` the sample says
     nothing of energy, nor does it of a pass that was gone on with. `beside` is what goes on while events are processed:
     it may ask for reconfigurations. `deliveries`: executor pinned notes what was delivered when (runtime/README.md), in
-    memory that grows with the events. Raises RunFailed when an operator fails.
+    memory that grows with the events. Raises RunFailed when an operator fails, or an event becomes too many rows.
     """
     from streaming_core import _runtime
 
@@ -477,6 +477,8 @@ def one_pass(
         metrics = json.loads(engine.metrics())
     except _runtime.Interrupted as error:
         raise interruption.Interrupted(*error.args) from None
+    except _runtime.TooManyRows as error:
+        raise RunFailed(str(error)) from None
     except _runtime.KernelFailed as error:
         operator, seq, window, payload = error.args
         if describe_error(payload).startswith("MemoryError"):

@@ -58,6 +58,7 @@ AUTO_PLAN = "auto"
 NAMED_PLANS: dict[str, Any] = {"replicated": {}, AUTO_PLAN: AUTO_PLAN}
 # Controllers that request reconfigurations.
 ACTIVE_CONTROLLERS = frozenset({"threshold", "model"})
+MOST_CHAINED = 3  # windowed operators in a row with parallelism sn: a rank of 121 bits has 40 for each
 # Channels that keep no order. Their outputs are compared by what the application declares to agree without order.
 UNORDERED_CHANNELS = frozenset({"spsc"})
 
@@ -502,6 +503,21 @@ class Pinned(RunSpec):
                 raise ValueError(f"thresholds: upper > target > lower, each of 1 to 100 percent, not {numbers}")
         return self
 
+    def _check_chain(self, app: App) -> None:
+        """Raise BadInput if more windowed operators follow each other than replicas that share nothing can order."""
+        if self.parallelism != "sn" or (self.threads == 1 and not self.threads_of_operators):
+            return
+        chains: dict[str, list[str]] = {}  # the longest one that ends with an operator
+        for operator in app.operators:
+            before = max((chains.get(source.name, []) for source in operator.inputs), key=len, default=[])
+            chains[operator.name] = [*before, *([operator.name] if operator.kind == "windowed" else [])]
+        longest = max(chains.values(), key=len, default=[])
+        if len(longest) > MOST_CHAINED:
+            raise BadInput(
+                f"application {app.name}: {len(longest)} windowed operators in a row ({', '.join(longest)}): "
+                f"parallelism sn orders the outputs of at most {MOST_CHAINED}; use parallelism vsn or one thread"
+            )
+
     @property
     def strategy(self) -> str:
         """The channel, what differs from the defaults, whether a plan is found, and how many reconfigurations."""
@@ -540,6 +556,7 @@ class Pinned(RunSpec):
                 raise BadInput(f"plan: {name} of {app.name} is {kinds[name]}: it has one replica, not {len(places)}")
         if self.plan == AUTO_PLAN and self.parallelism != "vsn":
             raise BadInput(f"a plan is found for parallelism vsn, not {self.parallelism}: give one, or none")
+        self._check_chain(app)
         if self.controller in ACTIVE_CONTROLLERS and app.kind != "windowed":
             raise BadInput(f"application {app.name} has no windowed operator, which alone is a controller's")
         for at in self.schedule:

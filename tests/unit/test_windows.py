@@ -3,11 +3,21 @@
 from collections import Counter, defaultdict
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from streaming_core.api import App, Param, Ring, Set, boolean, i64, record, text, u8
 from streaming_core.apps.hashtag import Hashtag, Longest, LongestTweet, Tweet, hashtags, longer, longest
+from streaming_core.data.agreement import outputs_digest
+from streaming_core.data.digest import format_digest
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.kernels.program import compile_app
+from streaming_core.oracle.interpreter import Interpreter
 from streaming_core.oracle.interpreter.windows import GROUPS, key_group
+from streaming_core.run import engine
+from streaming_core.run.way import Pinned
+from tests.differential.case import Events
+from tests.differential.windows import drawn_schedule
 from tests.draws import seeds
 from tests.unit.windowed import Event, Found, Pair, Sum, interpreted, pairs, summed, told
 
@@ -333,3 +343,89 @@ def test_key_groups_are_those_of_the_runtime():
     assert key_group((b"lockstep!",)) == 0xF879_29D7_8C02_A65B * GROUPS >> 64
     assert key_group((-1,)) == key_group(((1 << 64) - 1,))
     assert len({key_group((b"a", i)) for i in range(100)} | {key_group((i, b"a")) for i in range(100)}) > 150
+
+
+# --- many windowed operators in a row --------------------------------------------------------------------------------
+
+
+def several(row, keys):
+    for i in range(row.keys):
+        keys.add(a=(row.value + i) % 5, b=i)
+
+
+def passed_on(number):
+    """Functions of their own for each operator: a row from each window of each key."""
+
+    def update(row, window, state, out):
+        state.n += 1
+        state.total = state.total * 3 + row.value
+
+    def result(window, state, out):
+        out.emit(ts=window.end, keys=state.n % 3 + 1, value=state.total % 97)
+
+    update.__name__, result.__name__ = f"update_{number}", f"result_{number}"
+    return {"update": update, "result": result}
+
+
+def told_at_once(number):
+    """Functions of their own for each operator: a row for each row of a key."""
+
+    def update(row, window, state, out):
+        out.emit(ts=row.ts, keys=row.keys, value=row.value)
+
+    update.__name__ = f"update_{number}"
+    return {"update": update}
+
+
+def in_a_row(operators, functions=passed_on, delay=300):
+    app = App("row")
+    app.generates(lambda *arguments: {})
+    stream = app.source(Event)
+    for number in range(operators):
+        stream = stream.window(
+            keys=several, key=Pair, advance=1, size=2, delay=delay, state=Sum, output=Event, **functions(number)
+        )
+    stream.sink()
+    return app
+
+
+def drawn_table(events):
+    rng = np.random.default_rng(1)
+    ts = np.cumsum(rng.choice([0, 1, 30, 90], events))
+    columns = {"ts": ts, "keys": rng.integers(0, 4, events), "value": rng.integers(0, 50, events)}
+    return pa.table({"seq": range(events), **columns})
+
+
+def test_windowed_operators_in_a_row_keep_order_however_many_they_are():
+    app, table = in_a_row(6), drawn_table(60)
+    interpreter = Interpreter(app, {})
+    made = pa.concat_tables([interpreter.process(table), interpreter.finish(60)])
+    assert made.num_rows > 300
+    program = compile_app(app, {})
+    for threads, batch in ((1, 16), (2, 16), (3, 3), (8, 1)):
+        for schedule in ([], drawn_schedule(app, threads, 60, threads)):
+            spec = Pinned(app="row", threads=threads, batch=batch, schedule=schedule, sink="digest")
+            sample, _, _ = engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))
+            assert sample.digest == format_digest(*outputs_digest(app, "total", made))
+
+
+def test_more_operators_in_a_row_than_copies_can_order_are_refused():
+    app = in_a_row(4)
+    Pinned(app="row", threads=2).check(app)
+    Pinned(app="row", threads=1, parallelism="sn").check(app)
+    Pinned(app="row", threads=2, parallelism="sn").check(in_a_row(3))
+    names = "update_0, update_1, update_2, update_3"
+    with pytest.raises(BadInput, match=rf"application row: 4 windowed operators in a row \({names}\): .* at most 3"):
+        Pinned(app="row", threads=2, parallelism="sn").check(app)
+    Pinned(app="row", threads=2, parallelism="sn", plan={"update_0": [0]}).check(in_a_row(3))
+    with pytest.raises(BadInput, match="at most 3"):
+        Pinned(app="row", threads=1, parallelism="sn", plan={"update_0": [0, 0]}).check(app)
+
+
+def test_a_run_fails_at_the_event_whose_rows_copies_cannot_order():
+    app = in_a_row(2, told_at_once, delay=1 << 61)
+    program, table = compile_app(app, {}), drawn_table(60)
+    first = table["keys"].to_pylist().index(1)
+    spec = Pinned(app="row", threads=2, batch=16, parallelism="sn", sink="digest")
+    with pytest.raises(RunFailed, match=rf"event {first} becomes too many rows for their order to be kept: run it on"):
+        engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))

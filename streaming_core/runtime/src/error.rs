@@ -9,6 +9,11 @@ pub enum RunError {
     /// it raised. Of the failures of one operator at one event, the earliest has the least `order`.
     #[error("operator {operator} failed at event {seq}")]
     Kernel { operator: String, seq: i64, window: Option<(i64, i64)>, order: u128, exception: Vec<u8> },
+    /// An event has more rows than ranks can order (`dataflow/channel/rank.rs`).
+    #[error(
+        "event {seq} becomes too many rows for their order to be kept: run it on one thread, or, without windows, on pooled"
+    )]
+    TooManyRows { seq: i64 },
     /// The program, the options or a block do not fit what the runtime was told.
     #[error("{0}")]
     Invalid(String),
@@ -42,7 +47,7 @@ impl RunError {
         match self {
             Self::Engine(_) | Self::Memory(_) => (0, 0),
             Self::Invalid(_) => (1, 0),
-            Self::Kernel { seq, .. } => (2, *seq),
+            Self::Kernel { seq, .. } | Self::TooManyRows { seq } => (2, *seq),
             Self::Interrupted => (3, 0),
             Self::Stopped => (4, 0),
         }

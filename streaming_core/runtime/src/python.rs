@@ -34,6 +34,8 @@ create_exception!(
     "An operator raised: args are its name, the event's seq, the window's (start, end) or None, and the pickled exception."
 );
 
+create_exception!(streaming_core._runtime, TooManyRows, PyException, "An event becomes more rows than can be ordered.");
+
 create_exception!(streaming_core._runtime, Interrupted, PyException, "A signal came: args are its number.");
 
 fn python_error(error: RunError) -> PyErr {
@@ -41,6 +43,7 @@ fn python_error(error: RunError) -> PyErr {
         RunError::Kernel { operator, seq, window, exception, .. } => {
             KernelFailed::new_err((operator, seq, window, PyBytes::new(py, &exception).unbind()))
         }
+        RunError::TooManyRows { .. } => TooManyRows::new_err(error.to_string()),
         RunError::Invalid(message) => PyValueError::new_err(message),
         RunError::Interrupted => Interrupted::new_err(interruption::noted()),
         RunError::Memory(_) => PyMemoryError::new_err(error.to_string()),
@@ -380,6 +383,7 @@ fn _runtime(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Control>()?;
     module.add_class::<Controller>()?;
     module.add("KernelFailed", module.py().get_type::<KernelFailed>())?;
+    module.add("TooManyRows", module.py().get_type::<TooManyRows>())?;
     module.add("Interrupted", module.py().get_type::<Interrupted>())?;
     module.add_function(wrap_pyfunction!(heed_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signalled, module)?)?;

@@ -6,8 +6,11 @@
 //! earlier one in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.
 //!
-//! Cost: 16 bytes a row where rows meet again. A number n takes 2 log2(n + 1) + 1 bits, so that 121 bits are enough for an
-//! event of 2^40 rows behind forty operators; a path that does not fit ends the run.
+//! Replicas of a windowed operator that share rows see all rows of an event, in one order. They count the rows, and paths begin
+//! anew there.
+//!
+//! Cost: 16 bytes a row where rows meet again. A number n takes l + 2 log2(l + 1) + 1 bits, where l is log2(n + 1). A rank has
+//! room for 121 bits; a path that does not fit ends the run.
 
 use crate::error::RunError;
 
@@ -59,7 +62,27 @@ impl Rank {
 /// The failure of an event whose rows cannot be ranked any more.
 #[cold]
 pub fn path_too_long(seq: i64) -> RunError {
-    RunError::Invalid(format!("event {seq} has too many rows behind too many operators to rank them; run it on pooled"))
+    RunError::TooManyRows { seq }
+}
+
+/// Ranks of the rows that a reader of whole events takes, as it counts them.
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// The event of the last row, and how many rows of it there were.
+    last: Option<(i64, u64)>,
+}
+
+impl Counted {
+    /// The rank of the next row, which is of event `seq` and came with this one.
+    #[inline]
+    pub fn rank(&mut self, seq: i64, rank: Rank) -> Rank {
+        if rank == Rank::ONLY {
+            return rank;
+        }
+        let number = self.last.filter(|&(event, _)| event == seq).map_or(0, |(_, rows)| rows);
+        self.last = Some((seq, number + 1));
+        Rank::ONLY.output(number).unwrap_or(Rank::LAST)
+    }
 }
 
 /// Steps behind a rank that are taken together, for who knows several numbers at once.
@@ -110,7 +133,7 @@ const SMALL: [(u64, u32); 64] = {
     let mut codes = [(0, 0); 64];
     let mut number = 0;
     while number < codes.len() {
-        let (code, bits) = gamma(number as u64);
+        let (code, bits) = delta(number as u64);
         codes[number] = (code as u64, bits);
         number += 1;
     }
@@ -122,7 +145,7 @@ const FIRST: [Rank; 64] = {
     let mut ranks = [Rank::ONLY; 64];
     let mut number = 0;
     while number < ranks.len() {
-        let (code, bits) = gamma(number as u64);
+        let (code, bits) = delta(number as u64);
         ranks[number] = Rank(code << (u128::BITS - bits) | bits as u128);
         number += 1;
     }
@@ -134,12 +157,21 @@ const FIRST: [Rank; 64] = {
 fn code(number: u64) -> (u128, u32) {
     match SMALL.get(number as usize) {
         Some(&(code, bits)) => (u128::from(code), bits),
-        None => gamma(number),
+        None => delta(number),
     }
 }
 
+/// Elias' delta code of `number + 1`: the gamma code of its length, then its bits but for the first. Greater numbers have
+/// greater codes. And the code's bits.
+const fn delta(number: u64) -> (u128, u32) {
+    let number = number as u128 + 1;
+    let power = number.ilog2();
+    let (length, bits) = gamma(power);
+    (length << power | (number - (1 << power)), bits + power)
+}
+
 /// Elias' gamma code of `number + 1`, its unary part made of ones, so that greater numbers have greater codes; its bits.
-const fn gamma(number: u64) -> (u128, u32) {
+const fn gamma(number: u32) -> (u128, u32) {
     let number = number as u128 + 1;
     let power = number.ilog2();
     let ones = (1_u128 << power) - 1;
@@ -155,7 +187,7 @@ mod tests {
     fn small_numbers_have_short_codes() {
         assert_eq!(
             [0, 1, 2, 3, 6, 7].map(code),
-            [(0, 1), (0b100, 3), (0b101, 3), (0b11000, 5), (0b11011, 5), (0b1110000, 7)]
+            [(0, 1), (0b1000, 4), (0b1001, 4), (0b10100, 5), (0b10111, 5), (0b11000000, 8)]
         );
     }
 
@@ -183,7 +215,36 @@ mod tests {
         assert_eq!(Rank::ONLY.along(long.number(0).number(1 << 60)), None);
     }
 
+    #[test]
+    fn large_numbers_fit() {
+        // A window of the largest delay, a million keys of one event, some outputs of each.
+        let path = Path::default().fixed(0, 1).number(1 << 61).fixed(4095, 12).number(7);
+        assert!(Rank::ONLY.output((1 << 20) - 2).unwrap().along(path).is_some());
+        assert!(delta(u64::MAX).1 <= BITS);
+    }
+
+    #[test]
+    fn rows_are_counted_event_by_event() {
+        let mut counted = Counted::default();
+        let several = Rank::ONLY.output(0).unwrap();
+        let ranks: Vec<Rank> = [1, 1, 2, 2, 2].map(|seq| counted.rank(seq, several)).to_vec();
+        assert_eq!(ranks, [0, 1, 0, 1, 2].map(|number| Rank::ONLY.output(number).unwrap()));
+        assert_eq!(counted.rank(3, Rank::ONLY), Rank::ONLY);
+    }
+
     proptest! {
+        #[test]
+        fn codes_are_ordered_and_no_code_begins_another(a in any::<u64>(), b in any::<u64>(), shift in 0_u32..64) {
+            let (a, b) = (a >> shift, b >> (shift / 2));
+            let [one, other] = [a, b].map(|number| {
+                let (code, bits) = code(number);
+                (code << (u128::BITS - bits), bits)
+            });
+            prop_assert_eq!(one.0.cmp(&other.0), a.cmp(&b));
+            let common = one.1.min(other.1);
+            prop_assert!(a == b || one.0 >> (u128::BITS - common) != other.0 >> (u128::BITS - common));
+        }
+
         /// Paths of one length, as those of rows that meet are: numbers decide from the first on.
         #[test]
         fn ranks_order_as_paths_do(

@@ -28,6 +28,7 @@ mod task;
 use crate::dataflow::channel::gate::{Gate, Source};
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
+use crate::dataflow::channel::rank::Counted;
 use crate::dataflow::channel::scale_gate::scale_gate;
 use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
@@ -231,6 +232,7 @@ fn wire(
         edges,
         feeds: Vec::new(),
         ranked,
+        counted: Counted::default(),
         preparer: None,
         put_out: None,
         taken: Taken::new(stride),

@@ -2,11 +2,12 @@
 
 use crate::dataflow::channel::inlet::Inlet;
 use crate::dataflow::channel::outlet::{Jumbo, Outlet};
-use crate::dataflow::channel::rank::{Rank, path_too_long};
+use crate::dataflow::channel::rank::{Counted, Rank, path_too_long};
 use crate::dataflow::channel::scale_gate::Feed;
 use crate::dataflow::channel::taken::Taken;
 use crate::dataflow::frame::Job;
 use crate::dataflow::lane::Scratch;
+use crate::dataflow::operator::truncate;
 use crate::dataflow::pinned::cost::Cost;
 use crate::dataflow::pinned::route::{Edge, route};
 use crate::dataflow::windowed::Replicated;
@@ -76,6 +77,8 @@ pub(super) struct Task {
     pub feeds: Vec<Feed>,
     /// Whether its rows are ranked.
     pub ranked: bool,
+    /// The rows of events that a windowed replica takes, if it takes all.
+    pub counted: Counted,
     /// If its rows are what the sink takes: to find out about them here what can be, where they have just been made.
     pub preparer: Option<Preparer>,
     /// The event that it put out something of last, and how many rows: those that follow are numbered from there.
@@ -283,6 +286,7 @@ impl Task {
             edges,
             feeds,
             ranked,
+            counted,
             preparer,
             put_out,
             taken,
@@ -331,6 +335,12 @@ impl Task {
             let windowed = &job.frame.windows[operator];
             let outcome = match chain.stateful.binary_search(&operator) {
                 Err(_) if let Some(windowed) = windowed => {
+                    if left.is_none() && !windowed.operator.shares_nothing() {
+                        for (index, rank) in taken.ranks.iter_mut().enumerate() {
+                            // SAFETY: there is a rank of each row that was taken.
+                            *rank = counted.rank(unsafe { taken.rows.seq(index) }, *rank);
+                        }
+                    }
                     let inputs = ranked.then_some(&taken.ranks[..]);
                     let mut out = Out { rows: made, inputs, ranks: &mut jumbo.ranks };
                     let from = left.take().unwrap_or(0);
@@ -373,7 +383,13 @@ impl Task {
             }
             jumbo.rows = rows;
             if *ranked && windowed.is_none() {
-                rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks)?;
+                let outcome = rank(&taken.ranks, taken.rows, jumbo.made.origins(), &mut jumbo.ranks);
+                if let Err(RunError::TooManyRows { seq }) = outcome {
+                    truncate(&mut jumbo.made, seq);
+                    jumbo.ranks.truncate(jumbo.made.len());
+                    jumbo.rows = Rows::of(&jumbo.made, job.block.text);
+                }
+                note(outcome, operator, network, job, jumbo, ended)?;
             }
             clock.lap(&mut counters.time.other);
             prepare(preparer.as_ref(), jumbo, put_out)?;
@@ -469,7 +485,7 @@ fn note(
 /// Whether a kernel's call has failed, of which all take notice.
 fn has_failed(outcome: Result<(), RunError>, operator: usize, network: &Network, job: &Job) -> Result<bool, RunError> {
     match outcome {
-        Err(error @ RunError::Kernel { .. }) => {
+        Err(error @ (RunError::Kernel { .. } | RunError::TooManyRows { .. })) => {
             // ORDERING: Relaxed; a source that sees it late deals events for nothing.
             network.failed_at.fetch_min(error.rank().1, Ordering::Relaxed);
             job.frame.note(operator, error);

@@ -13,6 +13,7 @@ mod lookup;
 mod met;
 
 use crate::dataflow::channel::rank::{Path, Rank, path_too_long};
+use crate::dataflow::operator::truncate;
 use crate::dataflow::windowed::keys::Meeting;
 use crate::dataflow::windowed::operator::{Out, Windowed};
 use crate::dataflow::windowed::replica::met::Met;
@@ -521,10 +522,20 @@ impl Replica {
 /// from it. Rows of one path are numbered.
 fn rank_more(out: &mut Out, before: usize, cause: impl Fn(u32) -> (u32, Path)) -> Result<(), RunError> {
     let Some(inputs) = out.inputs else { return Ok(()) };
-    let mut last: Option<(u32, Rank)> = None;
-    let mut number = 0;
     // A failure may have taken more than what was put out since.
     let before = before.min(out.rows.len());
+    let outcome = rank_all(out, inputs, before, cause);
+    if let Err(error @ RunError::TooManyRows { seq }) = &outcome {
+        truncate(out.rows, *seq);
+        out.ranks.truncate(out.rows.len());
+        return Err(error.clone());
+    }
+    outcome
+}
+
+fn rank_all(out: &mut Out, inputs: &[Rank], before: usize, cause: impl Fn(u32) -> (u32, Path)) -> Result<(), RunError> {
+    let mut last: Option<(u32, Rank)> = None;
+    let mut number = 0;
     out.ranks.try_reserve(out.rows.len() - before).map_err(OutOfMemory::from)?;
     for (&origin, position) in out.rows.origins()[before..].iter().zip(before..) {
         let (index, path) = cause(origin);
