@@ -1,7 +1,8 @@
-"""Shows the red cells of a run, and asks a person whether they have been seen, and why they may stay.
+"""Acknowledge the red cells of a run: you have seen them, and you give a reason.
 
-They stay red. The answer stands beside them on the run's pages; once all of a run's are acknowledged, `lockstep prune`
-may remove its outputs.
+The task `question` shows the red cells and waits for your response under *Required Actions*. The cells stay red. The
+run's pages show your name and your reason beside them. Once all red cells of a run are acknowledged, `lockstep prune`
+may remove the run's outputs.
 """
 
 from datetime import timedelta
@@ -13,12 +14,12 @@ from dags.lib.form import run_params
 
 with DAG(
     dag_id="acknowledge_run",
-    description="Say that red cells of a run have been seen, with a reason.",
+    description="Acknowledge the red cells of a run, with a reason.",
     doc_md=__doc__,
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    params=run_params("Default: the newest run that has red cells.", "Of its red cells these. Default: all of them."),
+    params=run_params("The run. Default: the newest run with red cells.", "The red cells. Default: all of them."),
     default_args={"retries": 0},
     is_paused_upon_creation=False,
     tags=["lockstep"],
@@ -26,16 +27,16 @@ with DAG(
 
     @task(execution_timeout=timedelta(minutes=5))
     def red_cells() -> dict:
-        """Says what is red."""
+        """Propose the red cells."""
         params = get_current_context()["params"]
         return decisions.red_cells(params["run"] or "", params["cells"] or "")
 
     @task(execution_timeout=timedelta(minutes=5))
-    def acknowledge(asked: dict, given: dict) -> str:
-        """Writes down who has seen them, and what they say."""
-        return decisions.acknowledge(asked, given)
+    def acknowledge(proposal: dict, response: dict) -> str:
+        """Record the acknowledgement with the name of Airflow's user."""
+        return decisions.acknowledge(proposal, response)
 
-    asked = red_cells()
+    proposal = red_cells()
     question = decisions.question("red_cells", "Acknowledge")
-    asked >> question
-    acknowledge(asked, question.output)
+    proposal >> question
+    acknowledge(proposal, question.output)

@@ -83,7 +83,9 @@ def regression_params() -> dict[str, Param]:
 def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
     """A run, and cells of it, neither of which has to be named."""
     run = Param(None, type=["string", "null"], title="Run", description=about_run, maxLength=40)
-    cells = Param(None, type=["string", "null"], title="Cells", description=f"{about_cells} With commas between them.")
+    cells = Param(
+        None, type=["string", "null"], title="Cells", description=f"{about_cells} Separate their names with commas."
+    )
     return {"run": run, "cells": cells}
 
 

@@ -8,8 +8,8 @@ from dags.lib.form import regression_of
 from infra import checkout
 from infra.checkout import home
 from streaming_core.errors import BadInput
+from streaming_core.regression import matrices
 from streaming_core.regression.home import new_run_id
-from streaming_core.regression.matrices import request
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, recorded
@@ -17,10 +17,10 @@ from streaming_core.storage import left_json
 
 
 def plan_run(context) -> list[dict]:
-    """Validates the run's params, writes runs/<run id>/plan.json and names the cells to run. What is refused is a run,
-    too, with pages that say why: that is where people look.
+    """Validate the params of a run, write runs/<run id>/plan.json and list its cells.
 
-    The run id follows from the Airflow run alone, so that a task that is run again finds what it left.
+    A refused request is a run as well: its pages say why it was refused. The run id follows from the Airflow run alone,
+    so a task that runs again finds what it wrote before.
 
     Returns:
         One mapping per cell: cell, app, workload, spec. The run id goes into the XCom `run_id`.
@@ -36,17 +36,17 @@ def plan_run(context) -> list[dict]:
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
-    run_id, origin, named = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
+    run_id, origin, matrix = run_id_of(context), context["dag_run"].run_id, params.get("matrix")
     with recorded(home(), run_id, Stage.PLAN_MATRIX):
-        asked = regression_of(params, context["dag_run"].conf)
+        fields = regression_of(params, context["dag_run"].conf)
         try:
-            wanted = request(checkout.MATRICES, home(), asked, named)
+            request = matrices.request(checkout.MATRICES, home(), fields, matrix)
             hosts.check(params["host"], params["spark"], home())
             # A task that is cleared and run again finds its own plan.
-            regression = wanted.regression
-            planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, wanted.matrix)
+            regression = request.regression
+            planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
         except BadInput as error:
-            refuse(home(), run_id, origin, asked | ({"matrix": named} if named else {}), str(error))
+            refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))
             publish(home(), run_id)
             raise AirflowFailException(str(error)) from None
         print(estimate(home(), planned, hosts.name(params["host"], home())))

@@ -98,15 +98,21 @@ def end_stale_runs(stopped_by: str | None = None) -> None:
     Args:
         stopped_by: the person that stopped them; None if their process died.
     """
-    subprocess.run(
-        [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs", *([stopped_by] if stopped_by else [])],
-        cwd=ROOT,
-        env=environment(),
-        check=False,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    if not (location() / ".prepared").exists():
+        return
+    log = location() / "logs" / "end-stale-runs.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as out:
+        subprocess.run(
+            [sys.executable, "-m", "infra.airflow.run_dag", "--end-stale-runs", *([stopped_by] if stopped_by else [])],
+            cwd=ROOT,
+            env=environment(),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
 
 
 def write_configuration(home: Path) -> None:

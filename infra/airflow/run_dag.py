@@ -29,7 +29,7 @@ from infra.checkout import home
 from reports.publish import publish
 from streaming_core.regression import status
 from streaming_core.regression.home import new_run_id
-from streaming_core.regression.stages import DAG_ID
+from streaming_core.regression.stages import DAG_ID, Stage
 
 POLL_SECONDS = 0.25
 
@@ -79,7 +79,9 @@ class Teller:
 
 
 def end_stale_runs(stopped_by: str | None = None) -> int:
-    """Fail the runs that an earlier process of this kind left `running`, which a scheduler would take up.
+    """Fail the runs that an earlier process left `running`: nothing executes them, and a scheduler would resume them.
+
+    They are the runs of the regression, and those of any DAG that `run_here` ran.
 
     Args:
         stopped_by: the person that stopped them; None if their process died.
@@ -87,18 +89,23 @@ def end_stale_runs(stopped_by: str | None = None) -> int:
     Returns:
         The number of runs that were failed.
     """
-    ended = 0
+    ended, unjudged = 0, []
+    left = (DagRun.dag_id == DAG_ID) | (DagRun.triggered_by == DagRunTriggeredByType.TEST)
     with create_session() as session:
-        runs = session.query(DagRun).filter_by(state=DagRunState.RUNNING, triggered_by=DagRunTriggeredByType.TEST)
-        for run in runs:
+        for run in session.query(DagRun).filter(DagRun.state == DagRunState.RUNNING, left):
+            judged = False
             for task in session.query(TaskInstance).filter_by(dag_id=run.dag_id, run_id=run.run_id):
                 if task.state not in (TaskInstanceState.SUCCESS, TaskInstanceState.FAILED, TaskInstanceState.SKIPPED):
                     task.state = TaskInstanceState.FAILED
+                else:
+                    judged = judged or task.task_id == Stage.VERDICT
             run.state = DagRunState.FAILED
             run.end_date = datetime.now(UTC)
             ended += 1
-            if run.dag_id == DAG_ID:
-                _publish_end(new_run_id(run.run_id, run.run_after.timestamp()), stopped_by)
+            if run.dag_id == DAG_ID and not judged:
+                unjudged.append(new_run_id(run.run_id, run.run_after.timestamp()))
+    for run_id in unjudged:
+        _publish_end(run_id, stopped_by)
     return ended
 
 

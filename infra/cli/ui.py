@@ -1,8 +1,8 @@
 """Airflow with the Lockstep pages, on loopback, until Ctrl-C, `lockstep stop` or a terminal that is closed.
 
-Its processes end with this one, however that ends: the kernel tells them. Which they are is kept in AIRFLOW_HOME all
-the same: what did not listen is ended before the next start, as two schedulers on one database would take each other's
-tasks.
+Airflow's processes and their runs end with this one, even if it is killed: a watchdog process ends them. AIRFLOW_HOME
+lists the processes as well, because the watchdog can be killed too. The next start ends the ones that are left, because
+two schedulers on one database would take each other's tasks.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from infra.airflow import home as airflow_home
-from infra.checkout import ROOT
+from infra.checkout import ROOT, user
 from infra.services.lock import holder, signed
-from infra.services.process import POLL_SECONDS, Noted, alive, end_group, identity, signal_group, start
+from infra.services.process import POLL_SECONDS, Noted, alive, end_group, end_groups, identity, start
 from streaming_core.errors import BadInput, RunFailed
-from streaming_core.storage import left_json, write_json, write_text
+from streaming_core.storage import Lock, left_json, write_json, write_text
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself. It
 # believes what a server in front of it, on this machine, says of how it was asked (docs/security.md).
+_AIRFLOW = [sys.executable, "-m", "airflow"]
 COMPONENTS = {
-    "api-server": ["api-server", "--proxy-headers"],
-    "scheduler": ["scheduler", "--skip-serve-logs"],
-    "dag-processor": ["dag-processor"],
-    "triggerer": ["triggerer", "--skip-serve-logs"],
+    "api-server": [*_AIRFLOW, "api-server", "--proxy-headers"],
+    "scheduler": [*_AIRFLOW, "scheduler", "--skip-serve-logs"],
+    "dag-processor": [*_AIRFLOW, "dag-processor"],
+    "triggerer": [*_AIRFLOW, "triggerer", "--skip-serve-logs"],
 }
 USER = "admin"
 START_SECONDS = 180
@@ -42,22 +44,34 @@ STOP_SECONDS = 30
 
 
 class Components:
-    """Airflow's processes, each in a process group of its own."""
+    """Airflow's processes, each in a process group of its own, and their watchdog."""
 
     def __init__(self, logs: Path, environment: dict[str, str]):
         self._logs = logs
         self._environment = environment
         self._running: dict[str, subprocess.Popen] = {}
+        self._watchdog: subprocess.Popen | None = None
 
-    def start(self) -> None:
-        """Starts all of them, and notes which they are; what they print goes to one file each."""
+    def start(self, commands: Mapping[str, Sequence[str]]) -> None:
+        """Start the watchdog and the commands. Each writes its output to a file of its own.
+
+        Args:
+            commands: name of a component -> program and arguments.
+        """
         self._logs.mkdir(parents=True, exist_ok=True)
-        airflow = [sys.executable, "-m", "airflow"]
-        for name, arguments in COMPONENTS.items():
-            with open(self._logs / f"{name}.log", "ab") as out:
-                options: dict[str, Any] = {"cwd": ROOT, "env": self._environment, "stdout": out, "stderr": out}
-                self._running[name] = start([*airflow, *arguments], **options)
+        self._watchdog = self._start(
+            "watchdog", [sys.executable, "-m", "infra.airflow.watchdog"], dies_by=None, stdin=subprocess.PIPE
+        )
+        assert self._watchdog.stdin is not None
+        for name, command in commands.items():
+            self._running[name] = self._start(name, command)
+            self._watchdog.stdin.write(f"{json.dumps(identity(self._running[name].pid))}\n".encode())
+            self._watchdog.stdin.flush()
         write_json(_noted(), {name: identity(process.pid) for name, process in self._running.items()})
+
+    def _start(self, name: str, command: Sequence[str], **options: Any) -> subprocess.Popen:
+        with open(self._logs / f"{name}.log", "ab") as out:
+            return start(command, cwd=ROOT, env=self._environment, stdout=out, stderr=out, **options)
 
     def ended(self) -> str | None:
         """The first component that is not running any more."""
@@ -70,6 +84,12 @@ class Components:
         for name in order:
             end_group(self._running[name], STOP_SECONDS)
         _noted().unlink(missing_ok=True)
+
+    def dismiss_watchdog(self) -> None:
+        """End the watchdog, because nothing is left for it to end."""
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.communicate()
 
     def log(self, name: str) -> Path:
         """Where a component's words are."""
@@ -84,13 +104,7 @@ def _noted() -> Path:
 def end_left() -> list[str]:
     """Ends the components that an earlier UI has left running; their names. For who holds AIRFLOW_HOME."""
     left = {name: process for name, process in left_json(_noted()).items() if alive(process)}
-    for process in left.values():
-        signal_group(process["pid"], signal.SIGTERM)
-    deadline = time.monotonic() + STOP_SECONDS
-    while any(map(alive, left.values())) and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-    for process in left.values():
-        signal_group(process["pid"], signal.SIGKILL)
+    end_groups(list(left.values()), STOP_SECONDS)
     _noted().unlink(missing_ok=True)
     return list(left)
 
@@ -147,6 +161,34 @@ def healthy(url: str) -> bool:
     return all((state.get(part) or {}).get("status") == "healthy" for part in parts)
 
 
+def _check_port(port: int) -> None:
+    """Raise BadInput if the port is in use."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise BadInput(f"port {port} is taken; choose another one: make ui ARGS='--port {port + 1}'") from None
+
+
+def _take(occupancy: Lock, url: str, noted: Noted) -> None:
+    """Take AIRFLOW_HOME for a UI at this address, unless a signal comes first.
+
+    Raises:
+        BadInput: a UI or a run has AIRFLOW_HOME.
+    """
+    while not occupancy.take(signed("ui", url=url)):
+        by = holder(occupancy)
+        if by.get("owner") == "ui":
+            raise BadInput(f"Airflow is up already: {by['url']}")
+        if by.get("owner") == "run":
+            raise BadInput(f"a run is in progress (process {by['pid']}); start the UI when it has ended")
+        # Another process is stopping Airflow, which takes seconds.
+        if noted.number:
+            return
+        time.sleep(POLL_SECONDS)
+
+
 def serve(port: int) -> int:
     """Starts everything, waits for the end, stops everything.
 
@@ -160,20 +202,12 @@ def serve(port: int) -> int:
     where = airflow_home.location()
     url = f"http://localhost:{port}"
     occupancy = airflow_home.occupancy()
-    if not occupancy.take(signed("ui", url=url)):
-        by = holder(occupancy)
-        if by.get("owner") == "ui":
-            raise BadInput(f"Airflow is up already: {by['url']}")
-        raise BadInput(f"a run is going on (process {by.get('pid', '?')}); start the UI when it has ended")
+    _take(occupancy, url, noted)
+    if noted.number:
+        return 0
     if left := end_left():
         console.print(f"ended what an earlier UI had left running: {', '.join(left)}")
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            occupancy.leave()
-            raise BadInput(f"port {port} is taken; choose another one: make ui ARGS='--port {port + 1}'") from None
+    _check_port(port)
     logs = where / "logs" / "components"
     airflow_home.prepare(logs / "prepare.log")
     logins = passwords()
@@ -183,7 +217,7 @@ def serve(port: int) -> int:
     airflow_home.end_stale_runs()
     components = Components(logs, environment)
     try:
-        components.start()
+        components.start(COMPONENTS)
         with console.status("starting Airflow (about 20 seconds)"):
             deadline = time.monotonic() + START_SECONDS
             while not noted.number and not healthy(url):
@@ -212,4 +246,6 @@ def serve(port: int) -> int:
         noted.ignore()
         console.print("stopping Airflow")
         components.stop()
+        airflow_home.end_stale_runs(user() if noted.number else None)
+        components.dismiss_watchdog()
         occupancy.leave()

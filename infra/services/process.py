@@ -87,6 +87,23 @@ def signal_group(leader: int, number: int) -> None:
         os.killpg(leader, number)
 
 
+def end_groups(leaders: Sequence[Mapping[str, Any]], grace: float = GRACE_SECONDS) -> None:
+    """End process groups that this process need not have started: SIGTERM, and SIGKILL once their leaders have ended.
+
+    Args:
+        leaders: the `identity` of each group's leader; a leader that has ended is passed over.
+        grace: seconds that the leaders have to end.
+    """
+    present = [leader for leader in leaders if alive(leader)]
+    for leader in present:
+        signal_group(leader["pid"], signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while any(map(alive, present)) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    for leader in present:
+        signal_group(leader["pid"], signal.SIGKILL)
+
+
 def end_group(child: subprocess.Popen, grace: float = GRACE_SECONDS) -> None:
     """SIGTERM, then SIGKILL to what is left of the group once the child has ended, or after `grace` seconds."""
     if child.poll() is None:

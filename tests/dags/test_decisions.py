@@ -34,6 +34,16 @@ def test_a_no_decides_nothing(lockstep_home):
     assert decisions.decisions(lockstep_home) == []
 
 
+@pytest.mark.parametrize("user", [None, {}, {"id": "", "name": ""}])
+def test_response_without_a_user_of_airflow_decides_nothing(lockstep_home, monkeypatch, user):
+    monkeypatch.setenv("LOGNAME", "impostor")
+    past_runs.make(lockstep_home)
+    proposal = asked.red_cells("", "")
+    with pytest.raises(AirflowFailException, match="Airflow names no user for this response"):
+        asked.acknowledge(proposal, answered("Acknowledge") | {"responded_by_user": user})
+    assert decisions.decisions(lockstep_home) == []
+
+
 def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(lockstep_home):
     past_runs.make(lockstep_home)
     every = asked.red_cells("", "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -207,6 +209,25 @@ def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, 
     assert "14 cells, about 3 minutes" in text
     assert text.count("has run<") == text.count(">runs<") == 1
     assert 'http-equiv="refresh"' in text
+
+
+def test_page_that_takes_long_does_not_hold_up_other_requests(get, tmp_path, monkeypatch):
+    home = Home(tmp_path)
+    plan = home.run(past_runs.LAST) / "plan.json"
+    plan.parent.mkdir(parents=True)
+    os.mkfifo(plan)  # its reader waits for a writer
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    with ThreadPoolExecutor() as threads:
+        slow = threads.submit(get, f"/lockstep/{past_runs.LAST}/index.html")
+        with open(plan, "w") as writer:  # opens once the page's handler reads
+            try:
+                assert threads.submit(get, "/lockstep/style.css").result(10).status_code == 200
+                assert threads.submit(get, "/api/v2/version").result(10).status_code == 200
+                assert not slow.done()
+            finally:
+                writer.write("not JSON")
+                writer.close()
+        slow.exception(30)
 
 
 def test_before_the_first_run_the_pages_say_so(get, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ def airflow(tmp_path_factory):
     past_runs.make(Home(root / "lockstep"))
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
+        "LOGNAME": "impostor",
         "LOCKSTEP_HOME": str(root / "lockstep"),
         "AIRFLOW_HOME": str(root / "airflow"),
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",

@@ -1,7 +1,8 @@
 """Lockstep in Airflow's UI: its pages behind Airflow's login, a menu entry, a tab on every run.
 
-The pages are files below LOCKSTEP_HOME/reports. They are served read-only to whoever may see the DAG's runs, and under
-a policy that lets them load nothing from elsewhere and talk to nothing.
+The pages are files below LOCKSTEP_HOME/reports. Every user that may see the DAG's runs may read them, under a policy
+that lets them load nothing from elsewhere and talk to nothing. Handlers that read files are plain functions, because
+FastAPI runs those in threads: a page that takes long does not hold up Airflow's API.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -60,17 +61,26 @@ def reports() -> Path:
     return checkout.home().reports
 
 
-async def reader(request: Request):
-    """The user behind the request, as Airflow's own pages find it; who may not see the DAG's runs may not see this.
+async def login(request: Request) -> Any:
+    """The user behind the request, as Airflow's own pages determine it.
 
     Raises:
-        HTTPException: 401 without a valid login, 403 without the permission.
+        HTTPException: 401 without a valid login.
+    """
+    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+
+    return await get_user(request, None, await bearer_scheme(request))
+
+
+def reader(user: Annotated[Any, Depends(login)]) -> Any:
+    """The user, if the user may see the DAG's runs. An auth manager may ask a database, so this runs in a thread.
+
+    Raises:
+        HTTPException: 403 without the permission.
     """
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 
-    user = await get_user(request, None, await bearer_scheme(request))
     allowed = get_auth_manager().is_authorized_dag(
         method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=DAG_ID), user=user
     )
@@ -103,7 +113,7 @@ async def refuse(request: Request, error: HTTPException) -> Response:
 
 
 @app.get("/run/{airflow_run:path}")
-async def of_run(airflow_run: str, user: Reader) -> Response:
+def of_run(airflow_run: str, user: Reader) -> Response:
     """The overview of the run that an Airflow run made."""
     history = History(checkout.home())
     for run_id in reversed(history.run_ids()):
@@ -114,7 +124,7 @@ async def of_run(airflow_run: str, user: Reader) -> Response:
 
 @app.get("/")
 @app.get("/{path:path}")
-async def page(user: Reader, path: str = "") -> Response:
+def page(user: Reader, path: str = "") -> Response:
     """A file of the reports; before the first run, a page that says so."""
     root = reports().resolve()
     target = served(root, path)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from infra.airflow import home as airflow_home
@@ -15,8 +19,10 @@ from infra.services.lock import signed
 from infra.services.process import alive, identity, signal_group
 from streaming_core.storage import write_json
 from tests.infra.cli.conftest import lockstep
+from tests.waiting import alive as is_there
 from tests.waiting import wait_for
 
+ROOT = Path(__file__).resolve().parents[3]
 # Starts another process in its group, and heeds SIGTERM by itself alone.
 FAMILY = "import signal, subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
 
@@ -59,6 +65,44 @@ def test_a_process_that_has_the_number_of_one_that_is_gone_is_let_be(home, proce
     write_json(home / "components.json", {"scheduler": other | {"started": other["started"] + 1}})
     assert ui.end_left() == []
     assert alive(other)
+
+
+UI = """
+import os, signal, sys
+from pathlib import Path
+from infra.cli.ui import Components
+Components(Path("logs"), dict(os.environ)).start({"scheduler": [sys.executable, "-c", sys.argv[1]]})
+signal.pause()
+"""
+# Starts a task in its group and waits for it, whatever signals come: so does a scheduler.
+STUBBORN = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if task := os.fork():
+    with open("pids.new", "w") as pids:
+        print(os.getpid(), task, file=pids)
+    os.rename("pids.new", "pids")
+while True:
+    signal.pause()
+"""
+
+
+def test_killed_ui_leaves_no_scheduler_and_no_task(tmp_path):
+    pids = tmp_path / "pids"
+    components = STUBBORN.replace('"pids', f'"{tmp_path}/pids')
+    command = [sys.executable, "-c", UI, components]
+    killed = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    wait_for(pids.exists, 30)
+    family = psutil.Process(killed.pid).children(recursive=True)
+    assert {int(pid) for pid in pids.read_text().split()} < {process.pid for process in family}
+    killed.kill()
+    killed.wait()
+    try:
+        wait_for(lambda: not any(is_there(process.pid) for process in family), 15)
+    finally:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def test_a_run_is_not_stopped_by_it(home, capsys):

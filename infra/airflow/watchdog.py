@@ -1,0 +1,32 @@
+"""Ends what `lockstep ui` started once that process is gone, even by SIGKILL.
+
+The UI writes one JSON line per process to the watchdog's standard input: {"pid", "started"}. The kernel closes that
+input when the UI ends. The kernel also sends SIGTERM to each of Airflow's processes, but a scheduler waits for its
+tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from infra.airflow import home as airflow_home
+from infra.services.lock import signed
+from infra.services.process import end_groups
+
+GRACE_SECONDS = 2  # Without the UI, an orderly end gains nothing.
+
+
+def main() -> int:
+    """Wait for the end of the UI, then end its processes and publish its runs."""
+    end_groups([json.loads(line) for line in sys.stdin], GRACE_SECONDS)
+    occupancy = airflow_home.occupancy()
+    # Another process that has taken AIRFLOW_HOME since then ends the runs itself.
+    if occupancy.take(signed("stop")):
+        airflow_home.end_stale_runs()
+        occupancy.leave()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
