@@ -34,7 +34,6 @@ def attachment(pages: Pages, run: Run) -> str:
         here="",
         # A style sheet of ours, which an escape would break.
         style=Markup((HERE / "style.css").read_text()),
-        night=None,
         coverage=None,
         file=None,
         of_cell=lambda cell: f"#{cell.name}" if cell.name in shown else None,

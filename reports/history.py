@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,12 +23,14 @@ from reports.gate import Gate
 from reports.speed import Speed
 from streaming_core.errors import BadInput
 from streaming_core.regression import decisions, warehouse
+from streaming_core.regression.comparable import Input, is_comparable, is_nightly, loaded_input, planned_inputs
 from streaming_core.regression.decisions import Decision
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.stages import Stage
-from streaming_core.regression.status import Status, status_of
+from streaming_core.regression.status import Status, state_of, status_of
 from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
+from streaming_core.storage import left_json
 
 NOTHING = "\N{EN DASH}"
 LOOKED_BACK = 200  # runs, for since when a cell is red
@@ -58,6 +61,7 @@ class Cell:
     `checks`, `violations` and `samples` are rows of the raw tables; `facts` is its row of raw cells, {} before loading;
     `speed` and `gate`, the verdicts on its speed over the nights and beside another commit, are there once the marts
     are, of a cell that is equal and was measured so. `acknowledged`: by whom and why its redness was acknowledged.
+    `run_id` and `input`: the run that judged it, and the events that it took there.
     """
 
     name: str
@@ -71,6 +75,8 @@ class Cell:
     speed: Speed | None = None
     gate: Gate | None = None
     acknowledged: Decision | None = None
+    run_id: str = ""
+    input: Input | None = None
 
     @property
     def strategy(self) -> str:
@@ -124,57 +130,24 @@ class Cell:
 
 
 @dataclass
-class Run:
-    """One run of the matrix.
+class Results:
+    """The results of cells, in words: whether each is right, and how fast it is.
 
-    By name of a cell: `green_builds`, the build since which it is wrong, where one before it was better; `red_since`,
-    the first run of the unbroken series in which it is red.
+    Attributes:
+        cells: the cells, those of one application next to each other.
+        green_builds: by name of a wrong cell, the build since which it is wrong, if an earlier one was better.
+        red_since: by name of a red cell, the first run of the unbroken series in which it is red.
     """
 
-    run_id: str
-    plan: dict
     cells: list[Cell]
     green_builds: dict[str, str] = field(default_factory=dict)
     red_since: dict[str, str] = field(default_factory=dict)
-    status: Status = field(default_factory=Status)
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """Cells per verdict, every verdict named."""
         found = Counter(cell.verdict for cell in self.cells)
         return {verdict: found.get(verdict, 0) for verdict in VERDICTS}
-
-    @property
-    def green(self) -> bool:
-        """Whether the run finished, no stage failed, and every planned cell is equal or a declared bound."""
-        finished = self.status.state == "finished" and not self.status.failures
-        return finished and is_green(cell.verdict for cell in self.cells)
-
-    @property
-    def faulty_cells(self) -> list[Cell]:
-        """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
-        finished = self.status.state == "finished"
-        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")]
-
-    @property
-    def failures(self) -> dict[Stage, str]:
-        """The failed stages and why they failed, without those that fail because a cell is red."""
-        red = any(cell.red for cell in self.cells)
-        return {
-            stage: error
-            for stage, error in self.status.failures.items()
-            if not (red and stage in (Stage.VALIDATE_OUTPUTS, Stage.EXPECTATIONS))
-        }
-
-    @property
-    def started(self) -> str:
-        """`2026-01-31 02:00 UTC`, as the run id says it."""
-        return started(self.run_id)
-
-    @property
-    def origin(self) -> str:
-        """The Airflow run it belongs to, or `cli`."""
-        return self.plan.get("origin", "")
 
     @property
     def build(self) -> str:
@@ -187,26 +160,12 @@ class Run:
         return sorted({cell.facts["host"] for cell in self.cells if cell.facts.get("host")})
 
     @property
-    def matrix(self) -> str:
-        """`nightly 3f2a91c0, overrides threads`: name and short digest of the named matrix; empty without one."""
-        matrix = self.plan.get("matrix") or {}
-        if not matrix:
-            return ""
-        overrides = f", overrides {', '.join(matrix['overrides'])}" if matrix["overrides"] else ""
-        return f"{matrix['name']} {matrix['digest'][:8]}{overrides}"
+    def inputs(self) -> dict[str, Input]:
+        """The events of each application."""
+        return {cell.spec.app: cell.input for cell in self.cells if cell.input}
 
-    @property
-    def refused(self) -> str:
-        """Why nothing of it was run; empty if it was accepted."""
-        return self.plan.get("refused", "")
-
-    @property
-    def sentence(self) -> str:
-        """What a person needs to know first."""
-        if self.refused:
-            return f"Refused: {self.refused}"
-        if self.status.state != "finished":
-            return self._unfinished()
+    def _sentence(self, failed_stages: Iterable[Stage]) -> str:
+        """How many cells are right, which are not, and which stages failed."""
         judged = [cell for cell in self.cells if not cell.is_bound]
         bounds = [cell for cell in self.cells if cell.is_bound]
         equal = sum(cell.verdict == "equal" for cell in judged)
@@ -222,19 +181,8 @@ class Run:
                 text += f"; and {len(red) - 3} more"
         elif bounds:
             text += f" ({len(bounds)} bound{'s' * (len(bounds) > 1)} beside them)"
-        if self.failures:
-            text += f"; but {', '.join(stage.label for stage in self.failures)} failed"
-        return text
-
-    def _unfinished(self) -> str:
-        cells = f"{self.status.cells} of {len(self.cells)} cells"
-        if self.status.state == "in_progress":
-            return f"In progress: {cells} have run"
-        ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
-        when = f"at {ended:%Y-%m-%d %H:%M} UTC after {cells}"
-        if self.status.state == "died":
-            return f"Died {when}: its process ended"
-        return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"
+        labels = list(dict.fromkeys(stage.label for stage in failed_stages))
+        return f"{text}; but {', '.join(labels)} failed" if labels else text
 
     @property
     def speeds(self) -> list[Cell]:
@@ -288,6 +236,81 @@ class Run:
         return next((cell for cell in self.cells if cell.name == name), None)
 
 
+@dataclass(kw_only=True)
+class Run(Results):
+    """One run of the matrix."""
+
+    run_id: str
+    plan: dict
+    status: Status = field(default_factory=Status)
+
+    @property
+    def green(self) -> bool:
+        """Whether the run finished, no stage failed, and every planned cell is equal or a declared bound."""
+        finished = self.status.state == "finished" and not self.status.failures
+        return finished and is_green(cell.verdict for cell in self.cells)
+
+    @property
+    def faulty_cells(self) -> list[Cell]:
+        """The red cells. A run that ended early says so in its sentence, so its cells that never ran are no faults."""
+        finished = self.status.state == "finished"
+        return [cell for cell in self.cells if cell.red and (finished or cell.verdict != "not_run")]
+
+    @property
+    def failures(self) -> dict[Stage, str]:
+        """The failed stages and why they failed, without those that fail because a cell is red."""
+        red = any(cell.red for cell in self.cells)
+        return {
+            stage: error
+            for stage, error in self.status.failures.items()
+            if not (red and stage in (Stage.VALIDATE_OUTPUTS, Stage.EXPECTATIONS))
+        }
+
+    @property
+    def started(self) -> str:
+        """`2026-01-31 02:00 UTC`, as the run id says it."""
+        return started(self.run_id)
+
+    @property
+    def origin(self) -> str:
+        """The Airflow run it belongs to, or `cli`."""
+        return self.plan.get("origin", "")
+
+    @property
+    def matrix(self) -> str:
+        """The named matrix of its request; empty without one."""
+        return matrix_text(self.plan)
+
+    @property
+    def refused(self) -> str:
+        """Why nothing of it was run; empty if it was accepted."""
+        return self.plan.get("refused", "")
+
+    @property
+    def sentence(self) -> str:
+        """What a person needs to know first."""
+        if self.refused:
+            return f"Refused: {self.refused}"
+        return self._sentence(self.failures) if self.status.state == "finished" else self._unfinished()
+
+    def _unfinished(self) -> str:
+        cells = f"{self.status.cells} of {len(self.cells)} cells"
+        if self.status.state == "in_progress":
+            return f"In progress: {cells} have run"
+        ended = datetime.fromtimestamp(self.status.ended or 0, UTC)
+        when = f"at {ended:%Y-%m-%d %H:%M} UTC after {cells}"
+        if self.status.state == "died":
+            return f"Died {when}: its process ended"
+        return f"Stopped{f' by {self.status.by}' if self.status.by else ''} {when}"
+
+
+class Comparable(NamedTuple):
+    """A comparable run: whether it is a nightly, and the input of each cell."""
+
+    is_nightly: bool
+    inputs: dict[str, Input]
+
+
 class History:
     """All runs below one LOCKSTEP_HOME."""
 
@@ -300,12 +323,27 @@ class History:
         loaded = {path.name.removeprefix("run_id=") for path in self.home.raw("cells").glob("run_id=*")}
         return sorted(run_id for run_id in planned | loaded if RUN_ID.fullmatch(run_id))
 
+    def plan(self, run_id: str) -> dict:
+        """The content of a run's plan.json; {} when it is gone."""
+        return left_json(self.home.run(run_id) / "plan.json")
+
     def origin(self, run_id: str) -> str | None:
         """The Airflow run behind a run, or `cli`; None when its plan is gone."""
-        try:
-            return json.loads((self.home.run(run_id) / "plan.json").read_text())["origin"]
-        except (OSError, ValueError, KeyError):
-            return None
+        return self.plan(run_id).get("origin")
+
+    def inputs(self, run_id: str, plan: dict) -> dict[str, Input]:
+        """The input of each cell of a run, by the cell's name, from its plan, else from its raw rows."""
+        return planned_inputs(plan) if plan else {row["cell"]: loaded_input(row) for row in self.rows("cells", run_id)}
+
+    def comparable(self, run_ids: Iterable[str]) -> dict[str, Comparable]:
+        """The comparable ones of these runs, in their order."""
+        found = {}
+        for run_id in run_ids:
+            plan = self.plan(run_id)
+            inputs = self.inputs(run_id, plan)
+            if is_comparable(plan, state_of(self.home, run_id), len(inputs)):
+                found[run_id] = Comparable(is_nightly(plan), inputs)
+        return found
 
     def latest(self) -> Run | None:
         """The newest run, or None before the first."""
@@ -324,10 +362,8 @@ class History:
         return run
 
     def _read(self, run_id: str) -> Run:
-        try:
-            plan = json.loads((self.home.run(run_id) / "plan.json").read_text())
-        except FileNotFoundError:
-            plan = {}
+        plan = self.plan(run_id)
+        inputs = self.inputs(run_id, plan)
         facts = {row["cell"]: row for row in self.rows("cells", run_id)}
         if not plan and not facts:
             raise BadInput(f"no run {run_id}")
@@ -350,21 +386,31 @@ class History:
             cell.gate = self.gates.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
-        return Run(run_id, plan, cells, status=status_of(self.home, run_id))
+            cell.run_id, cell.input = run_id, inputs.get(cell.name)
+        return Run(run_id=run_id, plan=plan, cells=cells, status=status_of(self.home, run_id))
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
-        """What `Run` calls `red_since` and `green_builds`. A wrong result is interrupted by a better one only, not by a
-        night without any; one that was equal with the same build owes nothing to it."""
+        """The fields `red_since` and `green_builds` of `Results`.
+
+        Only a better result on the same input interrupts a series of wrong ones; a run that was stopped does not. A
+        build that was equal before is not the one since which a cell is wrong.
+        """
         wrong = {cell.name: cell.facts.get("build", "") for cell in run.cells if cell.verdict in WRONG}
         since = {cell.name: run.run_id for cell in run.cells if cell.red}
-        open_cells = set(since)
+        open_cells, inputs = set(since), {cell.name: cell.input for cell in run.cells}
         for run_id in list(reversed([r for r in self.run_ids() if r < run.run_id]))[:LOOKED_BACK]:
             if not open_cells:
                 break
             before = self._read(run_id)
+            if before.status.state != "finished":
+                continue
             for name in list(open_cells):
                 cell = before.cell(name)
-                if cell is None or (name in wrong and cell.verdict in ("not_run", "failed")):
+                if (
+                    cell is None
+                    or cell.input != inputs[name]
+                    or (name in wrong and cell.verdict in ("not_run", "failed"))
+                ):
                     continue
                 if cell.verdict in WRONG or (cell.red and name not in wrong):
                     since[name] = run_id
@@ -414,6 +460,15 @@ class History:
         folder = self.home.root / "warehouse" / "marts" / name
         files = sorted(path for path in folder.glob("*.parquet") if path.name[0] not in "._")
         return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+def matrix_text(plan: dict) -> str:
+    """`nightly 3f2a91c0, overrides threads`: name and short digest of the named matrix of a plan; empty without one."""
+    matrix = plan.get("matrix") or {}
+    if not matrix:
+        return ""
+    overrides = f", overrides {', '.join(matrix['overrides'])}" if matrix["overrides"] else ""
+    return f"{matrix['name']} {matrix['digest'][:8]}{overrides}"
 
 
 def started(run_id: str) -> str:

@@ -6,13 +6,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Self
 
-from reports.history import History, started
+from reports.estimate import expected
+from reports.history import History, matrix_text, started
 from streaming_core.apps import registry
+from streaming_core.regression.comparable import is_nightly
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import records, state_of
 from streaming_core.run.way import executors_of
 from streaming_core.storage import left_json
 
-NIGHTLY = "nightly"
 STALE = 7  # days after which a way counts as not run lately
 LOOKED = 200  # runs that are looked at, the newest first
 
@@ -26,10 +30,16 @@ class Line:
     sentence: str
     matrix: str = ""
     slower: int = 0
+    in_progress: bool = False
 
     @property
     def started(self) -> str:
         return started(self.run_id)
+
+    @property
+    def look(self) -> str:
+        """The style class of its sentence."""
+        return "soft" if self.in_progress else "good" if self.green else "bad"
 
 
 def line(history: History, run_id: str) -> Line:
@@ -39,16 +49,45 @@ def line(history: History, run_id: str) -> Line:
         return Line(run_id, kept["green"], kept["sentence"], kept["matrix"], len(kept["slower"]))
     run = history.run(run_id)
     slower = [cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower"]
-    return Line(run_id, run.green, run.sentence, run.matrix, len(slower))
+    in_progress = run.status.state == "in_progress"
+    return Line(run_id, run.green, run.sentence, run.matrix, len(slower), in_progress)
 
 
 def last_night(history: History) -> Line | None:
-    """The newest run that went by the matrix `nightly`, whatever was run since."""
+    """The newest nightly that is over, also one that was refused or stopped; None before the first."""
     for run_id in reversed(history.run_ids()):
-        plan = left_json(history.home.run(run_id) / "plan.json")
-        if (plan.get("matrix") or {}).get("name") == NIGHTLY:
+        if is_nightly(history.plan(run_id)) and state_of(history.home, run_id) != "in_progress":
             return line(history, run_id)
     return None
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A run that runs, or that waits until another one releases LOCKSTEP_HOME."""
+
+    run_id: str
+    waits: bool
+    matrix: str
+    expected: str
+
+    @property
+    def started(self) -> str:
+        """When it was requested."""
+        return started(self.run_id)
+
+
+def unfinished(history: History) -> list[Unfinished]:
+    """The runs in progress, oldest first."""
+    found = []
+    for run_id in history.run_ids()[-LOOKED:]:
+        if state_of(history.home, run_id) != "in_progress" or (plan := history.plan(run_id)).get("refused"):
+            continue
+        server = records(history.home, run_id).get(Stage.SPARK_SERVER, {})
+        cells = len(plan.get("cells", []))
+        about = expected(history.home, run_id) or f"{cells} cell{'s' * (cells != 1)}"
+        # The Spark server of a run starts once the run has the lock on LOCKSTEP_HOME.
+        found.append(Unfinished(run_id, server.get("ended") is None, matrix_text(plan), about))
+    return found
 
 
 @dataclass(frozen=True)
@@ -57,6 +96,11 @@ class Seen:
 
     run_id: str
     days: int
+
+    @classmethod
+    def before(cls, run_id: str, newest: str) -> Self:
+        """The run, and the days from it to the newest run."""
+        return cls(run_id, (_day(newest) - _day(run_id)).days)
 
     @property
     def text(self) -> str:
@@ -121,7 +165,7 @@ def coverage(history: History) -> Coverage:
     }
     ids = history.run_ids()
     for run_id in reversed(ids[-LOOKED:]):
-        seen = Seen(run_id, (_day(ids[-1]) - _day(run_id)).days)
+        seen = Seen.before(run_id, ids[-1])
         for app, executor, strategy in history.ways(run_id):
             if executor in found.get(app, {}):
                 found[app][executor].setdefault(strategy, seen)

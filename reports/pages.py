@@ -1,7 +1,7 @@
 """The pages: History in, HTML and SVG out. Whatever an application wrote into a row is escaped.
 
-index.html                  overview of the latest run         performance.html, charts/*.svg
-<run id>/index.html         overview of that run               runs.html, every run, and what ran when
+index.html                  the state (state.py)               performance.html, charts/*.svg
+<run id>/index.html         the outcome of that run            runs.html, every run, and what ran when
 <run id>/<cell>.html        evidence of one cell               style.css
 <run id>/beside-*.html      that run beside another
 <run id>/lockstep-*.html    the run as one file (attachment.py)
@@ -14,7 +14,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -40,8 +40,9 @@ from reports.history import (
     short_json,
     started,
 )
-from reports.outcome import outcome
+from reports.outcome import outcome, outcome_of_state
 from reports.stages import Stages
+from reports.state import state as state_of
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
 from streaming_core.regression.home import Home
@@ -53,6 +54,7 @@ HERE = Path(__file__).parent
 MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed": "!", "not_run": "○", "not_comparable": "~"}
 SHOWN_RUNS = 15
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
+NOW = re.compile("<!--now-->.*?<!--/now-->\n?", re.DOTALL)
 DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
 
@@ -82,14 +84,39 @@ class Pages:
             beside_name=beside_name,
         )
 
-    def index(self) -> str:
-        """Overview of the latest run; before the first one a page that says so."""
-        run = self.history.latest()
-        if run is None:
+    def index(self, queued: Sequence[str] = ()) -> str:
+        """The overview: the state, the last night, what runs or waits; before the first run a page that says so.
+
+        Args:
+            queued: the requests in Airflow's queue, as text.
+        """
+        run_ids = self.history.run_ids()
+        if not run_ids:
             return self.empty()
-        night = morning.last_night(self.history)
-        found = night if night and night.run_id != run.run_id else None
-        return self.overview(run, "", "Overview", night=found, coverage=self._coverage)
+        state, night = state_of(self.history), morning.last_night(self.history)
+        days = morning.Seen.before(night.run_id, run_ids[-1]).days if night else 0
+        return self.render(
+            "state.html",
+            root="",
+            here="Overview",
+            state=state,
+            night=night,
+            since_night=f", {days} days before the newest run" if days > 1 else "",
+            **self._now(queued),
+            coverage=self._coverage,
+            of_cell=lambda cell: f"{cell.run_id}/{cell.name}.html",
+            of_run=lambda run_id: f"{run_id}/index.html",
+            files={run.run_id: f"{run.run_id}/{file_name(run.run_id)}" for run in (state.runs if state else [])},
+            **(outcome_of_state(state) if state else {}),
+        )
+
+    def refresh(self, index: str, queued: Sequence[str] = ()) -> str:
+        """A page of `index` as it was written, with what runs or waits now."""
+        now = self._env.get_template("now.html").render(**self._now(queued))
+        return NOW.sub(lambda _: now, index)
+
+    def _now(self, queued: Sequence[str]) -> dict:
+        return {"unfinished": morning.unfinished(self.history), "queued": queued}
 
     @cached_property
     def _coverage(self) -> morning.Coverage:
@@ -119,29 +146,21 @@ class Pages:
             return "runs"
         return "has run" if ended.get("exit_code") == 0 else f"failed: {ended.get('error')}"
 
-    def overview(
-        self,
-        run: Run,
-        root: str = "../",
-        here: str = "",
-        night: morning.Line | None = None,
-        coverage: morning.Coverage | None = None,
-    ) -> str:
-        """What is wrong in a run and what is slower, then its grid. In the overview of all runs stand also the last
-        night, if it is another run, and what has not been run for long."""
+    def overview(self, run: Run) -> str:
+        """What is wrong in a run and what is slower, then its grid."""
         earlier = [morning.line(self.history, run_id) for run_id in self.history.run_ids()[-SHOWN_RUNS:]]
-        said = outcome(run) | {"night": night, "coverage": coverage}
         return self.render(
             "overview.html",
-            root=root,
-            here=here,
+            root="../",
+            here="",
             earlier=list(reversed(earlier)),
-            of_cell=lambda cell: f"{root}{run.run_id}/{cell.name}.html",
-            of_run=lambda run_id: f"{root}{run_id}/index.html",
-            file=f"{root}{run.run_id}/{file_name(run.run_id)}",
-            before=before(self.history, run) if root else None,
+            coverage=None,
+            of_cell=lambda cell: f"../{run.run_id}/{cell.name}.html",
+            of_run=lambda run_id: f"../{run_id}/index.html",
+            file=f"../{run.run_id}/{file_name(run.run_id)}",
+            before=before(self.history, run),
             stages=Stages.of(self.history.home, run.run_id),
-            **said,
+            **outcome(run),
         )
 
     def beside(self, run: Run, other: Run) -> str:

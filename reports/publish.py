@@ -14,7 +14,7 @@ from reports.history import History
 from reports.pages import HERE, Pages, beside_name, file_name, write
 from streaming_core import ending
 from streaming_core.regression.home import Home
-from streaming_core.storage import write_json
+from streaming_core.storage import held, write_json
 
 
 def publish(home: Home, run_id: str) -> str:
@@ -46,9 +46,18 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
         write(reports / name, svg)
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
-    write(reports / "index.html", pages.index())
+    with held(reports / "index.html"):
+        write(reports / "index.html", pages.index())
     write(reports / "runs.html", pages.runs())
     return reports / "performance.html"
+
+
+def refresh(home: Home) -> None:
+    """Write anew which runs run or wait, in the overview that exists. A run that begins changes nothing else."""
+    index = home.reports / "index.html"
+    if index.exists():
+        with held(index):
+            write(index, Pages(History(home)).refresh(index.read_text()))
 
 
 def summary(run) -> dict:

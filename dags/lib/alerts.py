@@ -117,7 +117,7 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     try:
         run = History(home()).run(run_id)
     except BadInput:  # the run has no plan
-        run = Run(run_id, {}, [])
+        run = Run(run_id=run_id, plan={}, cells=[])
     slower = [
         f"{cell.label} is {cell.speed.text} since {cell.speed.since}"
         for cell in run.speeds

@@ -71,8 +71,11 @@ class SparkServer(BaseOperator):
         self.conn_id = conn_id
 
     def execute(self, context) -> None:
+        from reports.publish import refresh
+
         with recorded(home(), self.run, self.task_id):
             start_server(self.run, self.conn_id, self.log.info)
+        refresh(home())
 
 
 def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:

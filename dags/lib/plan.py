@@ -32,7 +32,7 @@ def plan_run(context) -> list[dict]:
 
     from dags.lib import hosts
     from reports.estimate import estimate
-    from reports.publish import publish
+    from reports.publish import publish, refresh
     from streaming_core.regression.matrix import omissions, plan, refuse
 
     params = dict(context["params"])
@@ -52,6 +52,7 @@ def plan_run(context) -> list[dict]:
         print(estimate(home(), planned, hosts.name(params["host"], home())))
         for line in omissions(planned):
             print(f"left out: {line}")
+        refresh(home())
     context["ti"].xcom_push("run_id", run_id)
     return [
         {"cell": cell["cell"], "app": cell["spec"]["app"], "workload": cell["workload"], "spec": cell["spec"]}

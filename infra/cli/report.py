@@ -66,7 +66,7 @@ def _location(home: Home, run: Run, stages: dict) -> Iterator[Text]:
         yield Text(f"\nseconds  {', '.join(seconds)}; in all {stages['seconds']:.0f}", "dim")
     if run.matrix:
         yield Text(f"matrix   {run.matrix}", "dim")
-    paths = {"run": home.run(run.run_id), "reports": home.reports / "index.html"}
+    paths = {"run": home.run(run.run_id), "report": home.report(run.run_id, "index.html")}
     if any((home.reports / "bench").glob("*-*.json")):
         paths["figures"] = home.reports / "performance.html"
     if stages:

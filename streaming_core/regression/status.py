@@ -107,3 +107,8 @@ def status_of(home: Home, run_id: str) -> Status:
     # Only the verdict follows the pages: when they are written, everything that they show has ended.
     finished = not known or Stage.PUBLISH_REPORTS in known
     return Status("finished" if finished else "in_progress", None, failures, "", cells)
+
+
+def state_of(home: Home, run_id: str) -> State:
+    """The state of a run alone. It reads one file of a run that ended, where `status_of` reads one per task."""
+    return left_json(home.run(run_id) / "status.json").get("state") or status_of(home, run_id).state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +13,7 @@ from fastapi.testclient import TestClient
 
 from reports.publish import publish
 from streaming_core.regression.home import Home
+from streaming_core.regression.stages import DAG_ID
 from streaming_core.storage import write_json
 from tests.reports import past_runs
 
@@ -228,6 +230,25 @@ def test_page_that_takes_long_does_not_hold_up_other_requests(get, tmp_path, mon
                 writer.write("not JSON")
                 writer.close()
         slow.exception(30)
+
+
+def test_the_overview_names_the_requests_in_the_queue_of_airflow(get):
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+    waits = {"run_id": "manual__waits", "state": DagRunState.QUEUED, "run_type": DagRunType.MANUAL}
+    about = {"run_after": datetime.now(UTC), "triggered_by": DagRunTriggeredByType.TEST}
+    assert "Waits in the queue" not in get("/lockstep/").text
+    with create_session() as session:
+        session.add(DagRun(dag_id=DAG_ID, **waits, **about))
+    try:
+        for path in ("", "index.html"):
+            assert "Waits in the queue of Airflow: manual__waits" in get(f"/lockstep/{path}").text
+    finally:
+        with create_session() as session:
+            session.query(DagRun).filter_by(run_id="manual__waits").delete()
 
 
 def test_before_the_first_run_the_pages_say_so(get, tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockste
     found = History(lockstep_home).latest()
     assert (found.origin, found.green, found.cells) == (run.run_id, False, [])
     assert found.sentence.startswith("Refused: unknown application 'nosuch'; known: ")
-    for page in ("index.html", f"{found.run_id}/index.html"):
+    for page in ("runs.html", f"{found.run_id}/index.html"):
         text = (lockstep_home.reports / page).read_text()
         assert "Refused: unknown application" in text
         assert "nosuch" in text

@@ -62,7 +62,7 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
     (run,) = airflow.call(RUNS)["dag_runs"]
     assert run["state"] == "success"
     assert set(airflow.tasks(run["dag_run_id"]).values()) == {"success"}
-    assert "The one cell equals the oracle" in airflow.call("/lockstep/", raw=True)
+    assert "The one cell equals the oracle" in airflow.call("/lockstep/runs.html", raw=True)
     assert len(airflow.call("/api/v2/assets/events")["asset_events"]) == 1, "a green run emits the asset"
     links = airflow.call(f"{RUNS}/{run['dag_run_id']}/taskInstances/verdict/links")["extra_links"]
     assert "The one cell equals the oracle" in airflow.call(links["Report"], raw=True)
@@ -144,7 +144,7 @@ def test_stopping_a_task_stops_its_process_group(airflow):
     )
     wait_for(lambda: not any(alive(pid) for pid in engine), PATIENCE)
     assert wait_for(lambda: _ended(airflow, run_id), PATIENCE) == "failed"
-    page = airflow.call("/lockstep/", raw=True)
+    page = airflow.call("/lockstep/runs.html", raw=True)
     assert "0 of 1 cells equal the oracle; wc/affinity/t2 " in page
 
 
@@ -172,7 +172,7 @@ def test_a_host_that_cannot_be_reached_is_told_without_its_password(airflow):
     conf = {"applications": ["wc"], "executors": ["pooled"], "threads": [1], "events": 2000, "host": "node"}
     run = airflow.call(RUNS, "POST", {"conf": conf, "logical_date": None})["dag_run_id"]
     assert wait_for(lambda: _ended(airflow, run), PATIENCE) == "failed"
-    assert "no cell can be run on host node" in airflow.call("/lockstep/", raw=True)
+    assert "no cell can be run on host node" in airflow.call("/lockstep/runs.html", raw=True)
 
 
 def test_no_secret_is_kept_where_it_does_not_belong(airflow):

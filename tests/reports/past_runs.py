@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.raw import write_raw
+from reports.history import History
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home
 from streaming_core.regression.request import RegressionSpec
@@ -31,15 +32,30 @@ HOSTILE = (
 
 
 def make(home: Home, nights: int = 5, red: bool = True, **request: object) -> None:
-    """Writes plans, raw tables and marts of `nights` runs; the last is red if asked. `request`: other ways to run."""
-    throughput, latency = [], []
+    """Write plans, raw tables and marts of `nights` runs; the last is red if `red`. `request`: as of `add`."""
     for number, run_id in enumerate(RUN_IDS[:nights]):
-        rows, late = _night(home, run_id, number, red and number == nights - 1, request)
-        throughput += rows
-        latency += late
-    _mart(home, "throughput", throughput)
-    _mart(home, "latency", latency)
-    _mart(home, "speed", [_speed(row) for row in throughput])
+        add(home, run_id, number, red and number == nights - 1, **request)
+
+
+def add(
+    home: Home,
+    run_id: str,
+    number: int = 0,
+    red: bool = False,
+    matrix: str = "",
+    host: str = "node1",
+    **request: object,
+) -> None:
+    """Write one more run, of build `number`.
+
+    Args:
+        matrix: the named matrix that it ran; the fields of `request` do not count as overrides.
+        request: fields of RegressionSpec. An application in `data` has 3 events.
+    """
+    throughput, latency = _night(home, run_id, number, red, request, matrix, host)
+    _append(home, "throughput", throughput)
+    _append(home, "latency", latency)
+    _append(home, "speed", [_speed(row) for row in throughput])
 
 
 def gate(home: Home) -> None:
@@ -80,31 +96,41 @@ def _speed(row: dict) -> dict:
         verdict |= {"verdict": "slower", "nights": 2, **since}
     if (row["app"], row["strategy"], row["threads"]) == ("sl", "serial", 1):
         verdict = {"verdict": "too_noisy"}
-    same = ("run_id", "cell", "app", "executor", "strategy", "order", "threads", "build", "series")
+    same = ("run_id", "cell", "app", "executor", "strategy", "order", "threads", "host", "build", "series")
     fit = {"to_loop": 0.8, "spread": 0.07, "steal": 0.25, "others": 0.05}
     return told | {name: row[name] for name in same} | fit | verdict
 
 
-def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tuple[list[dict], list[dict]]:
+def _night(
+    home: Home, run_id: str, number: int, red: bool, request: dict, matrix: str, host: str
+) -> tuple[list[dict], list[dict]]:
     usual = {"applications": list(KINDS), "executors": EXECUTORS, "schemes": SCHEMES, "events": EVENTS}
     regression = RegressionSpec(**usual | request)
     specs = regression.cells(KINDS)
-    workloads = [{"app": app, "params": {}, "events": EVENTS, "seed": 1, "address": f"{app}-address"} for app in KINDS]
+    workloads = {app: _workload(app, regression) for app in KINDS}
     plan = {
         "run_id": run_id,
         "origin": f"manual__{run_id}",
         "created_at": run_id,
         "regression": regression.model_dump(mode="json"),
-        "workloads": workloads,
+        "matrix": {"name": matrix, "digest": "3f2a91c0" * 8, "overrides": []} if matrix else None,
+        "workloads": list(workloads.values()),
         "cells": [
-            {"cell": s.cell, "spec": s.model_dump(mode="json"), "workload": f"{s.app}-address", "is_bound": s.is_bound}
-            for s in specs
+            {
+                "cell": spec.cell,
+                "spec": spec.model_dump(mode="json"),
+                "workload": workloads[spec.app]["address"],
+                "is_bound": spec.is_bound,
+            }
+            for spec in specs
         ],
     }
     write_json(home.run(run_id) / "plan.json", plan)
     cells, samples, verdicts, violations, throughput, latency = [], [], [], [], [], []
     draw = random.Random(number)
     for spec in specs:
+        workload = workloads[spec.app]
+        events = workload["events"]
         base = {"gs": 2.1e6, "sl": 0.9e6, "wc": 5.4e6}[spec.app] * {"serial": 1.4, "no_lock": 1.8, "spsc": 2.0}.get(
             spec.strategy, 1
         )
@@ -137,16 +163,16 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
                 "rate": 0.0,
                 "pin": False,
                 "idle": "yield",
-                "events": EVENTS,
-                "seed": 1,
+                "events": events,
+                "seed": workload["seed"],
                 "spec_digest": spec.spec_digest,
-                "workload_address": f"{spec.app}-address",
+                "workload_address": workload["address"],
                 "is_bound": spec.is_bound,
                 "oracle_address": f"{spec.app}-oracle",
                 "attempt": 1 if status != "not_run" else 0,
                 "status": status,
                 "error": "operator debit, event 17: division by zero" if status == "failed" else None,
-                "host": "node1" if status != "not_run" else None,
+                "host": host if status != "not_run" else None,
                 "build": build if status == "ok" else None,
                 "code_digest": "0123456789abcdef",
                 "load_before": 0.12,
@@ -163,7 +189,7 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
             }
         )
         if status == "failed":
-            write_json(home.attempt(run_id, spec.cell, 1) / "exit.json", {"exit_code": 1, "host": "node1"})
+            write_json(home.attempt(run_id, spec.cell, 1) / "exit.json", {"exit_code": 1, "host": host})
             (home.run(run_id) / spec.cell / "attempt-1.stderr.log").write_text(f"error: {HOSTILE}\n")
         if status != "ok":
             verdicts.append(
@@ -187,8 +213,8 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
                     "app": spec.app,
                     "check": check,
                     "verdict": said,
-                    "expected_rows": EVENTS,
-                    "actual_rows": EVENTS - wrong,
+                    "expected_rows": events,
+                    "actual_rows": events - wrong,
                     "missing": 1 if wrong else 0,
                     "extra": 0,
                     "different": 2 if wrong else 0,
@@ -223,15 +249,15 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
                     "cell": spec.cell,
                     "kind": "peak" if repetition else "verified",
                     "repetition": repetition,
-                    "events": EVENTS,
-                    "outputs": EVENTS,
+                    "events": events,
+                    "outputs": events,
                     "digest": "100000:0123456789abcdef",
                     "in_order": spec.order == "total",
-                    "seconds": EVENTS / speed,
+                    "seconds": events / speed,
                     "events_per_s": speed * (1 + 0.01 * repetition),
                     "rejected": 12,
-                    "cpu_seconds": EVENTS * 73e-9,
-                    "energy_joules": EVENTS * 2.31e-6,
+                    "cpu_seconds": events * 73e-9,
+                    "energy_joules": events * 2.31e-6,
                     **{f"processing_{name}_us": value for name, value in micros.items()},
                 }
             )
@@ -244,12 +270,14 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
                 "strategy": spec.strategy,
                 "order": spec.order,
                 "threads": spec.threads,
+                "events": events,
+                "host": host,
                 "build": build,
             }
             throughput.append(
                 {
                     **same,
-                    "series": f"{spec.spec_digest}/w/node1",
+                    "series": f"{spec.spec_digest}/{workload['address']}/{host}",
                     "samples": 3,
                     "median_events_per_s": speed * 1.02,
                     "min_events_per_s": speed * 1.01,
@@ -265,12 +293,23 @@ def _night(home: Home, run_id: str, number: int, red: bool, request: dict) -> tu
     return throughput, latency
 
 
+def _workload(app: str, regression: RegressionSpec) -> dict:
+    if name := regression.data.get(app):
+        return {"app": app, "params": {}, "events": 3, "seed": None, "address": f"{app}-{name}", "data": name}
+    address = f"{app}-{regression.events}"
+    return {"app": app, "params": {}, "events": regression.events, "seed": 1, "address": address}
+
+
 def load(home: Home, run_id: str) -> None:
     """Gives the run's cells the verdicts that its checks come to, as load_metrics does."""
     cells, checks, samples = (warehouse.rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
     cells = [row | {"verdict": None} for row in cells]
     verdicts = of_run(None, cells, checks, samples)
     write_raw(home, "cells", run_id, [row | verdicts[row["cell"]]._asdict() for row in cells])
+
+
+def _append(home: Home, name: str, rows: list[dict]) -> None:
+    _mart(home, name, History(home).mart(name) + rows)
 
 
 def _mart(home: Home, name: str, rows: list[dict]) -> None:

@@ -51,26 +51,17 @@ def nightly(home: Home, run_id: str) -> None:
     write_json(path, json.loads(path.read_text()) | {"matrix": about})
 
 
-def later(home: Home, apps: tuple[str, ...]) -> None:
-    """Another run, after two weeks, of these applications alone."""
-    past_runs._night(home, LATER, 0, False, {})
-    path = home.run(LATER) / "plan.json"
-    plan = json.loads(path.read_text())
-    write_json(path, plan | {"cells": [cell for cell in plan["cells"] if cell["spec"]["app"] in apps]})
-    rows = [row for row in History(home).rows("cells", LATER) if row["app"] in apps]
-    past_runs.write_raw(home, "cells", LATER, rows)
-
-
 def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
     text = Outline(index(home)).text
     broke, rest = text.split("What broke")[1].split("What became slower or faster")
-    slowed, rest = rest.split("What has run lately")
-    for said in ("gs/owners/t2", "this run", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
+    slowed, rest = rest.split("What is stale or unknown")
+    for said in ("gs/owners/t2", "2026-01-05", "operator debit, event 17: division by zero", "abc423def", "1 missing"):
         assert said in broke
     for said in ("gs/serial/t2", "5.1 % slower", "3.8 to 6.4 %", "2026-01-04", "abc323def"):
         assert said in slowed
-    assert "3 of 24 applications in the last week" in rest.replace(str(len(registry.names())), "24")
-    assert rest.index("Never: ") < rest.index("thread"), "and then comes the grid"
+    assert "No cell is stale" in rest
+    assert "3 of 24 applications have a state" in rest.replace(str(len(registry.names())), "24")
+    assert rest.index("Never run: ") < rest.index("thread"), "and then comes the grid"
 
 
 def test_a_green_run_says_that_nothing_broke(home):
@@ -78,7 +69,7 @@ def test_a_green_run_says_that_nothing_broke(home):
     text = Outline(Pages(history).overview(history.run(RUN_IDS[0]))).text
     assert "Nothing broke" in text
     assert "No change of speed was found" in text
-    assert "What has run lately" not in text, "that is no matter of one run"
+    assert "What is stale or unknown" not in text, "that is no matter of one run"
 
 
 def test_since_is_the_first_run_of_an_unbroken_series(home):
@@ -93,17 +84,6 @@ def test_since_is_the_first_run_of_an_unbroken_series(home):
     assert run.red_since[crashed[0].name] == RUN_IDS[2]
     assert {since for name, since in run.red_since.items() if name != crashed[0].name} == {LAST}
     assert f'<a href="{RUN_IDS[2]}/index.html">2026-01-03</a>' in index(home)
-
-
-def test_the_last_night_is_said_also_when_somebody_has_run_something_since(home):
-    nightly(home, LAST)
-    published(home, LAST)
-    assert "Last night" not in index(home), "it is the run that is shown"
-    refuse(home, REFUSED, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
-    page = Outline(index(home))
-    assert page.first_heading == "Refused: unknown application 'nosuch'"
-    assert "Last night, 2026-01-05 02:00 UTC: 7 of 10 cells equal the oracle" in page.text
-    assert f"{LAST}/index.html" in page.links
 
 
 def test_every_run_is_in_the_list_also_one_that_was_refused_or_never_published(home):
@@ -129,7 +109,7 @@ def test_a_line_says_what_the_run_says(home):
 
 
 def test_what_has_not_run_for_long_or_never_is_named(home):
-    later(home, ("wc",))
+    past_runs.add(home, LATER, applications=["wc"])
     found = morning.coverage(History(home))
     assert found.lately == ["wc"]
     stale = {way: seen.text for way, seen in found.stale}
@@ -140,8 +120,6 @@ def test_what_has_not_run_for_long_or_never_is_named(home):
     assert not {"gs", "wc", "wc on pooled"} & set(found.never)
     assert morning.Seen(LAST, STALE + 1).stale
     assert not morning.Seen(LAST, STALE).stale
-    text = Outline(index(home)).text
-    assert "gs/serial (2026-01-05, 15 days before)" in text
 
 
 def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):

@@ -24,7 +24,7 @@ SUCCESS = dict.fromkeys(AFTER_CELLS, "success")
 @pytest.fixture
 def home(tmp_path) -> Home:
     home = Home(tmp_path / "lockstep")
-    past_runs.make(home, nights=1, red=False)
+    past_runs.make(home, nights=1, red=False, matrix="nightly")
     return home
 
 
@@ -67,7 +67,7 @@ def agree(home: Home, sentence: str, green: bool) -> None:
         assert sentence in text, name
     assert json.loads(pages["summary"])["green"] == green
     heading = "green" if green else "red"
-    assert f'<h1 class="{heading}">{sentence}</h1>' in pages["index.html"]
+    assert f'<h1 class="{heading}">{sentence}</h1>' in pages[f"{RUN_ID}/index.html"]
     code, output = report(home)
     assert sentence in output
     assert code == (0 if green else 1)
@@ -146,12 +146,14 @@ def test_a_dead_run_says_so(home):
 
 
 def test_a_run_in_progress_is_neither_green_nor_red(home):
-    record(home, Stage.PLAN_MATRIX)
+    for stage in (Stage.PLAN_MATRIX, Stage.SPARK_SERVER):
+        record(home, stage)
     record(home, Stage.RUN_CORE, part="one")
     run, pages = texts(home)
     assert run.sentence == "In progress: 1 of 14 cells have run"
     assert not run.green
-    assert '<h1 class="">In progress: 1 of 14' in pages["index.html"]
+    assert '<h1 class="">In progress: 1 of 14' in pages[f"{RUN_ID}/index.html"]
+    assert "Runs now: " in pages["index.html"]
     code, output = report(home)
     assert code == 1
     assert run.sentence in output

@@ -135,6 +135,8 @@ def page(user: Reader, path: str = "") -> Response:
         if path in ("", "index.html", "runs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
+    if target == root / "index.html":
+        return _index(target)
     policy = POLICIES.get("file" if FILE.fullmatch(target.name) else target.relative_to(root).parts[0], OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
 
@@ -156,6 +158,22 @@ def served(root: Path, path: str) -> Path:
     if not target.is_relative_to(root) or hidden or target.suffix not in KINDS:
         raise HTTPException(404)
     return target
+
+
+def _index(path: Path) -> Response:
+    """The overview as it was written, with the runs that run or wait at this moment."""
+    return HTMLResponse(Pages(History(checkout.home())).refresh(path.read_text(), _queued()))
+
+
+def _queued() -> list[str]:
+    """The Airflow runs that Airflow has not started yet, oldest first. Lockstep knows nothing of them."""
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState
+
+    with create_session() as session:
+        runs = session.query(DagRun.run_id).filter_by(dag_id=DAG_ID, state=DagRunState.QUEUED)
+        return [run_id for (run_id,) in runs.order_by(DagRun.queued_at)]
 
 
 def _unpublished(name: str) -> Response:

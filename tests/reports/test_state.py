@@ -1,0 +1,302 @@
+"""The overview is the state: each cell as its latest comparable run judged it, whatever was requested since."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reports.history import History
+from reports.pages import HERE, Pages, write
+from reports.publish import publish, refresh
+from reports.state import state
+from streaming_core.regression.comparable import is_comparable, is_nightly
+from streaming_core.regression.home import Home
+from streaming_core.regression.matrix import refuse
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import end, recorded
+from streaming_core.storage import write_json
+from tests.browser import CHROMIUM, Browser
+from tests.reports import past_runs
+from tests.reports.past_runs import LAST, RUN_IDS
+from tests.reports.test_pages import Outline
+
+NEWER = "20260106T090000Z-0000000b"
+LATER = "20260120T020000Z-0000000a"
+SENTENCE = (
+    "7 of 10 cells equal the oracle; gs/owners/t2 failed; sl/owners/t2 differs since build abc423def; "
+    "wc/affinity/t2 did not run"
+)
+ONE_CELL = {"applications": ["wc"], "executors": ["pooled"], "threads": [2]}
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory) -> Path:
+    """Five nights; the last one is red."""
+    root = tmp_path_factory.mktemp("nights")
+    past_runs.make(Home(root), matrix="nightly")
+    return root
+
+
+@pytest.fixture
+def home(nights, tmp_path) -> Home:
+    """A copy of the five nights."""
+    return Home(shutil.copytree(nights, tmp_path / "lockstep"))
+
+
+def overview(home: Home, queued: tuple[str, ...] = ()) -> Outline:
+    return Outline(Pages(History(home)).index(queued))
+
+
+def refused(home: Home) -> None:
+    refuse(home, NEWER, "cli", {"applications": ["nosuch"]}, "unknown application 'nosuch'")
+
+
+def one_cell(home: Home) -> None:
+    past_runs.add(home, NEWER, **ONE_CELL)
+
+
+def fewer_events(home: Home) -> None:
+    past_runs.add(home, NEWER, events=3)
+
+
+def nightly_with_overrides(home: Home) -> None:
+    past_runs.add(home, NEWER, matrix="nightly", events=3)
+    path = home.run(NEWER) / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["matrix"]["overrides"] = ["events"]
+    write_json(path, plan)
+
+
+def other_repetitions(home: Home) -> None:
+    past_runs.add(home, NEWER, repetitions=1)
+
+
+def other_parameters(home: Home) -> None:
+    past_runs.add(home, NEWER)
+    path = home.run(NEWER) / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["workloads"] = [one | {"params": {"n_items": 7}} for one in plan["workloads"]]
+    write_json(path, plan)
+
+
+def imported_events(home: Home) -> None:
+    past_runs.add(home, NEWER, data={"gs": "mine", "sl": "mine", "wc": "mine"})
+
+
+def stopped(home: Home) -> None:
+    past_runs.add(home, NEWER)
+    end(home, NEWER, "stopped")
+
+
+def in_progress(home: Home) -> None:
+    past_runs.add(home, NEWER)
+    with recorded(home, NEWER, Stage.PLAN_MATRIX):
+        pass
+
+
+@pytest.mark.parametrize(
+    "request_run",
+    [
+        refused,
+        one_cell,
+        fewer_events,
+        nightly_with_overrides,
+        other_repetitions,
+        other_parameters,
+        imported_events,
+        stopped,
+        in_progress,
+    ],
+)
+def test_a_run_that_is_not_comparable_leaves_the_state_and_is_under_runs(home, request_run):
+    request_run(home)
+    page = overview(home)
+    assert page.first_heading == SENTENCE
+    assert not [link for link in page.links if link.startswith(f"{NEWER}/") and not link.endswith("index.html")]
+    assert "nosuch" not in page.text
+    runs = Outline(Pages(History(home)).runs())
+    assert f"{NEWER}/index.html" in runs.links
+
+
+def test_a_comparable_run_updates_its_cells_and_no_others(home):
+    past_runs.add(home, NEWER, applications=["gs"])
+    page = overview(home)
+    assert page.first_heading == (
+        "8 of 10 cells equal the oracle; sl/owners/t2 differs since build abc423def; wc/affinity/t2 did not run"
+    )
+    run = History(home).run(NEWER)
+    of_newer = {cell.name for cell in run.cells}
+    assert {cell.spec.app for cell in run.cells} == {"gs"}
+    for cell in History(home).run(LAST).cells:
+        judged = NEWER if cell.name in of_newer else LAST
+        assert f"{judged}/{cell.name}.html" in page.links, "the evidence is that of the latest comparable run"
+    judged = page.text.partition("Judged in these runs")[2]
+    assert re.findall(r"(2026-01-0\d) 02:00|(2026-01-06)", judged) == [("", "2026-01-06"), ("2026-01-05", "")]
+
+
+def test_one_cell_of_a_strategy_that_another_run_judged_names_that_run(home):
+    past_runs.add(home, NEWER, applications=["gs"], schemes=["serial"])
+    text = Pages(History(home)).index()
+    assert len(re.findall(rf'<span class="judged ">\s*<a href="{NEWER}/index.html">2026-01-06</a>', text)) == 2
+
+
+def test_stale_cells_are_counted_from_the_newest_run_of_all(home):
+    assert "No cell is stale" in overview(home).text
+    past_runs.add(home, LATER, applications=["wc"])
+    page = overview(home)
+    assert "Stale: 12 of 14 cells were judged more than a week before the newest run." in page.text
+    assert "2026-01-05, 15 days before: " in page.text
+    stale = {cell.spec.app for cell in state(History(home)).stale}
+    assert stale == {"gs", "sl"}
+
+
+def test_without_a_nightly_the_newest_comparable_run_of_each_application_counts(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=2, red=False)
+    past_runs.add(home, NEWER, applications=["gs"], events=3)
+    found = state(History(home))
+    assert {(cell.spec.app, cell.run_id) for cell in found.cells} == {
+        ("gs", NEWER),
+        ("sl", RUN_IDS[1]),
+        ("wc", RUN_IDS[1]),
+    }
+    text = overview(home).text
+    assert "gs 3 events" in text
+    assert "sl 100,000 events" in text
+
+
+def test_imports_of_other_content_are_not_comparable(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1, red=False, matrix="nightly", data={"wc": "nightly"})
+    assert "wc 3 events of the import nightly" in overview(home).text
+    past_runs.add(home, NEWER, data={"wc": "mine"})
+    assert {(cell.spec.app, cell.run_id) for cell in state(History(home)).cells} == {
+        ("gs", NEWER),
+        ("sl", NEWER),
+        ("wc", RUN_IDS[0]),
+    }
+
+
+def test_a_run_that_took_other_events_does_not_interrupt_a_series_of_wrong_results(home):
+    past_runs.add(home, NEWER, events=3)
+    past_runs.add(home, LATER, 5, red=True, matrix="nightly")
+    found = state(History(home))
+    (wrong,) = [cell for cell in found.cells if cell.verdict == "different"]
+    assert wrong.run_id == LATER
+    assert found.red_since[wrong.name] == LAST
+    assert "sl/owners/t2 differs since build abc423def" in found.sentence
+
+
+def test_a_failed_stage_of_a_run_of_the_state_turns_it_red(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=2, red=False, matrix="nightly")
+    end(home, RUN_IDS[1], "finished", {Stage.DBT_BUILD: "no space left on device"})
+    page = Pages(History(home)).index()
+    assert '<h1 class="red">All 10 cells equal the oracle (4 bounds beside them); but dbt build failed</h1>' in page
+    assert "no space left on device" in page
+
+
+def test_the_last_night_has_its_strip_whatever_ran_since(home):
+    assert f"Last night, 2026-01-05 02:00 UTC: {SENTENCE}; 1 slower" in overview(home).text
+    past_runs.add(home, LATER)
+    page = overview(home)
+    assert f"Last night, 2026-01-05 02:00 UTC, 15 days before the newest run: {SENTENCE}" in page.text
+    assert f"{LAST}/index.html" in page.links
+
+
+@pytest.mark.parametrize("ended", ["refused", "stopped"])
+def test_a_night_that_judged_nothing_is_the_last_night_too(home, ended):
+    if ended == "refused":
+        refuse(home, NEWER, "scheduled__x", {"matrix": "nightly"}, "there is no connection node")
+    else:
+        past_runs.add(home, NEWER, matrix="nightly")
+        end(home, NEWER, "stopped", by="ada")
+    page = overview(home)
+    assert page.first_heading == SENTENCE, "the state is that of the night before"
+    strip = page.text.partition("Last night, ")[2].splitlines()[0]
+    assert strip.startswith("2026-01-06 09:00 UTC: ")
+    assert {"refused": "Refused: there is no connection node", "stopped": "Stopped by ada at"}[ended] in strip
+
+
+def test_without_a_night_the_overview_says_how_to_get_one(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1)
+    assert "No night has run" in overview(home).text
+
+
+def test_what_runs_and_what_waits_has_its_strip(home):
+    assert "Runs now" not in overview(home).text
+    for run_id in (NEWER, LATER):
+        past_runs.add(home, run_id, matrix="nightly")
+        with recorded(home, run_id, Stage.PLAN_MATRIX):
+            pass
+    with recorded(home, NEWER, Stage.SPARK_SERVER):
+        write_json(home.run(NEWER) / "estimate.json", {"sentence": "14 cells, about 3 minutes"})
+        assert "Waits to start: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 14 cells, about 3" in overview(home).text
+    page = overview(home, ("manual__x <b>",))
+    assert "Runs now: 2026-01-06 09:00 UTC, matrix nightly 3f2a91c0: 14 cells, about 3 minutes" in page.text
+    assert "Waits to start: 2026-01-20 02:00 UTC, matrix nightly 3f2a91c0: 14 cells" in page.text
+    assert "Waits in the queue of Airflow: manual__x <b>" in page.text
+    assert f"{NEWER}/index.html" in page.links
+    runs = Outline(Pages(History(home)).runs())
+    assert runs.first_heading == "7 runs, 1 of them red", "a run in progress is not red"
+
+
+def test_a_run_that_begins_or_ends_brings_its_strip_up_to_date(home):
+    refresh(home)
+    index = home.reports / "index.html"
+    assert not index.exists(), "there is no overview yet"
+    publish(home, LAST)
+    before = index.read_text()
+    past_runs.add(home, NEWER)
+    with recorded(home, NEWER, Stage.PLAN_MATRIX):
+        refresh(home)
+    assert "Waits to start: " in Outline(index.read_text()).text
+    assert f'href="{NEWER}/index.html"' in index.read_text()
+    end(home, NEWER, "stopped")
+    refresh(home)
+    assert index.read_text() == before
+
+
+def test_before_the_first_comparable_run_the_overview_says_so(tmp_path):
+    home = Home(tmp_path)
+    past_runs.add(home, NEWER, **ONE_CELL)
+    assert state(History(home)) is None
+    page = overview(home)
+    assert page.first_heading == "No cell has been judged yet"
+    assert "planned at least two cells, or if it is a nightly" in page.text
+    assert "runs.html" in page.links
+
+
+def test_the_rule_of_comparable_runs():
+    nightly = {"matrix": {"name": "nightly", "overrides": []}}
+    assert is_nightly(nightly)
+    assert not is_nightly({"matrix": {"name": "nightly", "overrides": ["events"]}})
+    assert not is_nightly({"matrix": {"name": "smoke", "overrides": []}})
+    assert not is_nightly({"matrix": None})
+    assert is_nightly({"refused": "why", "regression": {"matrix": "nightly"}})
+    assert not is_nightly({"refused": "why", "regression": {"matrix": "nightly", "events": 3}})
+    assert is_comparable({}, "finished", 2)
+    assert is_comparable(nightly, "finished", 1)
+    assert not is_comparable({}, "finished", 1)
+    assert not is_comparable(nightly, "finished", 0)
+    assert not is_comparable({"refused": "why"}, "finished", 2)
+    for unfinished in ("in_progress", "stopped", "died"):
+        assert not is_comparable(nightly, unfinished, 2)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+def test_the_overview_fits_a_narrow_screen(home):
+    past_runs.add(home, LATER, applications=["wc"])
+    write(home.reports / "index.html", Pages(History(home)).index())
+    write(home.reports / "style.css", (HERE / "style.css").read_text())
+    with Browser((1280, 1000)) as browser:
+        browser.call("Emulation.setDeviceMetricsOverride", width=420, height=1000, deviceScaleFactor=1, mobile=False)
+        browser.go((home.reports / "index.html").as_uri())
+        browser.wait("document.readyState === 'complete' && document.querySelectorAll('.grid .chip').length === 14")
+        assert browser.ask("document.documentElement.scrollWidth <= 420")
+        assert browser.ask("document.querySelector('.grid').getBoundingClientRect().right <= 420"), "all of the grid"
