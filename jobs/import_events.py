@@ -13,6 +13,7 @@ and `_line` and `_raw`, the bytes of the row (files.py).
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -36,6 +38,9 @@ from streaming_core.data.parts import Parts, part_path
 from streaming_core.errors import BadInput, CommandFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Resolved
+
+# Of the rows set aside, the manifest shows samples: of how many reasons, rows of each, and characters of a row.
+SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
 
 
 @dataclass(frozen=True)
@@ -164,6 +169,7 @@ def _write(spark: SparkSession, asked: Request, folder: Path) -> None:
         fits.orderBy(*order).select(*fields).write.parquet(str(sorted_rows))
         if aside:
             _keep(fitted, asked.files, folder / "aside")
+            _add_samples(folder / "aside", aside)
     finally:
         fitted.unpersist()
     parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, asked))]
@@ -273,6 +279,34 @@ def _keep(fitted: DataFrame, found: Files, folder: Path) -> None:
     for path in folder.iterdir():
         if path.name.startswith((".", "_")):
             path.unlink()
+
+
+def _add_samples(folder: Path, aside: list[dict[str, Any]]) -> None:
+    """Add to the first reasons a few of their rows: where each is, and its first characters.
+
+    Bytes that are not UTF-8 become half surrogates, so that a page can tell them from text.
+    """
+    for one in aside[:SAMPLED_REASONS]:
+        one["samples"] = []
+    missing = {one["reason"]: one["samples"] for one in aside[:SAMPLED_REASONS]}
+    for table in Parts.of(folder).slices(files.BATCH_ROWS):
+        for reason, samples in list(missing.items()):
+            rows = table.filter(pc.equal(table["_reason"], reason)).slice(0, SAMPLES - len(samples)).to_pylist()
+            samples += [_sample(row) for row in rows]
+            if len(samples) == SAMPLES:
+                del missing[reason]
+        if not missing:
+            return
+
+
+def _sample(row: dict[str, Any]) -> dict[str, Any]:
+    at = {"file": row.pop("_file"), "row": row.pop("_row"), "line": row.pop("_line")}
+    del row["_reason"]
+    raw = row.pop("_raw")
+    text = (
+        raw.decode("utf-8", "surrogateescape") if raw is not None else json.dumps(row, ensure_ascii=False, default=str)
+    )
+    return at | {"text": text[:SAMPLE_CHARACTERS], "is_cut": len(text) > SAMPLE_CHARACTERS}
 
 
 def _written(folder: Path) -> list[Path]:

@@ -4,7 +4,8 @@ run.
 
 In:  runs/<run id>/plan.json.
 Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
-     runs/<run id>/complaints.json. One Spark task per chunk; a generator gives the
+     runs/<run id>/complaints.json; the origin of all of them and what was checked, in runs/<run id>/inputs.json.
+     One Spark task per chunk; a generator gives the
      same events however they are cut. A workload appears whole: parts go to a temporary folder, the manifest is
      written last, then the folder is renamed.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from jobs.inputs import describe
 from jobs.invariants import refusals
 from jobs.run_folder import complain, read_plan
 from jobs.session import run_job
@@ -24,6 +26,7 @@ from streaming_core import ending
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
+from streaming_core.regression.inputs import record
 from streaming_core.storage import atomic_directory
 
 
@@ -49,7 +52,7 @@ def make(spark: SparkSession, folder: Path, entry: dict) -> None:
     if complaint := next((complaint for _, complaint in outcomes if complaint), None):
         raise RunFailed(complaint)
     parts = [part for part, _ in outcomes]
-    workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts)
+    workload.seal(folder, entry["app"], entry["params"], entry["events"], entry["seed"], parts, repeatable=True)
 
 
 def take(imported: Path, folder: Path, entry: dict) -> None:
@@ -79,15 +82,15 @@ def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str
             complaints[entry["address"]] = fault
             continue
         target = home.workload(entry["app"], entry["address"])
-        if (target / "manifest.json").is_file():
-            continue
         try:
-            with atomic_directory(target) as folder:
-                if name := entry.get("data"):
-                    take(home.imported(entry["app"], name), folder, entry)
-                else:
-                    make(spark, folder, entry)
-            made.add(entry["address"])
+            if not (target / "manifest.json").is_file():
+                with atomic_directory(target) as folder:
+                    if name := entry.get("data"):
+                        take(home.imported(entry["app"], name), folder, entry)
+                    else:
+                        make(spark, folder, entry)
+                made.add(entry["address"])
+            workload.read(target, entry["app"], entry["params"])  # raises BadInput if it is damaged
         except (BadInput, RunFailed) as error:
             complaints[entry["address"]] = str(error)
     return made, complaints
@@ -102,6 +105,8 @@ def work(spark: SparkSession, home: Home, run_id: str) -> str:
     asked = read_plan(home, run_id)["workloads"]
     made, complaints = prepare(spark, home, asked)
     complain(home, run_id, "prepare_workloads", complaints)
+    addresses = [(entry, entry["address"]) for entry in asked]
+    record(home, run_id, [describe(home, entry, one in made, complaints.get(one)) for entry, one in addresses])
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
     return said(asked, made, "generated")

@@ -10,6 +10,7 @@ import base64
 from markupsafe import Markup
 
 from reports.history import Run
+from reports.inputs import Inputs
 from reports.outcome import outcome
 from reports.pages import HERE, Pages
 
@@ -34,6 +35,8 @@ def attachment(pages: Pages, run: Run) -> str:
         here="",
         # A style sheet of ours, which an escape would break.
         style=Markup((HERE / "style.css").read_text()),
+        inputs=Inputs.of(pages.history.home, run),
+        inputs_page="#inputs",
         coverage=None,
         file=None,
         of_cell=lambda cell: f"#{cell.name}" if cell.name in shown else None,

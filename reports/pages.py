@@ -4,6 +4,7 @@ index.html                  the state (state.py)               performance.html,
 <run id>/index.html         the outcome of that run            runs.html, every run, and what ran when
 <run id>/<cell>.html        evidence of one cell               style.css
 <run id>/beside-*.html      that run beside another
+inputs.html                 inputs of the latest run           <run id>/inputs.html, inputs of that run (inputs.py)
 <run id>/lockstep-*.html    the run as one file (attachment.py)
                                                                data_docs/, dbt/ are made by their own tools
 """
@@ -40,6 +41,7 @@ from reports.history import (
     short_json,
     started,
 )
+from reports.inputs import Inputs
 from reports.outcome import outcome, outcome_of_state
 from reports.stages import Stages
 from reports.state import state as state_of
@@ -160,8 +162,14 @@ class Pages:
             file=f"../{run.run_id}/{file_name(run.run_id)}",
             before=before(self.history, run),
             stages=Stages.of(self.history.home, run.run_id),
+            inputs=Inputs.of(self.history.home, run),
+            inputs_page=f"../{run.run_id}/inputs.html",
             **outcome(run),
         )
+
+    def inputs(self, run: Run, root: str = "../", here: str = "") -> str:
+        """The inputs of a run, what was checked of them, and rows set aside."""
+        return self.render("inputs.html", root=root, here=here, run=run, inputs=Inputs.of(self.history.home, run))
 
     def beside(self, run: Run, other: Run) -> str:
         """A run beside another."""
@@ -279,6 +287,7 @@ class Pages:
         pages = [
             {"name": "Overview", "href": "index.html", "why": ""},
             {"name": "Runs", "href": "runs.html", "why": ""},
+            {"name": "Inputs", "href": "inputs.html", "why": ""},
             {"name": "Performance", "href": "performance.html", "why": ""},
             self._other("Expectations", DATA_DOCS, "made by the first run that gets as far as its expectations"),
             self._other("Warehouse", DBT, "made by the first run that gets as far as its marts"),

@@ -31,6 +31,7 @@ def publish(home: Home, run_id: str) -> str:
         write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
     if (earlier := before(history, run)) is not None:
         write(home.report(run_id, beside_name(earlier)), pages.beside(run, history.run(earlier)))
+    write(home.report(run_id, "inputs.html"), pages.inputs(run))
     write(home.report(run_id, "index.html"), pages.overview(run))
     write_json(home.report(run_id, "summary.json"), summary(run))
     performance(home, pages)
@@ -46,6 +47,8 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
         write(reports / name, svg)
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
+    if (latest := pages.history.latest()) is not None:
+        write(reports / "inputs.html", pages.inputs(latest, "", "Inputs"))
     with held(reports / "index.html"):
         write(reports / "index.html", pages.index())
     write(reports / "runs.html", pages.runs())

@@ -198,15 +198,10 @@ def generate(
     loaded = registry.load(name)
     params = parameters(name, profile, settings)
     workload.address(loaded, params, events, seed)
-    chunks = workload.chunks(events)
     with Bar(as_json) as bar:
-
-        def tables():
-            for start, stop in chunks:
-                yield workload.reproducible_chunk(loaded, params, events, seed, start, stop)
-                bar("generate", stop, events)
-
-        manifest = workload.write(loaded, params, events, seed, out, tables())
+        manifest = workload.write(
+            loaded, params, events, seed, out, progress=lambda made: bar("generate", made, events)
+        )
     if as_json:
         show(manifest)
     else:

@@ -8,7 +8,7 @@ manifest's own digest covers all that it says, these two and the distributions' 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ _SLICE = 1 << 15  # events a generator is asked for at a time: what it works on 
 _AGAIN = 100  # of them, how many are made a second time
 _KEYS = {
     "address", "app", "params", "events", "seed", "content_digest", "code_digest", "generator", "parts", "zipf",
-    "manifest_digest",
+    "repeatable", "manifest_digest",
 }  # fmt: skip
 
 
@@ -216,9 +216,24 @@ def write_part(directory: Path, index: int, table: pa.Table) -> dict[str, Any]:
 
 
 def seal(
-    directory: Path, app: App | str, params: dict[str, Any], events: int, seed: int, parts: Iterable[dict[str, Any]]
+    directory: Path,
+    app: App | str,
+    params: dict[str, Any],
+    events: int,
+    seed: int,
+    parts: Iterable[dict[str, Any]],
+    repeatable: bool = False,
 ) -> dict[str, Any]:
     """Writes the manifest over parts that lie in `directory`, and returns it.
+
+    Args:
+        directory: The folder of the workload.
+        app: The application.
+        params: Its parameters.
+        events: The number of events requested.
+        seed: The seed requested.
+        parts: The entries that `write_part` returned.
+        repeatable: Whether `reproducible_chunk` made and checked all parts. The manifest says so.
 
     Raises:
         BadInput: the parts are not the chunks of `events`.
@@ -240,6 +255,7 @@ def seal(
         "generator": generator.version(),
         # Thresholds as one string of 16 hex digits each: the distribution, for whoever draws from it elsewhere.
         "zipf": {name: values.astype(">i8").tobytes().hex() for name, values in sorted(tables.items())},
+        "repeatable": repeatable,
     }
     return _seal(Path(directory), app, params, parts, (rows, value), about)
 
@@ -261,6 +277,7 @@ def seal_imported(
         "seed": None,
         "generator": None,
         "zipf": {},
+        "repeatable": False,
         "imported": imported,
     }
     return _seal(Path(directory), app, params, parts, total, about)
@@ -306,11 +323,18 @@ def write(
     seed: int,
     out_dir: Path,
     tables: Iterable[pa.Table] | None = None,
+    progress: Callable[[int], None] = lambda events: None,
 ) -> dict[str, Any]:
     """The whole workload at `out_dir`, or what is there already if it is the same; returns its manifest.
 
     Args:
-        tables: the chunks in order, made elsewhere; None generates them here, one after the other in bounded memory.
+        app: The application.
+        params: Its parameters.
+        events: The number of events.
+        seed: The seed of every draw.
+        out_dir: A folder that is new, empty, or holds the same workload.
+        tables: The chunks in order, made elsewhere and unchecked; None generates and checks them one by one here.
+        progress: Receives the number of events generated so far, after each chunk.
 
     Raises:
         BadInput: bad request, or `out_dir` holds something else or is no place to write to.
@@ -328,14 +352,24 @@ def write(
                     f"{out_dir} holds another workload ({manifest['address']}, asked is {wanted}): give a new folder"
                 )
             return manifest
-        if tables is None:
-            tables = (reproducible_chunk(app, params, events, seed, *chunk) for chunk in chunks(events))
+        repeatable = tables is None
         try:
             with storage.appearing(out_dir) as temporary:
-                seal(temporary, app, params, events, seed, [write_part(temporary, i, t) for i, t in enumerate(tables)])
+                made = tables if tables is not None else _checked(app, params, events, seed, progress)
+                parts = [write_part(temporary, i, table) for i, table in enumerate(made)]
+                seal(temporary, app, params, events, seed, parts, repeatable)
         except OSError as error:
             raise refusal(error, f"workload {out_dir} cannot be written") from None
     return read_manifest(out_dir)
+
+
+def _checked(
+    app: App, params: dict[str, Any], events: int, seed: int, progress: Callable[[int], None]
+) -> Iterator[pa.Table]:
+    """The chunks in order, each generated twice."""
+    for start, stop in chunks(events):
+        yield reproducible_chunk(app, params, events, seed, start, stop)
+        progress(stop)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

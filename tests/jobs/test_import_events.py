@@ -287,6 +287,36 @@ def test_an_open_quote_takes_no_other_row(orders, spark, tmp_path, text, separat
 TEXTS = [b"a\r\nb", b"a\nb", b"a\rb", b" spaced ", b"", b"\xef\xbb\xbf", b"\x00", b"\xc2\x85\xe2\x80\xa8", b'""']
 
 
+def test_the_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.csv", tmp_path / "out"
+    lines = [
+        ",".join(FIELDS),
+        '6,7,0.5,true,an order,"[1, 2]"',
+        '5,7,0.5,true,"<b>,[1 2]',
+        "5,7,0.5,true,\xff\x00,[1 2]",
+    ]
+    lines += [*["1,1"] * 4, "2,2," + "x" * 400]
+    file.write_bytes("\n".join(lines).encode("latin-1"))
+    aside = {one["reason"]: one for one in imported(spark, orders, out, file)["imported"]["aside"]}
+    quote, torn = aside["a quote is not closed"], aside["the row has 2 columns, not 6"]
+    assert [sample["text"] for sample in quote["samples"]] == ['5,7,0.5,true,"<b>,[1 2]']
+    (bytes_,) = aside["the line is not UTF-8"]["samples"]
+    assert bytes_["text"].encode("utf-8", "surrogateescape") == b"5,7,0.5,true,\xff\x00,[1 2]"
+    assert (torn["rows"], [sample["row"] for sample in torn["samples"]]) == (4, [4, 5, 6])
+    (long,) = aside["the row has 3 columns, not 6"]["samples"]
+    assert (len(long["text"]), long["is_cut"], long["line"]) == (import_events.SAMPLE_CHARACTERS, True, 9)
+
+
+def test_samples_of_parquet_are_the_values_of_the_row(orders, spark, tmp_path):
+    file, out = tmp_path / "orders.parquet", tmp_path / "out"
+    good = {"ts": 5, "size": 7, "price": 0.5, "paid": True, "name": b"an order", "items": [1, 2]}
+    pq.write_table(pa.Table.from_pylist([good, good | {"size": 256, "name": b"\xff"}]), file)
+    (one,) = imported(spark, orders, out, file)["imported"]["aside"]
+    (sample,) = one["samples"]
+    assert json.loads(sample["text"])["size"] == 256
+    assert (sample["row"], sample["line"], sample["is_cut"]) == (2, None, False)
+
+
 def test_texts_of_csv_are_kept_to_the_byte(orders, spark, tmp_path):
     file, out = tmp_path / "orders.csv", tmp_path / "w"
     quoted = [b'"' + text.replace(b'"', b'""') + b'"' for text in TEXTS]

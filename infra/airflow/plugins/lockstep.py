@@ -132,7 +132,7 @@ def page(user: Reader, path: str = "") -> Response:
         if RUN_ID.fullmatch(target.parent.name):
             other = BESIDE.fullmatch(target.name)
             return _beside(target.parent.name, other[1]) if other else _going_on(target.parent.name)
-        if path in ("", "index.html", "runs.html", "performance.html", "style.css"):
+        if path in ("", "index.html", "runs.html", "inputs.html", "performance.html", "style.css"):
             return _unpublished(path or "index.html")
         raise HTTPException(404)
     if target == root / "index.html":
@@ -180,7 +180,7 @@ def _unpublished(name: str) -> Response:
     if name == "style.css":
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
-    made = {"index.html": pages.empty, "runs.html": pages.runs}.get(name)
+    made = {"index.html": pages.empty, "inputs.html": pages.empty, "runs.html": pages.runs}.get(name)
     return HTMLResponse(made() if made else pages.performance(benchmarked=False)[0])
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from infra.cli import importing
 from jobs import prepare_workloads
+from jobs.inputs import describe
 from jobs.session import CHECKOUT
 from streaming_core.cli.new import new
 from streaming_core.data import workload
@@ -65,6 +66,11 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
     (cell,) = [cell for cell in planned["cells"] if cell["workload"] == address]
     made, complaints = prepare_workloads.prepare(spark, home, [own])
     assert (made, complaints) == ({address}, {})
+    described = describe(home, own, True, None)
+    assert (described.origin, described.name, described.imported["rows"]) == ("import", "mine", 501)
+    assert [reason["samples"][0]["text"] for reason in described.imported["aside"]] == ["no,time,"]
+    assert described.checks[0].detail == "501 rows = 500 events + 1 set aside"
+    assert {check.result for check in described.checks} == {"passed"}
     engine.run(RunSpec.parse(cell["spec"]), home.workload("fd", address), tmp_path / "run")
     oracle.run(tmp_path / "generated", tmp_path / "oracle")
     assert diff(tmp_path / "run", tmp_path / "oracle").text().startswith("equal: 500 outputs")

@@ -1,0 +1,80 @@
+"""The inputs of a run, as `prepare_workloads` finds them: the origin of each workload and the checks of its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from streaming_core.data import workload
+from streaming_core.errors import BadInput
+from streaming_core.regression.home import Home
+from streaming_core.regression.inputs import Check, Input, Origin, Result
+
+PREPARED = "the workload can be prepared"
+ADDS_UP = "every row of the files is an event or was set aside"
+FITS = "every value fits the type of its field, and none is missing"
+RISES = "ts never decreases"
+REPEATS = "the generator makes the same events twice"
+INTACT = "the manifest has its digest, and each part its columns and rows"
+
+
+def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | None) -> Input:
+    """Describe a workload of a plan, and what was checked of its events.
+
+    Args:
+        home: The LOCKSTEP_HOME of the run.
+        entry: The entry of plan.json.
+        made: Whether this run made the workload.
+        complaint: Why the run has no such workload.
+    """
+    name = entry.get("data", "")
+    origin: Origin = "import" if name else "generated" if made or complaint else "reused"
+    imported = None
+    if complaint:
+        checks = _checks([PREPARED], "failed", complaint)
+        names = [ADDS_UP, FITS, INTACT] if name else [FITS, REPEATS, INTACT]
+        checks += _checks(names, "not checked", "there is no workload to check")
+    else:
+        opened = workload.read(home.workload(entry["app"], entry["address"]), entry["app"])
+        imported = _import_record(home, entry, opened.manifest) if name else None
+        rises = [RISES] if "ts" in opened.schema.names else []
+        if imported:
+            checks = _of_import(imported, opened.rows, rises)
+        elif opened.manifest["repeatable"]:
+            when = f"when the events were generated, {'in' if made else 'before'} this run"
+            checks = _checks([REPEATS, FITS, *rises], "passed", when)
+        else:
+            checks = _checks([REPEATS, FITS, *rises], "not checked", "the manifest records no such check")
+        parts = len(opened.manifest["parts"])
+        count = f"{parts} part{'s' * (parts > 1)}, {opened.rows:,} rows"
+        checks += _checks([INTACT], "passed", f"{count}, before the first cell ran")
+    return Input(
+        entry["app"], entry["address"], origin, entry["events"], entry["seed"], checks, name=name, imported=imported
+    )
+
+
+def _of_import(imported: dict[str, Any], events: int, rises: list[str]) -> list[Check]:
+    aside = sum(one["rows"] for one in imported["aside"])
+    sums = f"{imported['rows']:,} rows = {events:,} events + {aside:,} set aside"
+    result: Result = "passed" if imported["rows"] == events + aside else "failed"
+    return [
+        *_checks([ADDS_UP], result, sums),
+        *_checks([FITS], "passed", "by the import, value by value"),
+        *_checks(rises, "passed", "the import sorts the events by it"),
+    ]
+
+
+def _checks(names: Iterable[str], result: Result, detail: str) -> list[Check]:
+    return [Check(name, result, detail) for name in names]
+
+
+def _import_record(home: Home, entry: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """`imported` of the manifest of an import; the workload's own if another import has the name by now.
+
+    Two imports of the same events have one address, even if they set other rows aside.
+    """
+    try:
+        current = workload.read_manifest(home.imported(entry["app"], entry["data"]))
+    except BadInput:
+        current = manifest
+    return (current if current["address"] == entry["address"] else manifest).get("imported")

@@ -1,0 +1,65 @@
+"""The inputs of a run: where the events of each workload come from, and what was checked of them.
+
+`prepare_workloads` writes them before the first cell runs, because a person may later replace an import or prune a
+workload:
+
+    runs/<run id>/inputs.json   the inputs, by the address of the workload
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from streaming_core.regression.home import Home
+from streaming_core.storage import left_json, write_json
+
+Result = Literal["passed", "failed", "not checked"]
+Origin = Literal["generated", "reused", "import", "unknown"]
+
+
+class Check(NamedTuple):
+    """A check of a workload: `what` holds if it passes; `detail` says when it was made, or why not."""
+
+    what: str
+    result: Result
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Input:
+    """The events of one workload.
+
+    Attributes:
+        app: the application that takes them.
+        address: the address of the workload.
+        origin: `generated` by this run; `reused` if an earlier preparation generated them; an `import`; or `unknown`.
+        events: the number of events.
+        seed: the seed of the generator; None for an import.
+        checks: the checks before the first cell ran.
+        name: the name of the import.
+        imported: `imported` of the import's manifest: its files, rows, and rows set aside by reason, with samples.
+    """
+
+    app: str
+    address: str
+    origin: Origin = "unknown"
+    events: int | None = None
+    seed: int | None = None
+    checks: list[Check] = field(default_factory=list)
+    name: str = ""
+    imported: dict[str, Any] | None = None
+
+
+def record(home: Home, run_id: str, inputs: list[Input]) -> None:
+    """Write the inputs of a run, in place of an earlier record."""
+    write_json(home.run(run_id) / "inputs.json", {one.address: asdict(one) for one in inputs})
+
+
+def inputs_of(home: Home, run_id: str) -> dict[str, Input]:
+    """The inputs of a run by address; none if the run was not prepared."""
+    written = left_json(home.run(run_id) / "inputs.json")
+    return {
+        address: Input(**one | {"checks": [Check(*check) for check in one["checks"]]})
+        for address, one in written.items()
+    }

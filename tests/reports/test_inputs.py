@@ -1,0 +1,122 @@
+"""The page of a run's inputs: imports with the rows set aside, checks that were made, and those that were not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from reports.publish import publish
+from streaming_core.errors import RunFailed
+from streaming_core.regression.home import Home
+from streaming_core.regression.inputs import Check, Input, inputs_of, record
+from streaming_core.regression.stages import Stage
+from streaming_core.regression.status import recorded
+from tests.reports import past_runs
+from tests.reports.past_runs import HOSTILE, LAST
+from tests.reports.test_pages import Outline
+
+BYTES = b"7,\xff\xfe\x00\x1b,\xe2\x80\xae".decode("utf-8", "surrogateescape")
+IMPORTED = {
+    "files": ["orders.csv", "more.csv"],
+    "map": {"ts": "when", "amount": "amount"},
+    "unit": "ms",
+    "rows": 100_012,
+    "aside": [
+        {
+            "reason": "the line is not UTF-8",
+            "rows": 9,
+            "file": "orders.csv",
+            "row": 17,
+            "samples": [{"file": "orders.csv", "row": 17, "line": 18, "text": BYTES, "is_cut": False}],
+        },
+        {
+            "reason": "amount is no integer",
+            "rows": 3,
+            "file": "more.csv",
+            "row": 4,
+            "samples": [{"file": "more.csv", "row": 4, "line": 5, "text": HOSTILE, "is_cut": True}],
+        },
+    ],
+}
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    home = Home(tmp_path)
+    past_runs.make(home, red=False)
+    return home
+
+
+def pages(home: Home) -> dict[str, Outline]:
+    """The run's page of inputs, that of the latest run, the run's page and the run as one file."""
+    publish(home, LAST)
+    names = {"inputs": f"{LAST}/inputs.html", "latest": "inputs.html", "run": f"{LAST}/index.html"}
+    names["file"] = f"{LAST}/lockstep-{LAST}.html"
+    return {name: Outline((home.reports / path).read_text()) for name, path in names.items()}
+
+
+def test_a_run_without_imports_whose_workloads_were_all_checked_says_so(home):
+    read = pages(home)
+    sentence = "No import; 3 generated workloads; every check passed"
+    assert read["inputs"].first_heading == read["latest"].first_heading == sentence
+    assert "not checked" not in read["inputs"].text
+    assert f"Inputs: {sentence}." in read["run"].text
+    assert f"Inputs: {sentence}" in read["file"].text
+    assert f"../{LAST}/inputs.html" in read["run"].links
+    assert "../inputs.html" in read["run"].links, "the menu"
+    assert "#inputs" in read["file"].links
+    assert f"{LAST}/index.html" in read["latest"].links
+    assert f"../{LAST}/index.html" in read["inputs"].links
+
+
+def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
+    inputs = inputs_of(home, LAST)
+    own = Input("gs", "gs-address", "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
+    record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
+    read = pages(home)
+    assert read["inputs"].first_heading == (
+        "1 import of 100,012 rows, 12 set aside; 2 generated workloads; every check passed"
+    )
+    for page in (read["inputs"], read["file"]):
+        for said in (
+            "gs: import orders",
+            "orders.csv, more.csv",
+            "amount, when as ts; times count ms",
+            "9the line is not UTF-8orders.csv, row 17",
+            r"7,\xff\xfe\x00\x1b,\u202e",
+            HOSTILE,
+            "(cut)",
+            "imported/gs/orders/aside",
+        ):
+            assert said in page.text, said
+        assert "script" not in page.tags
+        assert "img" not in page.tags or page is read["file"], "the file has charts"
+        assert "1337" not in page.text
+
+
+def test_what_was_not_checked_or_failed_is_said(home):
+    known = list(inputs_of(home, LAST).values())
+    failed = replace(known[0], checks=[Check("the workload can be prepared", "failed", "it rolls dice")])
+    unchecked = replace(known[1], checks=[*known[1].checks, Check("ts never decreases", "not checked", "no record")])
+    record(home, LAST, [failed, unchecked, *known[2:]])
+    page = pages(home)["inputs"]
+    assert page.first_heading == "No import; 3 generated workloads; gs failed a check; sl not fully checked"
+    assert "the workload can be preparedfailedit rolls dice" in page.text
+    assert "ts never decreasesnot checkedno record" in page.text
+
+
+def test_a_workload_that_no_cell_read_is_not_checked(home):
+    for cell in home.part("cells", LAST), home.part("verdicts", LAST), home.part("samples", LAST):
+        cell.unlink()
+    page = pages(home)["inputs"]
+    assert page.first_heading == "No import; 3 generated workloads; gs, sl, wc not fully checked"
+    assert page.text.count("not checkedno cell read them to the end") == 3
+
+
+def test_a_run_whose_preparation_left_no_record_says_why(home):
+    (home.run(LAST) / "inputs.json").unlink()
+    assert pages(home)["inputs"].text.count("not checkedprepare workloads left no record of them") == 3
+    with pytest.raises(RunFailed), recorded(home, LAST, Stage.PREPARE_WORKLOADS):
+        raise RunFailed("the disk is full")
+    assert pages(home)["inputs"].text.count("not checkedprepare workloads failed: the disk is full") == 3
