@@ -410,7 +410,7 @@ def test_parts_may_be_made_anywhere_and_sealed(small, tmp_path):
         )
     with pytest.raises(BadInput, match="are not 0, 1, 2"):
         workload.seal(tmp_path / "parts", "sd", {}, 250, 1, parts[:1])
-    assert workload.seal(tmp_path / "parts", "sd", {}, 250, 1, parts) == whole
+    assert workload.seal(tmp_path / "parts", "sd", {}, 250, 1, parts, repeatable=True) == whole
     list(workload.read(tmp_path / "parts").blocks(1000))
 
 
