@@ -4,7 +4,7 @@ run.
 
 In:  runs/<run id>/plan.json.
 Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
-     runs/<run id>/complaints.json; the origin of all of them and what was checked, in runs/<run id>/inputs.json.
+     runs/<run id>/complaints.json; the origin of all of them and what was checked, in runs/<run id>/provenance.json.
      One Spark task per chunk; a generator gives the
      same events however they are cut. A workload appears whole: parts go to a temporary folder, the manifest is
      written last, then the folder is renamed.
@@ -17,8 +17,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.inputs import describe
 from jobs.invariants import refusals
+from jobs.provenance import describe
 from jobs.run_folder import complain, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
@@ -26,7 +26,7 @@ from streaming_core import ending
 from streaming_core.data import workload
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import record
+from streaming_core.regression.provenance import record
 from streaming_core.storage import atomic_directory
 
 

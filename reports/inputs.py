@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from reports.history import Cell, Run
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import Check, Input, inputs_of
+from streaming_core.regression.provenance import Check, Provenance, provenance_of
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import records
 
@@ -39,13 +39,13 @@ class InputView:
         more: the number of reasons that are left out.
     """
 
-    input: Input
+    input: Provenance
     checks: list[Check]
     reasons: list[Aside]
     more: int
 
     @classmethod
-    def of(cls, one: Input, cells: list[Cell], missing: str) -> InputView:
+    def of(cls, one: Provenance, cells: list[Cell], missing: str) -> InputView:
         """The view of a workload.
 
         Args:
@@ -108,7 +108,7 @@ class Inputs:
     @classmethod
     def of(cls, home: Home, run: Run) -> Inputs:
         """The inputs of a run, as its preparation recorded them; of others, what the plan knows."""
-        known = inputs_of(home, run.run_id)
+        known = provenance_of(home, run.run_id)
         error = records(home, run.run_id).get(Stage.PREPARE_WORKLOADS, {}).get("error")
         missing = f"prepare workloads failed: {error}" if error else "prepare workloads left no record of them"
         views = []
@@ -167,11 +167,11 @@ def _shown(letter: str) -> str:
     return f"<mark>{shown}</mark>"
 
 
-def _planned(run: Run, cell: Cell) -> Input:
+def _planned(run: Run, cell: Cell) -> Provenance:
     """A workload without a record, as far as the plan or the raw warehouse knows it."""
     planned = next((one for one in run.plan.get("workloads", []) if one["address"] == cell.workload), cell.facts)
     name = planned.get("data", "")
-    return Input(
+    return Provenance(
         cell.spec.app,
         cell.workload,
         "import" if name else "unknown",

@@ -13,7 +13,7 @@ from jobs.run_folder import read_complaints, read_oracles, read_plan
 from streaming_core.apps import registry
 from streaming_core.data import workload
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import inputs_of
+from streaming_core.regression.provenance import provenance_of
 from tests.jobs.world import RUN_ID, write_json
 
 ASKED = [("sl", 300), ("wc", 100)]
@@ -108,7 +108,7 @@ def test_what_must_hold_is_read_first_and_nothing_is_run_where_it_cannot_be_aske
 
 def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Home, spark: SparkSession) -> None:
     assert run(home, spark) == 0
-    first = inputs_of(home, RUN_ID)
+    first = provenance_of(home, RUN_ID)
     assert {one.app: (one.origin, one.events, one.seed) for one in first.values()} == {
         "sl": ("generated", 300, 7),
         "wc": ("generated", 100, 7),
@@ -120,7 +120,7 @@ def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Hom
     shutil.rmtree(folder)
     workload.write("wc", {}, 100, 7, folder, [events])  # which nothing has checked
     assert run(home, spark) == 0
-    second = inputs_of(home, RUN_ID)[entry["address"]]
+    second = provenance_of(home, RUN_ID)[entry["address"]]
     assert second.origin == "reused"
     results = {check.what: check.result for check in second.checks}
     assert results["the generator makes the same events twice"] == "not checked"
@@ -136,6 +136,6 @@ def test_a_workload_that_is_damaged_is_found_before_cells_run(
     capsys.readouterr()
     assert run(home, spark) == 1
     assert "part-00000.parquet is missing" in capsys.readouterr().err
-    found = inputs_of(home, RUN_ID)
+    found = provenance_of(home, RUN_ID)
     assert [check.result for check in found[address].checks] == ["failed", *["not checked"] * 3]
     assert {check.result for one in found.values() if one.app == "sl" for check in one.checks} == {"passed"}

@@ -15,7 +15,7 @@ from jobs.raw import write_raw
 from reports.history import History
 from streaming_core.regression import warehouse
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import Check, Input, record
+from streaming_core.regression.provenance import Check, Provenance, record
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.verdict import of_run
 from streaming_core.storage import write_json
@@ -128,7 +128,11 @@ def _night(
     }
     write_json(home.run(run_id) / "plan.json", plan)
     checked = [Check("the generator makes the same events twice", "passed", "before this run")]
-    record(home, run_id, [Input(w["app"], w["address"], "reused", EVENTS, 1, checked) for w in workloads])
+    taken = [
+        Provenance(w["app"], w["address"], "import" if "data" in w else "reused", w["events"], w["seed"], checked)
+        for w in workloads.values()
+    ]
+    record(home, run_id, taken)
     cells, samples, verdicts, violations, throughput, latency = [], [], [], [], [], []
     draw = random.Random(number)
     for spec in specs:

@@ -9,7 +9,7 @@ import pytest
 from reports.publish import publish
 from streaming_core.errors import RunFailed
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import Check, Input, inputs_of, record
+from streaming_core.regression.provenance import Check, Provenance, provenance_of, record
 from streaming_core.regression.stages import Stage
 from streaming_core.regression.status import recorded
 from tests.reports import past_runs
@@ -71,8 +71,9 @@ def test_a_run_without_imports_whose_workloads_were_all_checked_says_so(home):
 
 
 def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
-    inputs = inputs_of(home, LAST)
-    own = Input("gs", "gs-address", "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
+    inputs = provenance_of(home, LAST)
+    address = next(one.address for one in inputs.values() if one.app == "gs")
+    own = Provenance("gs", address, "import", 100_000, None, [Check("a", "passed")], "orders", IMPORTED)
     record(home, LAST, [own, *(one for address, one in inputs.items() if address != own.address)])
     read = pages(home)
     assert read["inputs"].first_heading == (
@@ -96,7 +97,7 @@ def test_an_import_shows_its_rows_and_samples_of_those_set_aside_as_text(home):
 
 
 def test_what_was_not_checked_or_failed_is_said(home):
-    known = list(inputs_of(home, LAST).values())
+    known = list(provenance_of(home, LAST).values())
     failed = replace(known[0], checks=[Check("the workload can be prepared", "failed", "it rolls dice")])
     unchecked = replace(known[1], checks=[*known[1].checks, Check("ts never decreases", "not checked", "no record")])
     record(home, LAST, [failed, unchecked, *known[2:]])
@@ -115,7 +116,7 @@ def test_a_workload_that_no_cell_read_is_not_checked(home):
 
 
 def test_a_run_whose_preparation_left_no_record_says_why(home):
-    (home.run(LAST) / "inputs.json").unlink()
+    (home.run(LAST) / "provenance.json").unlink()
     assert pages(home)["inputs"].text.count("not checkedprepare workloads left no record of them") == 3
     with pytest.raises(RunFailed), recorded(home, LAST, Stage.PREPARE_WORKLOADS):
         raise RunFailed("the disk is full")

@@ -15,7 +15,7 @@ import pytest
 
 from infra.cli import importing
 from jobs import prepare_workloads
-from jobs.inputs import describe
+from jobs.provenance import describe
 from jobs.session import CHECKOUT
 from streaming_core.cli.new import new
 from streaming_core.data import workload

@@ -3,7 +3,7 @@
 `prepare_workloads` writes them before the first cell runs, because a person may later replace an import or prune a
 workload:
 
-    runs/<run id>/inputs.json   the inputs, by the address of the workload
+    runs/<run id>/provenance.json   the inputs, by the address of the workload
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Input:
+class Provenance:
     """The events of one workload.
 
     Attributes:
@@ -51,15 +51,15 @@ class Input:
     imported: dict[str, Any] | None = None
 
 
-def record(home: Home, run_id: str, inputs: list[Input]) -> None:
+def record(home: Home, run_id: str, inputs: list[Provenance]) -> None:
     """Write the inputs of a run, in place of an earlier record."""
-    write_json(home.run(run_id) / "inputs.json", {one.address: asdict(one) for one in inputs})
+    write_json(home.run(run_id) / "provenance.json", {one.address: asdict(one) for one in inputs})
 
 
-def inputs_of(home: Home, run_id: str) -> dict[str, Input]:
+def provenance_of(home: Home, run_id: str) -> dict[str, Provenance]:
     """The inputs of a run by address; none if the run was not prepared."""
-    written = left_json(home.run(run_id) / "inputs.json")
+    written = left_json(home.run(run_id) / "provenance.json")
     return {
-        address: Input(**one | {"checks": [Check(*check) for check in one["checks"]]})
+        address: Provenance(**one | {"checks": [Check(*check) for check in one["checks"]]})
         for address, one in written.items()
     }

@@ -8,7 +8,7 @@ from typing import Any
 from streaming_core.data import workload
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
-from streaming_core.regression.inputs import Check, Input, Origin, Result
+from streaming_core.regression.provenance import Check, Origin, Provenance, Result
 
 PREPARED = "the workload can be prepared"
 ADDS_UP = "every row of the files is an event or was set aside"
@@ -18,7 +18,7 @@ REPEATS = "the generator makes the same events twice"
 INTACT = "the manifest has its digest, and each part its columns and rows"
 
 
-def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | None) -> Input:
+def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | None) -> Provenance:
     """Describe a workload of a plan, and what was checked of its events.
 
     Args:
@@ -48,7 +48,7 @@ def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | Non
         parts = len(opened.manifest["parts"])
         count = f"{parts} part{'s' * (parts > 1)}, {opened.rows:,} rows"
         checks += _checks([INTACT], "passed", f"{count}, before the first cell ran")
-    return Input(
+    return Provenance(
         entry["app"], entry["address"], origin, entry["events"], entry["seed"], checks, name=name, imported=imported
     )
 
