@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -21,6 +22,7 @@ from infra.services.process import Process
 from infra.services.spark import Server, ServerLost
 from jobs.run_folder import read_complaints, read_oracles
 from streaming_core.errors import BadInput
+from streaming_core.interruption import Interrupted
 from streaming_core.regression.status import recorded
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import write_json
@@ -168,6 +170,7 @@ class CoreRun(BaseOperator):
         self.limit = limit
         self._host: Host | None = None
         self._attempt: Path | None = None
+        self._killed = False
 
     def execute(self, context) -> None:
         where = home()
@@ -191,13 +194,18 @@ class CoreRun(BaseOperator):
         try:
             with recorded(where, self.run, self.task_id, self.cell):
                 code = self._host.run(attempt, workload, self.limit, say)
+                if self._killed:
+                    raise Interrupted(signal.SIGTERM)
         except AttemptLost:
             abandon(attempt)
             raise
+        except Interrupted as error:
+            raise AirflowFailException(f"{self.cell}: {error}") from None
         if code:
             raise AirflowFailException(f"{self.cell}: {last[-1] if last else f'exit code {code}'}")
 
     def on_kill(self) -> None:
+        self._killed = True
         if self._host and self._attempt:
             self._host.stop(self._attempt)
 

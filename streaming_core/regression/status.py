@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.storage import left_json, write_json
@@ -45,6 +46,8 @@ class Status:
 def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> Iterator[None]:
     """Record when a task of a run begins and ends, and the error that it ends with. A retry replaces the record.
 
+    A task that a person stops has no end.
+
     Args:
         home: the LOCKSTEP_HOME of the run.
         run_id: the run.
@@ -56,11 +59,13 @@ def recorded(home: Home, run_id: str, stage: str, part: str | None = None) -> It
     write_json(path, record)
     try:
         yield
-    except BaseException as error:
-        record["error"] = (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_ERROR]
+    except Interrupted:
         raise
-    finally:
-        write_json(path, record | {"ended": time.time()})
+    except BaseException as error:
+        reason = (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_ERROR]
+        write_json(path, record | {"ended": time.time(), "error": reason})
+        raise
+    write_json(path, record | {"ended": time.time()})
 
 
 def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""streaming-core with faults, as an Airflow connection may name it in its place: for tests of what the pipeline says.
+"""streaming-core with faults. An Airflow connection names it in place of the real command.
 
-The faults are asked for in ERRING_ENGINE, a JSON object: part of a cell's name -> wrong | crash | vanish | hang.
+ERRING_ENGINE names the faults, a JSON object: part of a cell's name -> wrong | forge | crash | vanish | hang.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from streaming_core.cli import main
 
 
 def damage(out: Path) -> None:
-    """Changes one value of one output row."""
+    """Change one value of one output row."""
     path = sorted((out / "outputs").glob("*.parquet"))[0]
     table = pq.read_table(path)
     index = next(i for i, field in enumerate(table.schema) if i > 1 and pa.types.is_integer(field.type))
@@ -28,8 +28,14 @@ def damage(out: Path) -> None:
     pq.write_table(table.set_column(index, table.schema.field(index), column), path)
 
 
+def forge(out: Path) -> None:
+    """Let the report say what no run can do: that compiling took negative time. The result itself stays right."""
+    path = out / "report.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"compile_seconds": -1.0}))
+
+
 def fault() -> str | None:
-    """What is asked of this run."""
+    """The fault of this cell, if it has one."""
     spec = Path(sys.argv[sys.argv.index("run") + 1])
     cell = spec.parent.parent.name
     return next((what for part, what in json.loads(os.environ["ERRING_ENGINE"]).items() if part in cell), None)
@@ -57,4 +63,6 @@ if __name__ == "__main__":
         code = end.code
     if what == "wrong" and not code:
         damage(out)
+    if what == "forge" and not code:
+        forge(out)
     sys.exit(code)

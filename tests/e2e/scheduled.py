@@ -1,4 +1,4 @@
-"""`make ui`, started for whoever needs a real Airflow: its API, and its pages in a browser."""
+"""`make ui` for tests: its API, and its pages in a browser."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.browser import Browser
 
+BUTTON = "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === '{}')"
 RUNS = "/api/v2/dags/streaming_regression/dagRuns"
 
 
@@ -73,6 +74,26 @@ class Airflow:
         """The form of streaming_regression, empty as it comes."""
         browser.go(f"{self.url}/dags/streaming_regression")
         browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
+
+    def field(self, name: str, element: str) -> str:
+        """JavaScript for the first such element behind the label of a field of the open form."""
+        label = f"[...document.querySelectorAll('[role=dialog] label')].find(e => e.innerText.startsWith('{name}'))"
+        behind = f"[...document.querySelectorAll('[role=dialog] {element}')].find(e => l.compareDocumentPosition(e) & 4)"
+        return f"(() => {{ const l = {label}; return l && {behind} }})()"
+
+    def fill_in(self, browser: Browser, chosen: dict[str, list[str]], events: str) -> None:
+        """Choose values of list fields and type the number of events, then press Trigger."""
+        for name, values in chosen.items():
+            browser.click(self.field(name, 'button[aria-label="Clear selected options"]'))
+            for value in values:
+                browser.click(self.field(name, "input"))
+                browser.type(value)
+                browser.press("Enter")
+        browser.click(self.field("Events", "input"))
+        for _ in "100000":
+            browser.press("Backspace")
+        browser.type(events)
+        browser.click(BUTTON.format("Trigger"))
 
     def stop(self) -> None:
         if self.process.poll() is None:

@@ -70,30 +70,12 @@ def test_make_run_hands_its_run_to_the_scheduler_that_is_up(airflow):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
 def test_a_person_fills_in_the_form_and_the_run_is_what_it_says(airflow):
-    def field(name: str, what: str) -> str:
-        """The first such element behind the label of a field."""
-        label = f"[...document.querySelectorAll('[role=dialog] label')].find(e => e.innerText.startsWith('{name}'))"
-        behind = f"[...document.querySelectorAll('[role=dialog] {what}')].find(e => l.compareDocumentPosition(e) & 4)"
-        return f"(() => {{ const l = {label}; return l && {behind} }})()"
-
     chosen = {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["2", "4"], "Batches": ["16"]}
     known = {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]}
     with Browser() as browser:
         airflow.log_in(browser)
         airflow.open_form(browser)
-        for name, values in chosen.items():
-            browser.click(field(name, 'button[aria-label="Clear selected options"]'))
-            for value in values:
-                browser.click(field(name, "input"))
-                browser.type(value)
-                browser.press("Enter")
-        browser.click(field("Events", "input"))
-        for _ in "100000":
-            browser.press("Backspace")
-        browser.type("700")
-        browser.click(
-            "[...document.querySelectorAll('[role=dialog] button')].find(e => e.innerText.trim() === 'Trigger')"
-        )
+        airflow.fill_in(browser, chosen, "700")
         new = wait_for(lambda: {run["dag_run_id"] for run in airflow.call(RUNS)["dag_runs"]} - known, PATIENCE)
     run = History(Home(airflow.environment["LOCKSTEP_HOME"]))
     assert wait_for(lambda: _ended(airflow, *new), PATIENCE) == "success"

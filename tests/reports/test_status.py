@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ from reports.history import History, Run
 from reports.pages import Pages, file_name
 from reports.publish import publish
 from streaming_core.errors import RunFailed
+from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, recorded, status_of
@@ -120,6 +122,14 @@ def test_a_stopped_run_says_when_and_after_how_many_cells(home):
     agree(home, run.sentence, False)
     assert run.sentence.startswith("Stopped at 20")
     assert run.sentence.endswith(" UTC after 2 of 14 cells")
+
+
+def test_a_cell_that_was_stopped_is_no_cell_that_ran(home):
+    record(home, Stage.RUN_CORE, part="one")
+    with pytest.raises(Interrupted), recorded(home, RUN_ID, Stage.RUN_CORE, "two"):
+        raise Interrupted(signal.SIGTERM)
+    end(home, RUN_ID, "stopped")
+    assert texts(home)[0].sentence.endswith(" UTC after 1 of 14 cells")
 
 
 def test_a_stopped_run_does_not_list_the_cells_that_it_never_ran(tmp_path):
