@@ -78,8 +78,8 @@ class Airflow:
     def field(self, name: str, element: str) -> str:
         """JavaScript for the first such element behind the label of a field of the open form."""
         label = f"[...document.querySelectorAll('[role=dialog] label')].find(e => e.innerText.startsWith('{name}'))"
-        behind = f"[...document.querySelectorAll('[role=dialog] {element}')].find(e => l.compareDocumentPosition(e) & 4)"
-        return f"(() => {{ const l = {label}; return l && {behind} }})()"
+        behind = f"[...document.querySelectorAll('[role=dialog] {element}')]"
+        return f"(() => {{ const l = {label}; return l && {behind}.find(e => l.compareDocumentPosition(e) & 4) }})()"
 
     def fill_in(self, browser: Browser, chosen: dict[str, list[str]], events: str) -> None:
         """Choose values of list fields and type the number of events, then press Trigger."""
