@@ -84,7 +84,8 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
         counts = ("dropped_invalid", "dropped_late", "rejected")
         row |= {name: getattr(sample, name) for name in ("cpu_seconds", "energy_joules", *counts)}
         took = [one.microseconds for one in sample.reconfigurations if one.microseconds is not None]
-        row |= {"reconfigurations": len(took), "slowest_reconfiguration_us": max(took, default=None)}
+        count = len(took) + sample.omitted_reconfigurations
+        row |= {"reconfigurations": count, "slowest_reconfiguration_us": max(took, default=None)}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
         row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
         found.append(row)

@@ -155,9 +155,12 @@ def _read_field(name: str, path: Path) -> Any:
         raise BadInput(f"{path} is no JSON: {error}") from None
     if name == "schedule" and isinstance(content, dict) and "samples" in content:
         try:
-            content = _schedule_of(RunReport.model_validate(content))
+            report = RunReport.model_validate(content)
         except ValidationError:
             raise BadInput(f"{path} is no report of a run") from None
+        if omitted := report.verified.omitted_reconfigurations:
+            raise BadInput(f"{path} omits {omitted} reconfigurations of its run, which cannot be repeated")
+        content = _schedule_of(report)
     kind, form = FILES[name]
     if not isinstance(content, kind):
         raise BadInput(f"{path} holds no {name}: {form}")

@@ -508,6 +508,8 @@ def one_pass(
         rejected=metrics["rejected"],
         reconfigurations=metrics["reconfigurations"] or [],
         loads=metrics["loads"] or {},
+        omitted_reconfigurations=metrics["omitted_reconfigurations"],
+        omitted_loads=metrics["omitted_loads"],
         tasks=metrics["tasks"] or [],
         chosen=metrics["chosen"],
     )

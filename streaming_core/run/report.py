@@ -121,6 +121,10 @@ class Sample(BaseModel):
     loads: dict[str, list[Load]] = Field(
         default_factory=dict, description="Per windowed operator what its controller saw, period by period."
     )
+    omitted_reconfigurations: int = Field(
+        0, description="Reconfigurations that are not listed, beyond the first 20,000 of each operator."
+    )
+    omitted_loads: int = Field(0, description="Loads that are not listed, beyond the first 20,000 of each operator.")
     tasks: list[TaskCost] = Field(default_factory=list, description="Executor pinned: what each task has cost.")
     chosen: dict[str, int] = Field(default_factory=dict, description="Scheme auto: events by the scheme that ran them.")
 

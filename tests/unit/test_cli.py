@@ -235,6 +235,10 @@ def test_what_a_run_went_through_is_gone_through_again(command, workloads, tmp_p
     broken = tmp_path / "broken.json"
     broken.write_text('{"samples": 1}')
     refused(command(*given, "--out", tmp_path / "none", "--schedule", broken), "broken.json is no report of a run")
+    report = json.loads((run / "report.json").read_text())
+    report["samples"][0]["omitted_reconfigurations"] = 3
+    broken.write_text(json.dumps(report))
+    refused(command(*given, "--out", tmp_path / "none", "--schedule", broken), "omits 3 reconfigurations of its run")
 
 
 def test_a_plan_says_where_replicas_run(command, workloads, tmp_path):

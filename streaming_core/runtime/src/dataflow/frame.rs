@@ -231,15 +231,18 @@ impl<W: Work> Dataflow<W> {
         Ok(Self { team, frame, work, flushed: Counters::default(), clock: Clock::default(), events: 0 })
     }
 
+    fn windows(&self) -> impl Iterator<Item = &Replicated> {
+        self.frame.windows.iter().flatten()
+    }
+
     fn reconfigurations(&self) -> serde_json::Value {
-        let all = self.frame.windows.iter().flatten().flat_map(|windowed| windowed.control.reconfigurations());
+        let all = self.windows().flat_map(|windowed| windowed.control.reconfigurations());
         serde_json::to_value(all.collect::<Vec<_>>()).unwrap_or_default()
     }
 
     /// Per windowed operator what its controller saw, if it has one.
     fn loads(&self) -> serde_json::Value {
-        let windows = self.frame.windows.iter().flatten();
-        let loads = windows.map(|windowed| (windowed.operator.name.clone(), windowed.control.loads()));
+        let loads = self.windows().map(|windowed| (windowed.operator.name.clone(), windowed.control.loads()));
         let seen = loads.filter(|(_, loads)| !loads.is_empty()).collect::<BTreeMap<_, _>>();
         serde_json::to_value(seen).unwrap_or_default()
     }
@@ -247,7 +250,8 @@ impl<W: Work> Dataflow<W> {
     fn section(&mut self, block: &Block) -> Result<(), RunError> {
         let clock = self.clock.start();
         self.work.begin(&mut self.frame, block.n)?;
-        self.frame.windows.iter().flatten().for_each(|windowed| windowed.control.begin(clock));
+        // SAFETY: the team is at work within `run` only.
+        self.windows().for_each(|windowed| unsafe { windowed.control.begin(clock) });
         let Self { team, frame, work, .. } = self;
         let job = Job { frame, block, before: self.events, clock };
         let outcome = team.run(&|thread| work.work(thread, &job));
@@ -315,8 +319,10 @@ impl<W: Work> Executor for Dataflow<W> {
                 seconds: self.clock.seconds(),
                 reconfigurations: self.reconfigurations(),
                 loads: self.loads(),
+                omitted_reconfigurations: self.windows().map(|windowed| windowed.operator.epochs.omitted()).sum(),
+                omitted_loads: self.windows().map(|windowed| windowed.control.omitted_loads()).sum(),
                 tasks: self.work.tasks(&self.frame),
-                late: self.frame.windows.iter().flatten().map(|windowed| windowed.late()).sum(),
+                late: self.windows().map(|windowed| windowed.late()).sum(),
                 binding: self.team.binding(),
                 ..delivered.metrics()
             })
@@ -324,7 +330,7 @@ impl<W: Work> Executor for Dataflow<W> {
     }
 
     fn reconfigurable(&self, operator: &str) -> Option<Box<dyn Reconfigurable>> {
-        let windowed = self.frame.windows.iter().flatten().find(|windowed| windowed.operator.name == operator);
+        let windowed = self.windows().find(|windowed| windowed.operator.name == operator);
         windowed.map(|windowed| Box::new(windowed.control.clone()) as Box<dyn Reconfigurable>)
     }
 

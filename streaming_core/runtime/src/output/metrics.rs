@@ -37,6 +37,10 @@ pub struct Metrics {
     pub reconfigurations: Value,
     /// Per windowed operator with a controller, what that saw (`dataflow/windowed/controller`).
     pub loads: Value,
+    /// Reconfigurations that are not listed, beyond the first ones of each operator.
+    pub omitted_reconfigurations: usize,
+    /// Loads that are not listed.
+    pub omitted_loads: usize,
     /// What each task of executor `pinned` has cost (`dataflow/pinned/cost.rs`).
     pub tasks: Value,
     pub seconds: f64,
@@ -82,6 +86,8 @@ impl Metrics {
             "late": self.late,
             "reconfigurations": self.reconfigurations,
             "loads": self.loads,
+            "omitted_reconfigurations": self.omitted_reconfigurations,
+            "omitted_loads": self.omitted_loads,
             "tasks": self.tasks,
             "deliveries": self.deliveries,
             "binding": self.binding,

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::dataflow::windowed::controller::{Controller, Load};
-use crate::dataflow::windowed::epochs::{Asked, Epochs, Reconfiguration};
+use crate::dataflow::windowed::epochs::{Asked, Epochs, REPORTED, Reconfiguration};
 use crate::error::RunError;
 use crate::executor::Reconfigurable;
 use crate::output::clock::Running;
@@ -50,7 +50,9 @@ struct Asking {
     controller: Option<Controller>,
     /// When it was asked last, what had come then, and how long replicas had worked.
     seen: (u64, Offered, u64),
+    /// The first loads, and the number of the others.
     loads: Vec<Load>,
+    omitted_loads: usize,
 }
 
 impl Control {
@@ -69,6 +71,7 @@ impl Control {
             controller,
             seen: (0, Offered::default(), 0),
             loads: Vec::new(),
+            omitted_loads: 0,
         };
         let worked = (0..epochs.replicas()).map(|_| CachePadded::new(AtomicU64::new(0))).collect();
         Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked }
@@ -83,8 +86,13 @@ impl Control {
     }
 
     /// A block begins.
-    pub fn begin(&self, clock: Running) {
+    ///
+    /// # Safety
+    /// No replica, nor any task that reads what they put out, is at work.
+    pub unsafe fn begin(&self, clock: Running) {
         let mut asking = lock(&self.asking);
+        // SAFETY: as the caller says. Other threads look at the epochs with the lock only.
+        unsafe { self.epochs.forget() };
         asking.clock = Some(clock);
         if let Some((asked, _)) = &mut asking.request {
             // Between blocks the clock stood still.
@@ -114,7 +122,7 @@ impl Control {
 
     /// Asks the controller, if there is one and its time has come.
     fn ask_controller(&self, asking: &mut Asking, next: i64, now: u64, offered: Offered) {
-        let Asking { controller: Some(controller), seen, loads, .. } = asking else { return };
+        let Asking { controller: Some(controller), seen, loads, omitted_loads, .. } = asking else { return };
         let (at, before, worked_before) = *seen;
         if now < at + PERIOD {
             return;
@@ -132,7 +140,10 @@ impl Control {
             pending: offered.arrived.saturating_sub(offered.dealt),
         };
         *seen = (now, offered, worked);
-        loads.push(load);
+        match loads.len() < REPORTED {
+            true => loads.push(load),
+            false => *omitted_loads += 1,
+        }
         let (share, wanted) = controller.decide(&load);
         if let Some(wanted) = wanted {
             let asked = Asked {
@@ -162,7 +173,12 @@ impl Control {
         all
     }
 
-    /// What a controller saw, period by period.
+    /// How many loads are not reported.
+    pub fn omitted_loads(&self) -> usize {
+        lock(&self.asking).omitted_loads
+    }
+
+    /// What a controller saw in the first periods.
     pub fn loads(&self) -> Vec<Load> {
         lock(&self.asking).loads.clone()
     }
@@ -250,13 +266,16 @@ mod tests {
         let control = Arc::new(control(&[], None));
         let asked = |at: usize| control.reconfigurations()[at].asked.asked.unwrap();
         control.request(&[0]).unwrap();
-        control.begin(Clock::default().start());
+        // SAFETY: there is no other thread.
+        unsafe { control.begin(Clock::default().start()) };
         control.deal((0, 9), u64::MAX, Offered::default());
         assert_eq!(asked(0), 0);
         // By this clock it comes later than the next block begins.
-        control.begin(Clock::after(1_000).start());
+        // SAFETY: there is no other thread.
+        unsafe { control.begin(Clock::after(1_000).start()) };
         control.request(&[1]).unwrap();
-        control.begin(Clock::after(1_000).start());
+        // SAFETY: there is no other thread.
+        unsafe { control.begin(Clock::after(1_000).start()) };
         control.deal((10, 19), u64::MAX, Offered::default());
         assert_eq!(asked(1), 1_000);
         control.request(&[2]).unwrap();

@@ -12,7 +12,9 @@
 //! as far as events have been dealt: what comes behind them may be an epoch's that nobody knows yet. What it has missed and
 //! must know is the watermark, which those who leave an epoch write down.
 //!
-//! Who writes what: `epochs` and `dealt` who holds the control's lock; `left` its replica; `watermark` whoever leaves, all
+//! Between two blocks the epochs that all replicas have left are forgotten (`forget`).
+//!
+//! Who writes what: `known` and `dealt` who holds the control's lock; `left` its replica; `watermark` whoever leaves, all
 //! the same; `gone_over` its replica, once.
 //! ORDERING: an epoch is appended, and `dealt` stored with Release, before its event is put out: who takes a row or a word
 //! about that event, which is handed on with Release and Acquire, sees the epoch; and who reads `dealt` with Acquire sees all
@@ -27,8 +29,10 @@
 //! has the earliest; that one waits for nobody, and has all it needs: what the one waiting has taken has been published for
 //! all, and what has been put out for earlier events is taken by the sink, whom nobody holds up.
 
+use std::ops::Index;
+
 use crate::state::windows::CELLS;
-use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering};
+use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
 /// Beside the number of epochs that a replica has left: the replica has failed.
 const FAILED: u64 = 1 << 63;
@@ -68,11 +72,43 @@ pub struct Asked {
     pub posted: Option<u64>,
 }
 
+/// Epochs in the order of their events, numbered from the first that ever was.
+#[derive(Debug, Default)]
+struct Known {
+    /// The number of the first in `list`: those before it have been forgotten.
+    first: usize,
+    list: boxcar::Vec<Epoch>,
+    /// What became of those that have been forgotten: of the first `REPORTED`.
+    reported: Vec<Reconfiguration>,
+}
+
+impl Known {
+    /// How many there were.
+    fn count(&self) -> usize {
+        self.first + self.list.count()
+    }
+
+    fn get(&self, index: usize) -> Option<&Epoch> {
+        self.list.get(index.checked_sub(self.first)?)
+    }
+}
+
+impl Index<usize> for Known {
+    type Output = Epoch;
+
+    #[inline]
+    fn index(&self, index: usize) -> &Epoch {
+        &self.list[index - self.first]
+    }
+}
+
+/// So many reconfigurations of an operator are reported, the first ones; so many loads that its controller saw.
+pub const REPORTED: usize = if cfg!(test) { 8 } else { 20_000 };
+
 /// All epochs of an operator.
 #[derive(Debug)]
 pub struct Epochs {
-    /// In the order of their events; the first one begins before all events.
-    epochs: boxcar::Vec<Epoch>,
+    known: UnsafeCell<Known>,
     /// Events up to this one are dealt, or are about to be: no epoch is appended any more that begins with one of them.
     dealt: AtomicI64,
     /// Per replica how many epochs it has left: it touches nothing any more that it owned in these alone. With `FAILED`: it
@@ -119,6 +155,27 @@ impl Epoch {
         self.replicas.contains(&replica)
     }
 
+    /// What became of it, of an operator without a name; no replica is at work.
+    fn report(&self) -> Reconfiguration {
+        // ORDERING: Relaxed; no replica is at work.
+        let read = |number: &AtomicU64| Some(number.load(Ordering::Relaxed)).filter(|&number| number > 0);
+        let gone_over = self.concerned.iter().filter_map(|&replica| {
+            let (at, waited) = &self.gone_over[replica];
+            read(at).map(|at| GoneOver { replica, at, waited: read(waited).unwrap_or(0) })
+        });
+        Reconfiguration {
+            operator: String::new(),
+            event: self.event,
+            replicas: self.replicas.clone(),
+            asked: self.asked.clone(),
+            moved: self.moved,
+            cells: CELLS,
+            // ORDERING: Relaxed, as above.
+            bytes: self.bytes.load(Ordering::Relaxed),
+            gone_over: gone_over.collect(),
+        }
+    }
+
     #[inline]
     pub fn owner(&self, cell: usize) -> usize {
         usize::from(self.owners[cell])
@@ -152,12 +209,51 @@ pub struct GoneOver {
     pub waited: u64,
 }
 
+// SAFETY: only `forget` changes what is known other than by appending, and its caller says that no other thread is there.
+unsafe impl Sync for Epochs {}
+
 impl Epochs {
+    fn known(&self) -> &Known {
+        // SAFETY: as above.
+        self.known.with(|known| unsafe { &*known })
+    }
+
+    /// Forgets the epochs that all replicas have left, but for what the report says of them. There are never more epochs than
+    /// a block has batches.
+    ///
+    /// # Safety
+    /// No other thread is at the epochs, none has a reference to one, and all events of earlier epochs have been delivered.
+    pub unsafe fn forget(&self) {
+        // ORDERING: Relaxed; no replica is at work, and what the last block wrote is visible.
+        let left = self.left.iter().map(|left| left.load(Ordering::Relaxed) & !FAILED).min().unwrap_or(0) as usize;
+        self.known.with_mut(|known| {
+            // SAFETY: as the caller says.
+            let known = unsafe { &mut *known };
+            if left <= known.first {
+                return;
+            }
+            for epoch in std::mem::take(&mut known.list) {
+                if known.first == left {
+                    known.list.push(epoch);
+                    continue;
+                }
+                // The first one of all is no reconfiguration.
+                if known.first > 0 && known.reported.len() < REPORTED {
+                    known.reported.push(epoch.report());
+                }
+                known.first += 1;
+            }
+        });
+    }
+
     /// Before all events `replicas` replicas share the cells.
     pub fn new(replicas: usize) -> Self {
         let all: Vec<usize> = (0..replicas).collect();
         Self {
-            epochs: [Epoch::new(i64::MIN, &all, replicas, None, Asked::default())].into_iter().collect(),
+            known: UnsafeCell::new(Known {
+                list: [Epoch::new(i64::MIN, &all, replicas, None, Asked::default())].into_iter().collect(),
+                ..Known::default()
+            }),
             dealt: AtomicI64::new(i64::MIN),
             left: (0..replicas).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
         }
@@ -171,7 +267,7 @@ impl Epochs {
     /// From `event` on, of which and behind which nothing has been dealt, these replicas share the cells; by one at a time.
     pub fn append(&self, event: i64, replicas: &[usize], asked: Asked) {
         debug_assert!(event > self.dealt() && event >= self.last().event);
-        self.epochs.push(Epoch::new(event, replicas, self.left.len(), Some(self.last()), asked));
+        self.known().list.push(Epoch::new(event, replicas, self.left.len(), Some(self.last()), asked));
     }
 
     /// Events up to `upto` are dealt from now on; by one at a time.
@@ -188,7 +284,7 @@ impl Epochs {
 
     /// The last epoch that is known.
     pub fn last(&self) -> &Epoch {
-        &self.epochs[self.epochs.count() - 1]
+        &self.known()[self.known().count() - 1]
     }
 
     /// Whether all that the last one concerns have gone over to it; while none is appended.
@@ -199,14 +295,14 @@ impl Epochs {
     }
 
     pub fn get(&self, index: usize) -> Option<&Epoch> {
-        self.epochs.get(index)
+        self.known().get(index)
     }
 
     /// A replica leaves all epochs before number `index`: it has taken all rows of events before that one's; the watermark
     /// then, of one that had cells.
     #[inline]
     pub fn leave(&self, replica: usize, index: usize, watermark: Option<i64>) {
-        if let (Some(epoch), Some(watermark)) = (self.epochs.get(index), watermark) {
+        if let (Some(epoch), Some(watermark)) = (self.known().get(index), watermark) {
             // ORDERING: Relaxed; handed on by `left`.
             epoch.watermark.store(watermark, Ordering::Relaxed);
         }
@@ -224,7 +320,7 @@ impl Epochs {
     /// Whether a replica would gain cells with epoch `index` from a replica that failed before it left the epoch before. Every
     /// event of epoch `index` comes after the failure.
     pub fn gains_from_failed(&self, replica: usize, index: usize) -> bool {
-        self.epochs[index].from[replica].iter().any(|&other| {
+        self.known()[index].from[replica].iter().any(|&other| {
             // ORDERING: Relaxed; `may_go_over` has acquired it, and what it saw then stays so.
             let left = self.left[other].load(Ordering::Relaxed);
             left & FAILED != 0 && left & !FAILED < index as u64
@@ -234,26 +330,28 @@ impl Epochs {
     /// The watermark before the first row of epoch `index`, for who may go over to it and gains cells.
     pub fn watermark(&self, index: usize) -> Option<i64> {
         // ORDERING: Relaxed; `may_go_over` has acquired it.
-        Some(self.epochs[index].watermark.load(Ordering::Relaxed)).filter(|&watermark| watermark > i64::MIN)
+        Some(self.known()[index].watermark.load(Ordering::Relaxed)).filter(|&watermark| watermark > i64::MIN)
     }
 
-    /// The epoch that an event belongs to.
+    /// The epoch that an event belongs to; of events that were delivered before any was forgotten, the first one there is.
     #[inline]
     fn of(&self, event: i64) -> usize {
-        let (mut from, mut to) = (0, self.epochs.count());
+        let first = self.known().first;
+        let (mut from, mut to) = (first, self.known().count());
         while from < to {
             let middle = from.midpoint(to);
-            match self.epochs[middle].event <= event {
+            match self.known()[middle].event <= event {
                 true => from = middle + 1,
                 false => to = middle,
             }
         }
-        from - 1
+        from.saturating_sub(1).max(first)
     }
 
     /// Those from number `index` on.
     fn since(&self, index: usize) -> impl Iterator<Item = &Epoch> {
-        (index..self.epochs.count()).map(|index| &self.epochs[index])
+        let known = self.known();
+        (index..known.count()).map(|index| &known[index])
     }
 
     /// Whether what is put out of events behind `after` up to `upto` concerns a replica: it owns cells in an epoch that has
@@ -262,30 +360,30 @@ impl Epochs {
     pub fn concerns(&self, replica: usize, after: i64, upto: i64) -> bool {
         let begin = self.of(after);
         let reached = self.since(begin + 1).take_while(|epoch| epoch.event <= upto.saturating_add(1));
-        std::iter::once(&self.epochs[begin]).chain(reached).any(|epoch| epoch.has(replica))
+        std::iter::once(&self.known()[begin]).chain(reached).any(|epoch| epoch.has(replica))
     }
 
     /// Whether a replica owns cells in the epochs of the events behind `after` up to `upto`; None: in some of them.
     pub fn takes(&self, replica: usize, after: i64, upto: i64) -> Option<bool> {
         let (begin, end) = (self.of(after.saturating_add(1)), self.of(upto));
-        let has = self.epochs[begin].has(replica);
-        (begin..=end.max(begin)).all(|index| self.epochs[index].has(replica) == has).then_some(has)
+        let has = self.known()[begin].has(replica);
+        (begin..=end.max(begin)).all(|index| self.known()[index].has(replica) == has).then_some(has)
     }
 
     /// The epoch of an event, and the first event of the next one.
     pub fn at(&self, event: i64) -> (&Epoch, i64) {
         let at = self.of(event);
-        (&self.epochs[at], self.epochs.get(at + 1).map_or(i64::MAX, |next| next.event))
+        (&self.known()[at], self.known().get(at + 1).map_or(i64::MAX, |next| next.event))
     }
 
     /// Whether a replica owns cells in the epoch of an event.
     pub fn takes_event(&self, replica: usize, event: i64) -> bool {
-        self.epochs[self.of(event)].has(replica)
+        self.known()[self.of(event)].has(replica)
     }
 
     /// Of those that own cells when `event` comes, the one whose turn it is.
     pub fn in_turn(&self, event: i64, turn: u64) -> usize {
-        let present = &self.epochs[self.of(event)].replicas;
+        let present = &self.known()[self.of(event)].replicas;
         present[turn as usize % present.len()]
     }
 
@@ -293,7 +391,7 @@ impl Epochs {
     pub fn silent(&self, replica: usize, upto: i64) -> i64 {
         let dealt = self.dealt();
         let at = self.of(upto.saturating_add(1));
-        if self.epochs[at].has(replica) {
+        if self.known()[at].has(replica) {
             return upto;
         }
         let next = self.since(at + 1).find(|epoch| epoch.has(replica)).map_or(i64::MAX, |epoch| epoch.event - 1);
@@ -303,7 +401,7 @@ impl Epochs {
     /// Whether a replica may go over to epoch `index`: those who lose cells to it have left the one before.
     #[inline]
     pub fn may_go_over(&self, replica: usize, index: usize) -> bool {
-        self.epochs[index].from[replica].iter().all(|&other| self.has_left(other, index))
+        self.known()[index].from[replica].iter().all(|&other| self.has_left(other, index))
     }
 
     /// Whether a replica has left all epochs before number `index`, or has failed.
@@ -315,51 +413,42 @@ impl Epochs {
 
     /// Those who own cells in epoch `index` or in the one before it, some perhaps twice.
     pub fn members(&self, index: usize) -> impl Iterator<Item = usize> {
-        [index - 1, index].into_iter().flat_map(|index| self.epochs[index].replicas.iter().copied())
+        [index - 1, index].into_iter().flat_map(|index| self.known()[index].replicas.iter().copied())
     }
 
     /// So many bytes of state have been copied for epoch `index`.
     pub fn copied(&self, index: usize, bytes: usize) {
         // ORDERING: Relaxed; read when nobody is at work.
-        self.epochs[index].bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.known()[index].bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// A replica has gone over to epoch `index`, at `now`, after it had waited since `since` if at all.
     pub fn note(&self, replica: usize, index: usize, now: u64, since: Option<u64>) {
-        let (at, waited) = &self.epochs[index].gone_over[replica];
+        let (at, waited) = &self.known()[index].gone_over[replica];
         // ORDERING: Relaxed; read when nobody is at work.
         at.store(now.max(1), Ordering::Relaxed);
         waited.store(since.map_or(0, |since| now.saturating_sub(since)), Ordering::Relaxed);
     }
 
-    /// What became of the reconfigurations; nobody is at work.
+    /// What became of the first reconfigurations; no replica is at work.
     pub fn report(&self, operator: &str) -> Vec<Reconfiguration> {
-        // ORDERING: Relaxed; nobody is at work.
-        let read = |number: &AtomicU64| Some(number.load(Ordering::Relaxed)).filter(|&number| number > 0);
-        let report = |epoch: &Epoch| Reconfiguration {
-            operator: operator.to_owned(),
-            event: epoch.event,
-            replicas: epoch.replicas.clone(),
-            asked: epoch.asked.clone(),
-            moved: epoch.moved,
-            cells: CELLS,
-            // ORDERING: Relaxed, as above.
-            bytes: epoch.bytes.load(Ordering::Relaxed),
-            gone_over: (epoch.concerned.iter())
-                .filter_map(|&replica| {
-                    let (at, waited) = &epoch.gone_over[replica];
-                    read(at).map(|at| GoneOver { replica, at, waited: read(waited).unwrap_or(0) })
-                })
-                .collect(),
-        };
-        self.since(1).map(report).collect()
+        let known = self.known();
+        let kept = self.since(known.first.max(1)).map(Epoch::report);
+        let mut all: Vec<Reconfiguration> = known.reported.iter().cloned().chain(kept).take(REPORTED).collect();
+        all.iter_mut().for_each(|one| operator.clone_into(&mut one.operator));
+        all
+    }
+
+    /// How many reconfigurations are not reported.
+    pub fn omitted(&self) -> usize {
+        (self.known().count() - 1).saturating_sub(REPORTED)
     }
 }
 
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
-    use crate::threads::sync::{Arc, UnsafeCell, thread};
+    use crate::threads::sync::{Arc, thread};
 
     /// Cells move back and forth between two replicas: only a cell's owner at an event touches it, in the order of events.
     /// Epochs are appended while they are at work, each before its event is dealt. Without the waiting loom finds two at a
@@ -454,6 +543,43 @@ mod models {
         }
     }
 
+    /// Between two blocks epochs are forgotten while another thread may ask for a reconfiguration, or whether it is settled: as
+    /// `Control` does, under its lock.
+    #[test]
+    fn loom_epochs_are_forgotten_between_blocks() {
+        use crate::threads::sync::{Mutex, lock};
+        loom::model(|| {
+            let shared = Arc::new((Epochs::new(2), Mutex::new(())));
+            let other = shared.clone();
+            let asking = thread::spawn(move || {
+                let _held = lock(&other.1);
+                other.0.is_settled()
+            });
+            for event in 1..3 {
+                let work = shared.clone();
+                {
+                    let _held = lock(&shared.1);
+                    // SAFETY: what is tested: threads of blocks have been joined, others hold the lock.
+                    unsafe { shared.0.forget() };
+                }
+                {
+                    let _held = lock(&shared.1);
+                    shared.0.append(event, &[event as usize % 2], Asked::default());
+                    shared.0.deal(event);
+                }
+                let replica = thread::spawn(move || {
+                    let (epochs, index) = (&work.0, event as usize);
+                    assert_eq!(epochs.get(index).unwrap().event, event);
+                    epochs.leave(1, index, None);
+                });
+                shared.0.leave(0, event as usize, None);
+                assert!(shared.0.takes_event(event as usize % 2, event));
+                replica.join().unwrap();
+            }
+            asking.join().unwrap();
+        });
+    }
+
     /// What a reader takes for silence never is one that an epoch breaks which nobody knew of then.
     #[test]
     fn loom_who_is_said_to_be_silent_is() {
@@ -521,5 +647,32 @@ mod tests {
         epochs.append(101, &[0], Asked::default());
         epochs.deal(200);
         assert_eq!([19, 100].map(|upto| epochs.silent(0, upto)), [100, 100]);
+    }
+
+    #[test]
+    fn epochs_that_all_have_left_are_forgotten_and_the_first_ones_reported() {
+        let epochs = Epochs::new(2);
+        for number in 1..=3 * REPORTED {
+            let event = 10 * number as i64;
+            epochs.append(event, &[number % 2], Asked::default());
+            epochs.deal(event + 9);
+            // Of the last two replicas do not know yet.
+            let at = number.saturating_sub(2);
+            epochs.leave(0, at, None);
+            epochs.leave(1, at + 1, None);
+            epochs.note(0, number, event as u64, None);
+            // SAFETY: there is no other thread.
+            unsafe { epochs.forget() };
+            assert!(epochs.known().list.count() <= 3);
+            let known: Vec<i64> = (at..=number).map(|index| epochs.get(index).unwrap().event).collect();
+            assert!(known.is_sorted() && epochs.get(number + 1).is_none() && epochs.last().event == event);
+            assert!(number < 3 || epochs.get(at - 1).is_none());
+            assert_eq!((epochs.at(event + 1).0.event, epochs.in_turn(event, 7)), (event, number % 2));
+            let reported = epochs.report("count");
+            let events: Vec<i64> = reported.iter().map(|one| one.event).collect();
+            assert_eq!(events, (1..=number.min(REPORTED) as i64).map(|number| 10 * number).collect::<Vec<_>>());
+            assert_eq!(epochs.omitted(), number - reported.len());
+            assert!(reported.iter().all(|one| one.operator == "count" && one.gone_over[0].at == one.event as u64));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dataflow::testing::windows::{Windows, blocks, outputs, scheduled};
 #[cfg(not(shuttle))]
-use crate::dataflow::windowed::replica::Faults;
+use crate::dataflow::windowed::{epochs::REPORTED, replica::Faults};
 use crate::program::options::Scheduled;
 
 /// In each parallelism.
@@ -116,6 +116,28 @@ fn what_was_reconfigured_is_reported() {
     assert_eq!(over, [3, 3, 2, 0]);
     assert_eq!(column("bytes"), [0, 0, 0, 0]);
     assert!(column("posted")[..3].iter().all(|posted| posted.as_u64().unwrap() > 0) && column("posted")[3].is_null());
+}
+
+#[cfg(not(shuttle))]
+#[test]
+fn epochs_of_earlier_blocks_are_forgotten() {
+    let windows = Windows { advance: 3, size: 8, delay: 0 };
+    let blocks = blocks(&windows.events(300, 2, 9), 10);
+    for parallelism in ["vsn", "sn"] {
+        let schedule = (1..60).map(|i| scheduled(5 * i, &[i as usize % 2])).collect();
+        let options = Options { parallelism: Some(parallelism.into()), ..on(2, 4, schedule) };
+        let mut executor = pinned(&windows.program(false), &options).unwrap();
+        for (index, block) in blocks.iter().enumerate() {
+            executor.process(&block.block()).unwrap();
+            let epochs = &executor.frame.windows[0].as_ref().unwrap().operator.epochs;
+            // What the last block began with is there until the next one begins.
+            let first = (0..).find(|&number| epochs.get(number).is_some());
+            assert_eq!(first, Some((2 * index).saturating_sub(1)), "{parallelism}");
+        }
+        let metrics = executor.metrics();
+        let listed = metrics.reconfigurations.as_array().unwrap().len();
+        assert_eq!((listed, metrics.omitted_reconfigurations), (REPORTED, 59 - REPORTED));
+    }
 }
 
 /// Replicas that share nothing copy what is open: as much whichever of them has it, nothing where nothing is.
