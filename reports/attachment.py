@@ -24,11 +24,8 @@ def attachment(pages: Pages, run: Run) -> str:
     slower += [cell for cell in run.gated if cell.gate and cell.gate.verdict == "slower" and cell not in slower]
     told += [cell for cell in slower if not cell.red]
     shown = {cell.name for cell in told[:MOST]}
-    svgs, sections = pages.charts(run.run_id)
-    inside = [
-        section | {"charts": [chart | {"inside": _data(svgs[chart["href"]])} for chart in section["charts"]]}
-        for section in sections
-    ]
+    svgs, sections = pages.speed.draw(run.run_id)
+    pictures = {href: _data(svg) for href, svg in svgs.items()}
     return pages.render(
         "attachment.html",
         root="",
@@ -43,8 +40,8 @@ def attachment(pages: Pages, run: Run) -> str:
         of_run=lambda run_id: None,
         details=[pages.evidence(run, cell) for cell in told[:MOST]],
         more=len(told) - len(shown),
-        strategies=pages.strategies,
-        sections=inside,
+        sections=sections,
+        pictures=pictures,
         **outcome(run),
     )
 

@@ -105,6 +105,17 @@ def charts(experiment: dict[str, Any]) -> list[list[dict[str, Any]]]:
     return found
 
 
+def about(chart: dict[str, Any], host: dict[str, Any]) -> str:
+    """`gs, sl; 1,000 to 100,000 events; a processor`: the applications, events and host of a chart."""
+    apps = ", ".join(sorted({str(row["app"]) for row in chart["rows"]}))
+    counts = [row["events"] for row in chart["rows"] if "events" in row]
+    if not counts:
+        return f"{apps}; simulated"
+    ends = sorted({min(counts), max(counts)})
+    events = " to ".join(f"{count:,}" for count in ends)
+    return f"{apps}; {events} event{'s' * (ends != [1])}; {host['cpu']}"
+
+
 def points(chart: dict[str, Any]) -> list[dict[str, Any]]:
     """What a chart draws, as charts.benchmark takes it."""
     plot, found = chart["plot"], []

@@ -7,6 +7,7 @@ from typing import Any
 import vl_convert
 
 from reports import series
+from reports.history import short
 
 INK = "#7d8590"
 WIDTH, HEIGHT = 250, 170
@@ -154,17 +155,27 @@ def _over_runs(rows: list[dict]) -> dict:
 
 
 def history(rows: list[dict], strategies: list[str]) -> str:
-    """Events per second over runs, one line per strategy.
+    """Events per second over builds: a point per run, and a line per strategy through the medians of the builds.
 
     Args:
-        rows: rows of the mart `throughput` of one application and one thread count, all runs.
+        rows: rows of the mart `throughput`, those of one strategy of one series, in the order of their runs.
         strategies: all strategies of the page, for the colours.
     """
-    values = [_pick(row, "strategy", "run_id", "series", median="median_events_per_s") for row in rows]
-    x = _over_runs(rows)
-    encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies), "detail": {"field": "series"}}
-    points = encoding | {"shape": _shape(strategies)}
-    return _svg(values, _line(encoding, points))
+    order = list(dict.fromkeys(short(row["build"]) for row in rows))
+    values = [
+        _pick(row, "strategy", "series", median="median_events_per_s") | {"build": short(row["build"])} for row in rows
+    ]
+    x = {
+        "field": "build",
+        "type": "ordinal",
+        "title": "builds, oldest first",
+        "sort": order,
+        "scale": {"domain": order},
+        "axis": {"labelAngle": -40, "labelOverlap": True},
+    }
+    encoding = {"x": x, "y": _rate("median"), "color": _colour(strategies)}
+    middle = encoding | {"y": _rate("median") | {"aggregate": "median"}, "detail": {"field": "series"}}
+    return _svg(values, _line(middle, encoding | {"shape": _shape(strategies)}))
 
 
 def speed(rows: list[dict], strategies: list[str]) -> str:

@@ -1,8 +1,9 @@
 """The pages: History in, HTML and SVG out. Whatever an application wrote into a row is escaped.
 
-index.html                  the state (state.py)               performance.html, charts/*.svg
+index.html                  the state (state.py)               performance.html, of the last nightly
 <run id>/index.html         the outcome of that run            runs.html, every run, and what ran when
-<run id>/<cell>.html        evidence of one cell               style.css
+<run id>/<cell>.html        evidence of one cell               charts/*.svg of benchmarks, style.css
+<run id>/performance.html   its speed, <run id>/charts/*.svg
 <run id>/beside-*.html      that run beside another
 inputs.html                 inputs of the latest run           <run id>/inputs.html, inputs of that run (inputs.py)
 <run id>/lockstep-*.html    the run as one file (attachment.py)
@@ -16,9 +17,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -35,7 +37,6 @@ from reports.history import (
     human_nano,
     human_rate,
     lines,
-    named,
     revision,
     short,
     short_json,
@@ -43,10 +44,12 @@ from reports.history import (
 )
 from reports.inputs import Inputs
 from reports.outcome import outcome, outcome_of_state
+from reports.performance import MOST_POINTS, Performance, slug
 from reports.stages import Stages
 from reports.state import state as state_of
 from reports.tasks import Tasks
 from streaming_core.bench.report import passes
+from streaming_core.regression.comparable import is_nightly
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import COUNTS
 from streaming_core.run.way import AXES, NAMED_PLANS, WINDOW_OPTIONS, RunSpec
@@ -66,7 +69,7 @@ class Pages:
     def __init__(self, history: History):
         self.history = history
         self.reports = history.home.reports
-        self._drawn: dict[str | None, tuple[dict[str, str], list[dict]]] = {}
+        self.speed = Performance(history)
         self._env = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -129,9 +132,9 @@ class Pages:
         found = [morning.line(self.history, run_id) for run_id in reversed(self.history.run_ids())]
         return self.render("runs.html", root="", here="Runs", run=None, earlier=found, coverage=self._coverage)
 
-    def empty(self) -> str:
+    def empty(self, here: str = "Overview") -> str:
         """`No runs yet`."""
-        return self.render("empty.html", root="", here="Overview")
+        return self.render("empty.html", root="", here=here)
 
     def going_on(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""
@@ -161,6 +164,7 @@ class Pages:
             of_run=lambda run_id: f"../{run_id}/index.html",
             file=f"../{run.run_id}/{file_name(run.run_id)}",
             before=before(self.history, run),
+            measured=any(one.run_id == run.run_id for one in self.speed.runs),
             stages=Stages.of(self.history.home, run.run_id),
             inputs=Inputs.of(self.history.home, run),
             inputs_page=f"../{run.run_id}/inputs.html",
@@ -177,7 +181,18 @@ class Pages:
 
     def cell(self, run: Run, cell: Cell) -> str:
         """The evidence of one cell."""
-        return self.render("cell.html", root="../", here="", run=run, **self.evidence(run, cell))
+        points = self.speed.history_of(cell)
+        return self.render(
+            "cell.html",
+            root="../",
+            here="",
+            run=run,
+            points=list(reversed(points)),
+            chart=_history_href(cell) if len(points) > 1 else None,
+            most=MOST_POINTS,
+            host=cell.facts.get("host"),
+            **self.evidence(run, cell),
+        )
 
     def evidence(self, run: Run, cell: Cell) -> dict:
         """What there is to say of one cell, for templates."""
@@ -195,92 +210,74 @@ class Pages:
             "facts": list(_facts(run, cell, report, ended)),
         }
 
-    @cached_property
-    def _measured(self) -> tuple[list[dict], list[dict]]:
-        """The marts of throughput and latency, with strategies as people name them."""
-        marts = self.history.mart("throughput"), self.history.mart("latency")
-        for row in itertools.chain(*marts):
-            row["strategy"] = named(row["strategy"], row.get("order"))
-        return marts
+    def performance(self, run_id: str | None = None, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
+        """A performance page and its charts: HTML, and file below the reports -> SVG.
 
-    @property
-    def strategies(self) -> list[str]:
-        """All that have been measured, in the order of their colours."""
-        return sorted({row["strategy"] for row in self._measured[0]})
-
-    def charts(self, run_id: str | None) -> tuple[dict[str, str], list[dict]]:
-        """Charts of what was measured in a run, or of each application in its last one, name -> SVG, and the sections
-        that they stand in."""
-        if run_id not in self._drawn:
-            rows, latencies = self._of(run_id)
-            drawn = _draw(self._measured[0], rows, latencies, self.history.mart("speed"), self.strategies)
-            self._drawn[run_id] = drawn if rows else ({}, [])
-        return self._drawn[run_id]
-
-    def _of(self, run_id: str | None) -> list[list[dict]]:
-        """The rows of throughput and latency of a run, or of each application's last one."""
-        last: dict[str, str] = {}
-        for row in self._measured[0]:
-            last[row["app"]] = max(row["run_id"], last.get(row["app"], ""))
-        return [[row for row in mart if row["run_id"] == (run_id or last.get(row["app"]))] for mart in self._measured]
-
-    def performance(self, benchmarked: bool = True) -> tuple[str, dict[str, str]]:
-        """The performance page and its charts: HTML, and name -> SVG. `benchmarked`: with the benchmark's suites."""
-        drawn, suites = _suites(self.reports / "bench") if benchmarked else ({}, [])
-        rows, latencies = self._of(None)
-        ids = sorted({row["run_id"] for row in rows})
-        if not ids:
-            why = (
-                "No run has been measured yet." if not self.history.run_ids() else "The marts have not been built yet."
+        Args:
+            run_id: the run that it shows; None: the page that shows the default run, and every run to pick from.
+            benchmarked: with the benchmark's suites, if no run is named.
+        """
+        drawn, suites = _suites(self.reports / "bench") if benchmarked and run_id is None else ({}, [])
+        shown, why = (run_id, "") if run_id else self.speed.default()
+        fixed: dict[str, Any] = {"here": "Performance", "suites": suites, "said": benchmarks.RESULTS}
+        render = partial(self.render, "performance.html", root="../" if run_id else "", **fixed)
+        if shown is None:
+            headline = (
+                "The marts have not been built yet." if self.history.run_ids() else "No run has been measured yet."
             )
-            page = self.render(
-                "performance.html",
-                root="",
-                here="Performance",
-                headline=why,
-                run_ids=[],
-                notice=None,
-                strategies=[],
-                sections=[],
-                rows=[],
-                apps=[],
-                gated=False,
-                energy=False,
-                suites=suites,
-                said=benchmarks.RESULTS,
-            )
-            return page, drawn
-        latest = self.history.run_ids()[-1]
-        svgs, sections = self.charts(None)
-        p = {(r["cell"], r["kind"]): r for r in latencies}
-        for row in rows:
-            found = p.get((row["cell"], "processing"), {})
-            row |= {"p50_us": found.get("p50_us"), "p99_us": found.get("p99_us")}
-            row |= {name: row.get(name) for name in ("cpu_ns", "energy_nj")}  # a mart of before lacks them
-            row["speed"] = self.history.speeds.get((row["run_id"], row["cell"]))
-            row["gate"] = self.history.gates.get((row["run_id"], row["cell"]))
-        best = max(rows, key=lambda row: (row.get("order") != "none", row["median_events_per_s"] or 0))
-        cell = f"{best['app']}/{best['strategy']}/t{best['threads']}"
-        headline = f"{human_rate(best['median_events_per_s'])} events/s at best: {cell}"
-        page = self.render(
-            "performance.html",
-            root="",
-            here="Performance",
-            headline=headline,
-            run_ids=ids,
-            notice=None
-            if ids[-1] == latest
-            else f"Run {latest} is not in the marts: nothing in it equals the oracle, or they were not built.",
-            strategies=self.strategies,
+            return render(headline=headline, run=None, sections=[]), drawn
+        svgs, sections = self.speed.draw(shown)
+        for section in sections:
+            section.rows.sort(key=lambda row: (row["executor"], row["strategy"], row["threads"]))
+        cells = [self._figures(row) for section in sections for row in section.rows]
+        hosts: dict[str, list[str]] = {}
+        for one in self.speed.runs:
+            for host in one.hosts:
+                hosts.setdefault(host, []).append(one.run_id)
+        page = render(
+            run=self.history.run(shown),
+            headline=f"Performance of run {started(shown)}: {len(cells)} cell{'s' * (len(cells) != 1)}",
+            why=why,
+            missing=None if run_id else self._missing(shown),
+            elsewhere=self.speed.elsewhere(shown),
             sections=sections,
-            rows=sorted(rows, key=lambda r: (r["app"], r["executor"], r["strategy"], r["threads"])),
-            apps=sorted({row["app"] for row in rows}),
-            gated=any(row["gate"] for row in rows),
-            energy=any(row["energy_nj"] is not None for row in rows),
-            suites=suites,
-            said=benchmarks.RESULTS,
+            figures={row["cell"]: row for row in cells},
+            runs=self.speed.runs,
+            hosts=hosts,
+            links={one.run_id: self._performance_of(one.run_id, run_id) for one in self.speed.runs},
+            gated=any(row["gate"] for row in cells),
+            energy=any(row["energy_nj"] is not None for row in cells),
         )
         return page, svgs | drawn
+
+    def _figures(self, row: dict) -> dict:
+        key = row["run_id"], row["cell"]
+        latency = self.speed.latencies.get(key, {})
+        return row | {
+            "p50_us": latency.get("p50_us"),
+            "p99_us": latency.get("p99_us"),
+            "energy_nj": row.get("energy_nj"),
+            "speed": self.history.speeds.get(key),
+            "gate": self.history.gates.get(key),
+        }
+
+    def _missing(self, shown: str) -> str | None:
+        """A newer nightly, or without nightlies a newer comparable run, that the marts lack."""
+        newer = self.history.comparable(
+            one for one in reversed(self.history.run_ids()[-morning.LOOKED :]) if one > shown
+        )
+        nightly = is_nightly(self.history.plan(shown))
+        return next((run_id for run_id, one in newer.items() if one.is_nightly or not nightly), None)
+
+    def _performance_of(self, run_id: str, own: str | None) -> str | None:
+        """The performance page of a run, below the reports; None if there is none."""
+        exists = run_id == own or self.history.home.report(run_id, "performance.html").exists()
+        return f"{run_id}/performance.html" if exists else None
+
+    def cell_chart(self, cell: Cell) -> dict[str, str]:
+        """The history of a cell, file below the reports -> SVG; {} if there is only one run."""
+        points = self.speed.history_of(cell)
+        return {_history_href(cell): self.speed.draw_history(points)} if len(points) > 1 else {}
 
     def render(self, template: str, *, root: str, here: str, **values: object) -> str:
         """A template, filled in; `root` leads from the page to the reports, `here` is its name in the head."""
@@ -528,50 +525,8 @@ def _per_event(samples: list[dict]) -> Iterator[dict]:
         yield row | dict.fromkeys(spent) | {name: total * 1e9 / row["events"] for name, total in known.items()}
 
 
-def _draw(
-    all_rows: list[dict], rows: list[dict], latencies: list[dict], trend: list[dict], strategies: list[str]
-) -> tuple[dict[str, str], list[dict]]:
-    from reports import charts  # its library takes a second to load, and readers of pages need none
-
-    svgs: dict[str, str] = {}
-    sections: list[dict] = []
-
-    def section(title: str, name: str, draw, groups: list[tuple[str, str, list[dict]]]) -> None:
-        found = []
-        for key, chart_title, chosen in groups:
-            if chosen:
-                href = f"charts/{name}-{_slug(key)}.svg"
-                svgs[href] = draw(chosen, strategies)
-                found.append({"title": chart_title, "href": href})
-        sections.append({"title": title, "charts": found})
-
-    apps = list(dict.fromkeys(row["app"] for row in sorted(rows, key=lambda r: r["app"])))
-    of = lambda table, app: [row for row in table if row["app"] == app]  # noqa: E731
-    section("Throughput by threads", "throughput", charts.throughput, [(a, a, of(rows, a)) for a in apps])
-    for kind, title in (("processing", "Processing latency"), ("end_to_end", "End-to-end latency at the set rate")):
-        chosen = [row for row in latencies if row["kind"] == kind]
-        section(title, f"latency-{kind}", charts.latency, [(a, a, of(chosen, a)) for a in apps])
-    # Of each application with the most threads, by one way of measuring: a change of method is no change of speed.
-    groups = []
-    ran = {row["app"]: row["run_id"] for row in rows}
-    current = {row["series"] for row in trend if row["run_id"] == ran.get(row["app"])}
-    for app in apps:
-        most = max(row["threads"] for row in of(rows, app))
-        chosen = [row for row in of(trend, app) if row["threads"] == most and row["series"] in current]
-        chosen = [row | {"strategy": named(row["strategy"], row["order"])} for row in chosen if row["to_loop"]]
-        if len({row["run_id"] for row in chosen}) > 1:
-            groups.append((app, f"{app}, {most} thread{'s' * (most > 1)}", chosen))
-    section("Speed beside the compiled loop, night by night; a bar where it changed", "speed", charts.speed, groups)
-    groups = []
-    for app in apps:
-        most = max(row["threads"] for row in of(rows, app))
-        same = {row["series"] for row in of(rows, app) if row["threads"] == most}
-        # One way of measuring only: a change of method must not read as a change of speed.
-        chosen = [row for row in of(all_rows, app) if row["threads"] == most and row["series"] in same]
-        if len({row["run_id"] for row in chosen}) > 1:
-            groups.append((app, f"{app}, {most} thread{'s' * (most > 1)}", chosen))
-    section("History", "history", charts.history, groups)
-    return svgs, sections
+def _history_href(cell: Cell) -> str:
+    return f"{cell.run_id}/charts/{cell.name}.svg"
 
 
 def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
@@ -591,11 +546,12 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
                 if len(group) != 1 or not groups or len(groups[-1]) != 1:  # two charts that are alone share a row
                     groups.append([])
                 for chart in group:
-                    href = f"charts/bench-{_slug(suite['name'])}-{_slug(experiment['name'])}-{len(svgs)}.svg"
+                    href = f"charts/bench-{slug(suite['name'])}-{slug(experiment['name'])}-{len(svgs)}.svg"
                     points = benchmarks.points(chart)
                     size = FIVE if len(group) == 5 else NARROW if len(group) > 2 else BROAD
                     svgs[href] = charts.benchmark(points, chart["plot"], numbers, size)
-                    groups[-1].append({"title": chart["title"], "href": href})
+                    about = benchmarks.about(chart, experiment["host"])
+                    groups[-1].append({"title": chart["title"], "about": about, "href": href})
                     labels |= {point["line"] for point in points if "line" in point}
             rows = experiment["rows"]
             columns = list(dict.fromkeys(["app", "way", *experiment["varies"], "threads"]))
@@ -620,8 +576,3 @@ def _suites(folder: Path) -> tuple[dict[str, str], list[dict]]:
 
 def _cell(value: object) -> str:
     return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _slug(name: str) -> str:
-    """A name as part of a file's name, whatever is in it."""
-    return re.sub(r"[^a-z0-9-]", "_", name.lower())[:60]

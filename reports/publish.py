@@ -29,11 +29,16 @@ def publish(home: Home, run_id: str) -> str:
     write(home.report(run_id, file_name(run_id)), attachment(pages, run))
     for cell in run.cells:
         write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))
+        _write_all(home, pages.cell_chart(cell))
     if (earlier := before(history, run)) is not None:
         write(home.report(run_id, beside_name(earlier)), pages.beside(run, history.run(earlier)))
     write(home.report(run_id, "inputs.html"), pages.inputs(run))
     write(home.report(run_id, "index.html"), pages.overview(run))
     write_json(home.report(run_id, "summary.json"), summary(run))
+    if any(one.run_id == run_id for one in pages.speed.runs):
+        page, svgs = pages.performance(run_id)
+        _write_all(home, svgs)
+        write(home.report(run_id, "performance.html"), page)
     performance(home, pages)
     return run.sentence
 
@@ -43,16 +48,20 @@ def performance(home: Home, pages: Pages | None = None) -> Path:
     the list of runs, which it leads to. Returns where it is."""
     reports, pages = home.reports, pages or Pages(History(home))
     page, svgs = pages.performance()
-    for name, svg in svgs.items():
-        write(reports / name, svg)
+    _write_all(home, svgs)
     write(reports / "style.css", (HERE / "style.css").read_text())
     write(reports / "performance.html", page)
-    if (latest := pages.history.latest()) is not None:
-        write(reports / "inputs.html", pages.inputs(latest, "", "Inputs"))
+    latest = pages.history.latest()
+    write(reports / "inputs.html", pages.inputs(latest, "", "Inputs") if latest else pages.empty("Inputs"))
     with held(reports / "index.html"):
         write(reports / "index.html", pages.index())
     write(reports / "runs.html", pages.runs())
     return reports / "performance.html"
+
+
+def _write_all(home: Home, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        write(home.reports / name, text)
 
 
 def refresh(home: Home) -> None:

@@ -92,6 +92,8 @@ def test_the_page_shows_charts_beside_what_the_paper_says(home):
         assert said in page.text
     for said in ("a processor", "2 cores", "1 socket (mock topology)", "build abc423def", "5 rounds", "a bound"):
         assert said in page.text
+    for said in ("throughput gs; 100 events; a processor", "throughput sl; 100 events; a processor"):
+        assert said in page.text, "a chart names application, events and host"
     assert sorted(svgs) == sorted(link for link in page.links if link.endswith(".svg"))
     assert len(svgs) == 8, "four plots of two applications"
     for svg in svgs.values():
@@ -179,7 +181,7 @@ def test_whatever_stands_in_a_file_is_text(home):
         assert target.is_relative_to(home.reports.resolve())
         assert target.exists()
     assert {p.name for p in home.reports.iterdir()} == {
-        "bench", "charts", "index.html", "performance.html", "runs.html", "style.css",
+        "bench", "charts", "index.html", "inputs.html", "performance.html", "runs.html", "style.css",
     }  # fmt: skip
 
 

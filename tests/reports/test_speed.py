@@ -114,9 +114,10 @@ def test_the_performance_page_compares_by_the_verdict_and_by_nothing_else(home):
     assert "since last run" not in page
     for needed in ("5.1 % slower", "abc323def, 2026-01-04", "3.8 to 6.4 %", "3.9 %", "too noisy"):
         assert needed in page, needed
-    assert "charts/speed-gs.svg" in text
-    assert "stroke-dasharray" in (home.reports / "charts" / "speed-gs.svg").read_text(), "where it changed is marked"
-    assert "stroke-dasharray" not in (home.reports / "charts" / "speed-wc.svg").read_text()
+    charts = home.reports / past_runs.LAST / "charts"
+    assert f"{past_runs.LAST}/charts/speed-t2-gs.svg" in text
+    assert "stroke-dasharray" in (charts / "speed-t2-gs.svg").read_text(), "where it changed is marked"
+    assert "stroke-dasharray" not in (charts / "speed-t2-wc.svg").read_text()
 
 
 def test_the_table_has_columns_for_speed_where_there_is_a_verdict(home, tmp_path):
