@@ -141,9 +141,10 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
         return 2
     for line in complaints:
         print(f"expectations: {line}", file=sys.stderr)
-    held = count - len(complaints)
-    page = home.reports / "data_docs" / "index.html"
-    print(f"expectations: {held} of {count} hold over {sets} data sets; {page}", flush=True)
+    summary = f"expectations: {count - len(complaints)} of {count} hold over {sets} data sets"
+    # The pages show the last line as the reason why the stage failed.
+    reason = complaints[0] if complaints else home.reports / "data_docs" / "index.html"
+    print(f"{summary}; {reason}", flush=True)
     return 1 if complaints else 0
 
 

@@ -27,7 +27,7 @@ from streaming_core.regression.comparable import Input, is_comparable, is_nightl
 from streaming_core.regression.decisions import Decision
 from streaming_core.regression.home import RUN_ID, Home
 from streaming_core.regression.stages import Stage
-from streaming_core.regression.status import Status, state_of, status_of
+from streaming_core.regression.status import Status, records, state_of, status_of
 from streaming_core.regression.verdict import VERDICTS, WRONG, Verdict, is_green, of
 from streaming_core.run.way import RunSpec
 from streaming_core.storage import left_json
@@ -49,7 +49,9 @@ OUTCOMES = {
     "invariant_broken": Outcome("breaks an invariant", "breaks an invariant, as the oracle does, which it equals"),
     "failed": Outcome("failed", "failed"),
     "not_run": Outcome("did not run", "did not run"),
-    "not_compared": Outcome("was not compared", "was not compared"),  # one that ran, but is not_run to its verdict
+    # These have the verdict not_run.
+    "not_compared": Outcome("was not compared", "was not compared"),
+    "stopped": Outcome("was stopped", "was stopped"),
     "not_comparable": Outcome("bound", "is a bound: compared, never counted"),
 }
 
@@ -105,9 +107,9 @@ class Cell:
     @property
     def outcome(self) -> Outcome:
         """What became of it, in words."""
-        if self.verdict == "not_run" and self.facts.get("status") == "ok":
-            return OUTCOMES["not_compared"]
-        return OUTCOMES[self.verdict]
+        by_status = {"ok": "not_compared", "stopped": "stopped"}
+        name = by_status.get(self.facts.get("status", ""), "not_run") if self.verdict == "not_run" else self.verdict
+        return OUTCOMES[name]
 
     @property
     def red(self) -> bool:
@@ -374,6 +376,7 @@ class History:
             Cell(name, warehouse.spec_of(row), row["workload_address"], row["is_bound"])
             for name, row in sorted(facts.items())
         ]
+        status, tasks = status_of(self.home, run_id), records(self.home, run_id)
         by_name = {cell.name: cell for cell in cells}
         for table, put in (("verdicts", "checks"), ("violations", "violations"), ("samples", "samples")):
             for row in self.rows(table, run_id):
@@ -381,13 +384,15 @@ class History:
                     getattr(by_name[row["cell"]], put).append(row)
         for cell in cells:
             # A loaded run has a row of every cell that it planned; one without is not half known but not there.
-            cell.facts = facts.get(cell.name, {"status": "not_run"} if facts else {})
+            cell.facts = facts.get(
+                cell.name, {"status": "not_run"} if facts else _unloaded(status, tasks.get(cell.name))
+            )
             cell.speed = self.speeds.get((run_id, cell.name))
             cell.gate = self.gates.get((run_id, cell.name))
             cell.violations.sort(key=lambda row: (row["check"], row["rank"]))
             cell.acknowledged = self.acknowledgements.get((run_id, cell.name)) if cell.red else None
             cell.run_id, cell.input = run_id, inputs.get(cell.name)
-        return Run(run_id=run_id, plan=plan, cells=cells, status=status_of(self.home, run_id))
+        return Run(run_id=run_id, plan=plan, cells=cells, status=status)
 
     def _first_red(self, run: Run) -> tuple[dict[str, str], dict[str, str]]:
         """The fields `red_since` and `green_builds` of `Results`.
@@ -462,6 +467,15 @@ class History:
         return [row for path in files for row in pq.ParquetFile(path).read().to_pylist()]
 
 
+def _unloaded(status: Status, record: dict | None) -> dict:
+    """What is known of a cell before its run is loaded, from the record of its task."""
+    if record is None:
+        return {}
+    if record["ended"] is not None:
+        return {} if record["error"] else {"status": "ok"}
+    return {"status": "stopped"} if status.state in ("stopped", "died") else {}
+
+
 def matrix_text(plan: dict) -> str:
     """`nightly 3f2a91c0, overrides threads`: name and short digest of the named matrix of a plan; empty without one."""
     matrix = plan.get("matrix") or {}
@@ -496,6 +510,7 @@ def human_rate(value: float | None) -> str:
     """`1.24 M`, `84.1 k`, `312`; a dash for nothing."""
     if value is None:
         return NOTHING
+    value = float(f"{value:.3g}")  # 999,700 is 1 M, not 1e+03 k
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"
@@ -506,6 +521,7 @@ def human_micros(value: float | None) -> str:
     """Microseconds as `840 µs`, `1.2 ms` or `3.4 s`; a dash for nothing."""
     if value is None:
         return NOTHING
+    value = float(f"{value:.3g}")
     if value >= 1e6:
         return f"{value / 1e6:.3g} s"
     return f"{value / 1e3:.3g} ms" if value >= 1e3 else f"{value:.3g} µs"

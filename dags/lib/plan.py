@@ -12,7 +12,7 @@ from streaming_core.regression import matrices
 from streaming_core.regression.home import new_run_id
 from streaming_core.regression.request import RegressionSpec
 from streaming_core.regression.stages import AFTER_CELLS, Stage
-from streaming_core.regression.status import conclude, recorded
+from streaming_core.regression.status import conclude, end, recorded
 from streaming_core.storage import left_json
 
 
@@ -47,6 +47,7 @@ def plan_run(context) -> list[dict]:
             planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)
         except BadInput as error:
             refuse(home(), run_id, origin, fields | ({"matrix": matrix} if matrix else {}), str(error))
+            end(home(), run_id, "finished")
             publish(home(), run_id)
             raise AirflowFailException(str(error)) from None
         print(estimate(home(), planned, hosts.name(params["host"], home())))

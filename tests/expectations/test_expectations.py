@@ -86,8 +86,9 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
     world.attempt(crashed, exit_code=1, error=EVIL, report=None)
     world.attempt(shapeless, without_mean)
     world.attempt(right)
-    code, _, errors = judged(world, spark, capsys)
+    code, line, errors = judged(world, spark, capsys)
     assert code == 1
+    assert errors[0].removeprefix("expectations: ") in line
     by_set: dict[str, str] = {}
     for line in errors:
         by_set[line.split(": ")[1]] = by_set.get(line.split(": ")[1], "") + line + "\n"

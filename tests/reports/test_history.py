@@ -87,7 +87,9 @@ def test_a_planned_cell_that_is_not_among_the_loaded_ones_was_not_run(tmp_path):
 
 
 def test_figures_as_people_write_them():
-    assert [human_rate(v) for v in (None, 312.4, 84_123, 1_240_000, 2.5e9)] == [
-        "\N{EN DASH}", "312", "84.1 k", "1.24 M", "2.5 G",
+    assert [human_rate(v) for v in (None, 312.4, 84_123, 999_700, 1_240_000, 2.5e9)] == [
+        "\N{EN DASH}", "312", "84.1 k", "1 M", "1.24 M", "2.5 G",
     ]  # fmt: skip
-    assert [human_micros(v) for v in (None, 40.0, 1234.0, 3.4e6)] == ["\N{EN DASH}", "40 µs", "1.23 ms", "3.4 s"]
+    assert [human_micros(v) for v in (None, 40.0, 999.7, 1234.0, 3.4e6)] == [
+        "\N{EN DASH}", "40 µs", "1 ms", "1.23 ms", "3.4 s",
+    ]  # fmt: skip

@@ -18,6 +18,8 @@ from streaming_core.interruption import Interrupted
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import AFTER_CELLS, Stage
 from streaming_core.regression.status import conclude, end, recorded, status_of
+from streaming_core.run.way import RunSpec
+from streaming_core.storage import write_json
 from tests.reports import past_runs
 
 SUCCESS = dict.fromkeys(AFTER_CELLS, "success")
@@ -124,12 +126,20 @@ def test_a_stopped_run_says_when_and_after_how_many_cells(home):
     assert run.sentence.endswith(" UTC after 2 of 14 cells")
 
 
-def test_a_cell_that_was_stopped_is_no_cell_that_ran(home):
-    record(home, Stage.RUN_CORE, part="one")
-    with pytest.raises(Interrupted), recorded(home, RUN_ID, Stage.RUN_CORE, "two"):
+def test_a_stopped_run_tells_cells_apart_that_ran_that_were_stopped_and_that_never_began(tmp_path):
+    home, spec = Home(tmp_path), RunSpec.parse({"app": "wc", "executor": "pooled"})
+    cells = [
+        {"cell": name, "workload": "w", "is_bound": False, "spec": spec.model_dump(mode="json")}
+        for name in ("first", "second", "third")
+    ]
+    write_json(home.run(RUN_ID) / "plan.json", {"run_id": RUN_ID, "cells": cells})
+    record(home, Stage.RUN_CORE, part="first")
+    with pytest.raises(Interrupted), recorded(home, RUN_ID, Stage.RUN_CORE, "second"):
         raise Interrupted(signal.SIGTERM)
     end(home, RUN_ID, "stopped")
-    assert texts(home)[0].sentence.endswith(" UTC after 1 of 14 cells")
+    run = History(home).run(RUN_ID)
+    assert run.sentence.endswith(" UTC after 1 of 3 cells")
+    assert [cell.outcome.word for cell in run.cells] == ["was not compared", "was stopped", "did not run"]
 
 
 def test_a_stopped_run_does_not_list_the_cells_that_it_never_ran(tmp_path):
