@@ -180,8 +180,11 @@ def _unpublished(name: str) -> Response:
     if name == "style.css":
         return FileResponse(HERE / "style.css", media_type=KINDS[".css"])
     pages = Pages(History(checkout.home()))
-    made = {"index.html": pages.empty, "inputs.html": pages.empty, "runs.html": pages.runs}.get(name)
-    return HTMLResponse(made() if made else pages.performance(benchmarked=False)[0])
+    if name == "performance.html":
+        return HTMLResponse(pages.performance(benchmarked=False)[0])
+    return HTMLResponse(
+        pages.runs() if name == "runs.html" else pages.empty({"inputs.html": "Inputs"}.get(name, "Overview"))
+    )
 
 
 def _going_on(run_id: str) -> Response:
