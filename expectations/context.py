@@ -14,8 +14,6 @@ from great_expectations.data_context.types.base import DataContextConfig, InMemo
 from streaming_core.regression.home import Home
 
 SITE = "lockstep"
-# The index reads every result it lists: about 60 runs of ten data sets.
-INDEX_LIMIT = 600
 VIEWS = "expectations.data_docs.views"
 
 
@@ -40,12 +38,11 @@ def open_context(home: Home) -> EphemeralDataContext:
             "class_name": "SiteBuilder",
             "show_how_to_buttons": False,
             "store_backend": _folder(site),
-            "site_index_builder": {
-                "module_name": "expectations.data_docs.index",
-                "class_name": "IndexBuilder",
-                "validation_results_limit": INDEX_LIMIT,
+            "site_section_builders": {
+                "validations": page | {"renderer": {"module_name": VIEWS, "class_name": "ResultRenderer"}},
+                "expectations": page,
+                "profiling": "none",
             },
-            "site_section_builders": {"validations": page, "expectations": page, "profiling": "none"},
         }
     }
     config = DataContextConfig(store_backend_defaults=defaults, analytics_enabled=False)

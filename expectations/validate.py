@@ -16,6 +16,9 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from jobs.session import spark_session
+from reports.data_docs import results_path, write_results
+from reports.history import History
+from reports.pages import Pages, write
 from streaming_core import ending
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home
@@ -48,10 +51,11 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
 
     from expectations.context import SITE, open_context, site_folder
 
+    results_path(home, run_id).unlink(missing_ok=True)
     context = open_context(home)
     run = gx.RunIdentifier(run_name=run_id, run_time=_moment(run_id))
     source = context.data_sources.add_spark(run_id, persist=False)
-    count, complaints, pages = 0, [], []
+    count, complaints, pages, held = 0, [], [], {}
     sets = data_sets(spark, home, run_id, plan)
     for data in sets:
         batch = source.add_dataframe_asset(data.name).add_batch_definition_whole_dataframe(run_id)
@@ -61,6 +65,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
         )
         result = definition.run(batch_parameters={"dataframe": data.rows}, run_id=run, result_format="COMPLETE")
         count += len(result.results)
+        held[data.name] = sum(bool(one.success) for one in result.results), len(result.results)
         complaints += [complaint(data.name, r.to_json_dict()) for r in result.results if not r.success]
         pages.append(ExpectationSuiteIdentifier(name=data.name))
         pages.append(
@@ -68,9 +73,15 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
                 expectation_suite_identifier=pages[-1], run_id=run, batch_identifier=result.batch_id
             )
         )
-    context.build_data_docs(site_names=[SITE], resource_identifiers=pages)
+    context.build_data_docs(site_names=[SITE], resource_identifiers=pages, build_index=False)
     # Its styles, pictures and fonts, which no page of ours uses; one of them loads a picture from elsewhere.
     shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
+    results = {}
+    for name, (holding, all_of_them) in held.items():
+        (page,) = site_folder(home).glob(f"validations/{name}/{run_id}/*/*.html")
+        results[name] = {"held": holding, "count": all_of_them, "page": str(page.relative_to(site_folder(home)))}
+    write_results(home, run_id, results)
+    write(site_folder(home) / "index.html", Pages(History(home)).data_docs())
     return len(sets), count, complaints
 
 

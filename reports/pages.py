@@ -7,7 +7,8 @@ index.html                  the state (state.py)               performance.html,
 <run id>/beside-*.html      that run beside another
 inputs.html                 inputs of the latest run           <run id>/inputs.html, inputs of that run (inputs.py)
 <run id>/lockstep-*.html    the run as one file (attachment.py)
-                                                               data_docs/, dbt/ are made by their own tools
+data_docs/index.html        the Data Docs (data_docs.py); expectations makes the pages of results
+dbt/index.html              the frame around dbt's documentation, dbt/docs.html
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import benchmarks, morning, series
+from reports import benchmarks, data_docs, morning, series
 from reports.beside import Beside, before
 from reports.estimate import expected
 from reports.history import (
@@ -43,6 +44,7 @@ from reports.history import (
     started,
 )
 from reports.inputs import Inputs
+from reports.menu import entries
 from reports.outcome import outcome, outcome_of_state
 from reports.performance import MOST_POINTS, Performance, slug
 from reports.stages import Stages
@@ -60,7 +62,6 @@ MARKS = {"equal": "✓", "different": "✗", "invariant_broken": "≠", "failed"
 SHOWN_RUNS = 15
 FIVE, NARROW, BROAD = (125, 120), (170, 140), (400, 170)  # charts of a benchmark: five, four, or two, in a row
 NOW = re.compile("<!--now-->.*?<!--/now-->\n?", re.DOTALL)
-DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
 
 
 class Pages:
@@ -175,6 +176,25 @@ class Pages:
         """The inputs of a run, what was checked of them, and rows set aside."""
         return self.render("inputs.html", root=root, here=here, run=run, inputs=Inputs.of(self.history.home, run))
 
+    def data_docs(self) -> str:
+        """The first page of the Data Docs: what became of every data set in the last runs."""
+        found = data_docs.judgements(self.history)
+        suites = {path.stem for path in (self.reports / "data_docs" / "expectations").glob("*.html")}
+        return self.render(
+            "data_docs.html",
+            root="../",
+            here="Expectations",
+            found=found,
+            headline=data_docs.headline(found),
+            style=Markup((HERE / "style.css").read_text()),  # inside, as in all pages of this folder
+            names=sorted({name for one in found for name in one.sets}),
+            suites=suites,
+        )
+
+    def warehouse(self) -> str:
+        """The frame around dbt's documentation."""
+        return self.render("warehouse.html", root="../", here="Warehouse")
+
     def beside(self, run: Run, other: Run) -> str:
         """A run beside another."""
         return self.render("beside.html", root="../", here="", beside=Beside.of(run, other))
@@ -281,18 +301,8 @@ class Pages:
 
     def render(self, template: str, *, root: str, here: str, **values: object) -> str:
         """A template, filled in; `root` leads from the page to the reports, `here` is its name in the head."""
-        pages = [
-            {"name": "Overview", "href": "index.html", "why": ""},
-            {"name": "Runs", "href": "runs.html", "why": ""},
-            {"name": "Inputs", "href": "inputs.html", "why": ""},
-            {"name": "Performance", "href": "performance.html", "why": ""},
-            self._other("Expectations", DATA_DOCS, "made by the first run that gets as far as its expectations"),
-            self._other("Warehouse", DBT, "made by the first run that gets as far as its marts"),
-        ]
+        pages = entries(self.history.home, here)
         return self._env.get_template(template).render(root=root, here=here, pages=pages, **values)
-
-    def _other(self, name: str, href: str, why: str) -> dict:
-        return {"name": name, "href": href if (self.reports / href).exists() else None, "why": why}
 
     def _attempt(self, run: Run, cell: Cell) -> tuple[Path | None, dict, dict]:
         """Folder, report.json and exit.json of the attempt that was loaded, else of the last one."""

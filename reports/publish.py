@@ -11,6 +11,7 @@ from jobs.session import run_job
 from reports.attachment import attachment
 from reports.beside import before
 from reports.history import History
+from reports.menu import DATA_DOCS
 from reports.pages import HERE, Pages, beside_name, file_name, write
 from streaming_core import ending
 from streaming_core.regression.home import Home
@@ -26,6 +27,7 @@ def publish(home: Home, run_id: str) -> str:
     history = History(home)
     run = history.run(run_id)
     pages = Pages(history)
+    write(home.reports / DATA_DOCS, pages.data_docs())  # first: menus link to what is there
     write(home.report(run_id, file_name(run_id)), attachment(pages, run))
     for cell in run.cells:
         write(home.report(run_id, f"{cell.name}.html"), pages.cell(run, cell))

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+
+from reports.menu import HERE, MENU
 
 OURS = Path(__file__).parent / "templates"
 
@@ -19,13 +22,20 @@ class _Ours:
     def __init__(self, **settings: Any):
         super().__init__(**settings)
         assert self.env.loader is not None
-        self.env.loader = ChoiceLoader([FileSystemLoader(OURS), self.env.loader])
+        self.env.loader = ChoiceLoader([FileSystemLoader([OURS, HERE]), self.env.loader])
+        self.env.globals["menu"] = MENU
+
+
+class ResultRenderer(ValidationResultsPageRenderer):
+    """A result as content blocks, without the name of the data asset: that of the suite says the same."""
+
+    @classmethod
+    def _render_validation_header(cls, validation_results: Any) -> Any:
+        header = super()._render_validation_header(validation_results)
+        told = header.subheader.string_template
+        told["template"] = told["template"].replace(" ${data_asset} ${data_asset_name}\n", "")
+        return header
 
 
 class PageView(_Ours, DefaultJinjaPageView):
     """A suite's page, or that of one validation."""
-
-
-def environment() -> Environment:
-    """That of pages which are ours alone."""
-    return Environment(loader=FileSystemLoader(OURS))

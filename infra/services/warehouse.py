@@ -25,6 +25,8 @@ from infra import checkout
 from infra.checkout import ROOT
 from infra.services.lock import hold
 from reports.history import History
+from reports.menu import DBT
+from reports.pages import Pages, write
 from streaming_core import ending
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.home import Home
@@ -92,11 +94,9 @@ def _build(home: Home) -> str:
     _must(home, made, even_if_red=True)
     # A test that fails on the data leaves marts to be looked at, and so their documentation.
     _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
-    page = home.reports / "dbt" / "index.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    fresh = page.with_name(f".index.html.{os.getpid()}")
-    shutil.copyfile(home.root / "warehouse" / "dbt" / "static_index.html", fresh)
-    os.replace(fresh, page)
+    page = home.reports / DBT
+    write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
+    write(page, Pages(History(home)).warehouse())
     _must(home, made)
     kinds = [str(result.node.resource_type) for result in made.result]
     quarantine = History(home).quarantine

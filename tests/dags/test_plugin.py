@@ -26,8 +26,9 @@ def lockstep_home(tmp_path_factory):
     past_runs.make(home)
     publish(home, past_runs.LAST)
     for name in ("data_docs", "dbt", ".hidden"):
-        (home.reports / name).mkdir()
+        (home.reports / name).mkdir(exist_ok=True)
         (home.reports / name / "index.html").write_text(f"<p>{name}</p>")
+    (home.reports / "dbt" / "docs.html").write_text("<script>dbt's own</script>")
     (home.reports / "notes.exe").write_text("not a page")
     (home.root / "secret.html").write_text("outside the reports")
     (home.root / "index.html").write_text("outside the reports")
@@ -71,7 +72,7 @@ PAGES += [
     f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[0]}.html",
     f"{past_runs.LAST}/beside-{past_runs.RUN_IDS[-2]}.html",
 ]
-PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html"]
+PAGES += [f"{past_runs.LAST}/summary.json", "data_docs/index.html", "dbt/index.html", "dbt/docs.html"]
 # In the reports, where each leads to.
 LINKS = {
     "link.html": "../secret.html",
@@ -110,7 +111,8 @@ def test_with_a_login_the_pages_are_there_under_a_strict_policy(get, path):
     # What is not named is what default-src says: no frame, no worker, no connection, and but for dbt no script.
     assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
     assert "http" not in answer.headers["content-security-policy"], "nothing from elsewhere"
-    if path.startswith("dbt"):
+    assert ("frame-src" in policy) == (path == "dbt/index.html"), "the frame around dbt's page"
+    if path == "dbt/docs.html":
         assert policy["sandbox"] == "allow-scripts", "of another origin: neither the login nor Airflow's page is its"
         assert "'self'" not in policy["script-src"]
     else:

@@ -181,7 +181,7 @@ def test_no_page_loads_anything_from_elsewhere(world, result):
     assert list((reports / result["run_id"] / "charts").glob("*.svg"))
     assert {path: found for path in made if (found := from_elsewhere(path))} == {}
     # dbt's page brings a tracker along, and starts it where that is asked for.
-    assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "index.html").read_text()
+    assert '"send_anonymous_usage_stats": false' in (reports / "dbt" / "docs.html").read_text()
 
 
 def test_the_warehouse_rolls_up_to_the_same_verdicts(world, run):

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from expectations import validate
 from expectations.suites import outputs
 from jobs import load_metrics, validate_outputs
+from reports.menu import MENU
 from tests.jobs.world import RUN_ID, Tables, World, bank, set_value
 
 EVIL = "<script>alert(1)</script>{{ 7 * 191 }}{% raw %}$title"
@@ -107,7 +108,7 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
 def pages_need_nothing(site: Path) -> None:
     """Every page is static, links only within the site and shows rows as text."""
     pages, report = sorted(site.rglob("*.html")), site.parent / RUN_ID / "index.html"
-    published = {report, site.parent / "index.html"}  # later
+    published = {report, site / "index.html", *(site.parent / entry.href for entry in MENU)}  # later
     assert len(pages) == 13
     shown = ""
     for page in pages:
@@ -132,6 +133,28 @@ def pages_need_nothing(site: Path) -> None:
         shown = Loads()
         shown.feed(page.read_text())
         assert report in {(page.parent / link).resolve() for link in shown.links}
+
+
+def test_pages_of_results_have_the_menu_and_say_nothing_that_means_nothing(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture
+) -> None:
+    world = World(tmp_path)
+    (cell,) = world.plan(("owners", 2))
+    world.attempt(cell)
+    code, _, errors = judged(world, spark, capsys)
+    assert (code, errors) == (0, [])
+    site = validate.Home(tmp_path).reports / "data_docs"
+    for page in site.rglob("*.html"):
+        parser = Loads()
+        parser.feed(page.read_text())
+        targets = {(page.parent / link.partition("#")[0]).resolve() for link in parser.links}
+        missing = {entry.name for entry in MENU if (site.parent / entry.href).resolve() not in targets}
+        assert missing <= {"Warehouse"} if page == site / "index.html" else not missing, page
+        text = "".join(parser.text)
+        assert "Data asset" not in text, page
+        assert not re.search(r"e\+1\d", text), page
+    assert "1 of 1 data sets" not in (site / "index.html").read_text()
+    assert "6 of 6 data sets of the newest run hold" in (site / "index.html").read_text()
 
 
 def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_their_own(

@@ -8,6 +8,9 @@ from threading import Thread
 
 import pytest
 
+from reports.history import History
+from reports.menu import DATA_DOCS, DBT
+from reports.pages import Pages, write
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from tests.browser import CHROMIUM, Browser
@@ -27,6 +30,8 @@ def reports(tmp_path_factory):
     home = Home(tmp_path_factory.mktemp("home"))
     past_runs.make(home, nights=1)
     publish(home, past_runs.RUN_IDS[0])
+    write(home.reports / DBT, Pages(History(home)).warehouse())
+    write(home.reports / "dbt" / "docs.html", "<p>dbt's documentation</p>")
     handler = partial(SimpleHTTPRequestHandler, directory=home.reports)
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever).start()
@@ -39,9 +44,33 @@ def test_a_page_takes_the_theme_of_airflow(reports, theme):
     folder, url = reports
     cell = next((folder / past_runs.RUN_IDS[0]).glob("sl.*.html"))
     with Browser() as browser:
-        for page in (folder / "index.html", folder / "performance.html", cell):
+        pages = [folder / name for name in ("index.html", "performance.html", "inputs.html", DATA_DOCS, DBT)]
+        for page in (*pages, cell):
             outer = page.with_name(f"around-{page.name}")  # as Airflow embeds it
             outer.write_text(f'<html style="color-scheme: {theme}"><iframe src="{page.name}"></iframe></html>')
             browser.go(f"{url}/{outer.relative_to(folder)}")
             ground, ink = browser.wait(LUMINANCE.replace("PAGE", page.name))
             assert (ground < 0.2 and ink > 0.8) if theme == "dark" else (ground > 0.9 and ink < 0.2), page.name
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_that_is_opened_alone_takes_the_theme_of_the_browser(reports, theme):
+    _, url = reports
+    with Browser() as browser:
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        for page in ("index.html", "inputs.html", DATA_DOCS, DBT):
+            browser.go(f"{url}/{page}")
+            ground, ink = browser.wait(LUMINANCE.replace("frames[0].document", "document").replace("PAGE", page))
+            assert (ground < 0.2 and ink > 0.8) if theme == "dark" else (ground > 0.9 and ink < 0.2), page
+
+
+def test_dbts_page_is_turned_dark_with_the_frame_around_it(reports):
+    _, url = reports
+    with Browser() as browser:
+        for theme, filtered in (("dark", True), ("light", False)):
+            browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+            browser.go(f"{url}/{DBT}")
+            style = browser.wait(
+                "document.readyState === 'complete' && getComputedStyle(document.querySelector('iframe')).filter"
+            )
+            assert (style != "none") == filtered

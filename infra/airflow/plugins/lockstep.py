@@ -30,18 +30,19 @@ KINDS = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
-# What the pages of each maker may do; folder below the reports -> policy. Rows of data are shown in them, and Airflow's
-# UI frames them as its own (allow-same-origin): a script in one would act as who looks at it. So there is none, in ours
-# and in those of Great Expectations, which have their styles inline, as a run as one file has. dbt's page is nothing
-# but a script: it is put in a sandbox, an origin of its own that knows neither the login nor the page around it, and
-# can send nothing anywhere.
+# What the pages of each maker may do: file or folder below the reports -> policy. They show rows of data, and Airflow's
+# UI frames them as its own (allow-same-origin): a script in one would act as the user that looks at it. So pages have
+# no script. Those of Great Expectations have their styles inline, and so has a run as one file. dbt's own page is
+# nothing but a script. It stands in a frame, in a sandbox: an origin of its own that knows neither the login nor the
+# page around it, and can send nothing anywhere.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
 OWN = f"{_NOTHING}; style-src 'self'"
 POLICIES = {
     "data_docs": f"{_NOTHING}; style-src 'self' 'unsafe-inline'",
     "file": f"{_NOTHING}; style-src 'unsafe-inline'",
-    "dbt": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; script-src 'unsafe-inline' 'unsafe-eval'; "
-    "sandbox allow-scripts",
+    "dbt": f"{OWN}; frame-src 'self'",
+    "dbt/docs.html": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; "
+    "script-src 'unsafe-inline' 'unsafe-eval'; sandbox allow-scripts",
 }
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
 BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
@@ -137,7 +138,8 @@ def page(user: Reader, path: str = "") -> Response:
         raise HTTPException(404)
     if target == root / "index.html":
         return _index(target)
-    policy = POLICIES.get("file" if FILE.fullmatch(target.name) else target.relative_to(root).parts[0], OWN)
+    name = "file" if FILE.fullmatch(target.name) else str(target.relative_to(root))
+    policy = POLICIES.get(name) or POLICIES.get(name.partition("/")[0], OWN)
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
 
 

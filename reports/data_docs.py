@@ -1,0 +1,94 @@
+"""The first page of the Data Docs: what became of every data set in every run.
+
+When `expectations` has judged a whole run, it writes runs/<run id>/expectations.json. By data set, the file holds how
+many expectations hold, how many there are, and the page of the result. A run without the file is not judged. Neither is
+a run with another failed stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports.history import History, Run
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import Stage
+from streaming_core.storage import left_json, write_json
+
+SHOWN_RUNS = 30
+STATES = {"stopped": "the run was stopped", "died": "the process of the run ended", "in_progress": "the run goes on"}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of a run: how many of its expectations hold, and the page that shows them."""
+
+    held: int
+    count: int
+    page: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether all expectations hold."""
+        return self.held == self.count
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What Great Expectations found of a run: its data sets by name, or why it is `not_judged`."""
+
+    run: Run
+    sets: dict[str, DataSet]
+    not_judged: str
+
+    @property
+    def broken(self) -> dict[str, DataSet]:
+        """The data sets with an expectation that does not hold."""
+        return {name: one for name, one in self.sets.items() if not one.holds}
+
+
+def results_path(home: Home, run_id: str) -> Path:
+    """The file with the results of a run."""
+    return home.run(run_id) / "expectations.json"
+
+
+def write_results(home: Home, run_id: str, sets: dict[str, dict]) -> None:
+    """Write the results of a run: `held`, `count` and `page` by data set."""
+    write_json(results_path(home, run_id), sets)
+
+
+def judgement(history: History, run: Run) -> Judgement:
+    """The judgement of a run, from its results and its status."""
+    sets = {name: DataSet(**one) for name, one in left_json(results_path(history.home, run.run_id)).items()}
+    # An expectation that does not hold fails its stage, too: that is a judgement.
+    failed = [stage.label for stage in run.failures if not (sets and stage == Stage.EXPECTATIONS)]
+    state = run.status.state
+    why = ""
+    if state in ("stopped", "died") or not sets:
+        why = STATES.get(state, "expectations left no results")
+    if failed:
+        why = f"{', '.join(failed)} failed"
+    return Judgement(run, sets, why)
+
+
+def judgements(history: History) -> list[Judgement]:
+    """The judgements of the last runs, the newest first. A refused request has nothing to judge."""
+    found: list[Judgement] = []
+    for run_id in reversed(history.run_ids()):
+        run = history.run(run_id)
+        if run.cells:
+            found.append(judgement(history, run))
+        if len(found) == SHOWN_RUNS:
+            break
+    return found
+
+
+def headline(found: list[Judgement]) -> str:
+    """What a person needs to know first."""
+    if not found:
+        return "No run has been judged yet"
+    newest = found[0]
+    if newest.not_judged:
+        return f"The newest run is not judged: {newest.not_judged}"
+    held = len(newest.sets) - len(newest.broken)
+    return f"{held} of {len(newest.sets)} data sets of the newest run hold"

@@ -1,0 +1,85 @@
+"""The first page of the Data Docs: dates above the runs, marks that lead to results, and runs that are not judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from reports.data_docs import write_results
+from reports.menu import DATA_DOCS, DBT, MENU
+from reports.pages import Pages
+from reports.publish import publish
+from streaming_core.regression.home import Home
+from streaming_core.regression.stages import AFTER_CELLS, Stage
+from streaming_core.regression.status import end
+from tests.reports import past_runs
+from tests.reports.past_runs import LAST, RUN_IDS
+from tests.reports.test_pages import Outline
+
+GOOD = {"held": 7, "count": 7, "page": "validations/cells/good.html"}
+BROKEN = {"held": 6, "count": 7, "page": "validations/verdicts/broken.html"}
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    home = Home(tmp_path)
+    past_runs.make(home, red=False)
+    for run_id in RUN_IDS:
+        write_results(home, run_id, {"cells": GOOD, "verdicts": GOOD})
+        end(home, run_id, "finished")
+    return home
+
+
+def page(home: Home) -> Outline:
+    publish(home, LAST)
+    return Outline((home.reports / DATA_DOCS).read_text())
+
+
+def test_runs_are_columns_under_their_dates_and_marks_lead_to_results(home):
+    write_results(home, LAST, {"cells": GOOD, "verdicts": BROKEN})
+    shown = page(home)
+    assert shown.first_heading == "1 of 2 data sets of the newest run hold"
+    dates = "".join(f"2026{run_id[4:6]}-{run_id[6:8]}02:00" for run_id in reversed(RUN_IDS))
+    assert dates in shown.text
+    assert "cells✓✓✓✓✓" in shown.text.replace("\n", "")
+    assert "verdicts✗✓✓✓✓" in shown.text.replace("\n", "")
+    assert {GOOD["page"], BROKEN["page"], f"../{LAST}/index.html"} <= set(shown.links)
+    assert "not judged:" not in shown.text
+
+
+@pytest.mark.parametrize("stage", AFTER_CELLS)
+def test_a_run_with_a_failed_stage_is_not_judged(home, stage):
+    if stage in (Stage.VALIDATE_OUTPUTS, Stage.LOAD_METRICS, Stage.EXPECTATIONS):
+        write_results(home, LAST, {})
+    end(home, LAST, "finished", {stage: "the disk is full"})
+    shown = page(home)
+    assert shown.first_heading == f"The newest run is not judged: {stage.label} failed"
+    assert f"not judged: {stage.label} failed" in shown.text
+    assert "cells·✓✓✓✓" in shown.text.replace("\n", "")
+
+
+def test_a_run_is_not_judged_if_it_stopped_or_expectations_left_no_results(home):
+    end(home, RUN_IDS[0], "stopped", by="ann")
+    end(home, RUN_IDS[1], "died")
+    (home.run(RUN_IDS[2]) / "expectations.json").unlink()
+    text = page(home).text
+    for why in ("the run was stopped", "the process of the run ended", "expectations left no results"):
+        assert f"not judged: {why}" in text
+    assert "cells✓✓···" in text.replace("\n", "")
+
+
+def test_an_expectation_that_does_not_hold_is_a_judgement(home):
+    write_results(home, LAST, {"cells": BROKEN})
+    end(home, LAST, "finished", {Stage.EXPECTATIONS: "6 of 7 hold"})
+    shown = page(home)
+    assert shown.first_heading == "0 of 1 data sets of the newest run hold"
+    assert "not judged:" not in shown.text
+
+
+def test_the_frame_around_dbts_page_has_the_menu(home):
+    publish(home, LAST)
+    frame = home.reports / DBT
+    frame.parent.mkdir()
+    frame.write_text(Pages(past_runs.History(home)).warehouse())
+    shown = Outline(frame.read_text())
+    assert "docs.html" in shown.links
+    assert {f"../{entry.href}" for entry in MENU} <= set(shown.links)
