@@ -126,36 +126,6 @@ class Coverage:
         """All of which something is said."""
         return list(dict.fromkeys(name for of_app in self.ways.values() for name in of_app))
 
-    @property
-    def lately(self) -> list[str]:
-        """Applications of which a way ran in the last week."""
-        return [
-            app
-            for app, of_app in self.ways.items()
-            if any(not seen.stale for strategies in of_app.values() for seen in strategies.values())
-        ]
-
-    @property
-    def stale(self) -> list[tuple[str, Seen]]:
-        """`sl/lock` and when it ran last, of what has not run for a week; the longest ago first."""
-        found = [
-            (f"{app}/{strategy}", seen)
-            for app, of_app in self.ways.items()
-            for strategies in of_app.values()
-            for strategy, seen in strategies.items()
-            if seen.stale
-        ]
-        return sorted(found, key=lambda one: (-one[1].days, one[0]))
-
-    @property
-    def never(self) -> list[str]:
-        """`q1` of an application that never ran, `sl on morsel` of one that never ran on an executor."""
-        found = []
-        for app, of_app in self.ways.items():
-            lacking = [name for name, strategies in of_app.items() if not strategies]
-            found += [app] if len(lacking) == len(of_app) else [f"{app} on {name}" for name in lacking]
-        return found
-
 
 def coverage(history: History) -> Coverage:
     """What has been run when, by the rows of cells that got to their end. Bounds count for nothing."""

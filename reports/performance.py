@@ -72,7 +72,8 @@ class Measured:
     @property
     def label(self) -> str:
         """`2026-01-31 02:00 UTC, nightly`: when it was requested, and its named matrix."""
-        return ", ".join(filter(None, [self.started, self.matrix.partition(" ")[0]]))
+        name = self.matrix.partition(" ")[0] + (" with overrides" if ", overrides " in self.matrix else "")
+        return f"{self.started}, {name}" if name else self.started
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ counted back from the newest run, so a page says the same whenever it is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reports.history import Cell, Comparable, History, Results, Run
@@ -58,6 +59,19 @@ class State(Results):
         """The cells that were judged more than a week before the newest run, the longest ago first."""
         cells = [cell for cell in self.cells if self.seen[cell.run_id].stale]
         return sorted(cells, key=lambda cell: (-self.seen[cell.run_id].days, cell.name))
+
+    def unknown(self, executors: Mapping[str, Iterable[str]]) -> list[str]:
+        """What has no state: `q1`, an application; `wc on pinned`, an application on an executor that fits it.
+
+        Args:
+            executors: by application, those that fit it.
+        """
+        known = {(cell.spec.app, cell.spec.executor) for cell in self.cells}
+        found = []
+        for app, fitting in executors.items():
+            lacking = [name for name in fitting if (app, name) not in known]
+            found += [f"{app} on {name}" for name in lacking] if app in self.inputs else [app]
+        return found
 
 
 def state(history: History) -> State | None:

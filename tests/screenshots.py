@@ -53,6 +53,8 @@ def pages(home: Home) -> dict[str, str]:
     if run.cells:
         cell = next((cell for cell in run.cells if cell.red), run.cells[0])
         found["cell"] = f"/lockstep/{run.run_id}/{cell.name}.html"
+    if home.report(run.run_id, "performance.html").exists():
+        found["run_performance"] = f"/lockstep/{run.run_id}/performance.html"
     if (home.reports / "data_docs" / "index.html").exists():
         found["data_docs"] = "/lockstep/data_docs/index.html"
     return found

@@ -11,6 +11,7 @@ from reports.history import History
 from reports.morning import STALE
 from reports.pages import HERE, Pages, write
 from reports.publish import summary
+from reports.state import state
 from streaming_core.apps import registry
 from streaming_core.regression.home import Home
 from streaming_core.regression.matrix import refuse
@@ -61,7 +62,7 @@ def test_what_broke_and_what_slowed_stand_first_with_since_when(home):
         assert said in slowed
     assert "No cell is stale" in rest
     assert "3 of 24 applications have a state" in rest.replace(str(len(registry.names())), "24")
-    assert rest.index("Never run: ") < rest.index("thread"), "and then comes the grid"
+    assert rest.index("Unknown, as ") < rest.index("thread"), "and then comes the grid"
 
 
 def test_a_green_run_says_that_nothing_broke(home):
@@ -111,15 +112,24 @@ def test_a_line_says_what_the_run_says(home):
 def test_what_has_not_run_for_long_or_never_is_named(home):
     past_runs.add(home, LATER, applications=["wc"])
     found = morning.coverage(History(home))
-    assert found.lately == ["wc"]
-    stale = {way: seen.text for way, seen in found.stale}
+    seen = {
+        f"{app}/{strategy}": one
+        for app, executors in found.ways.items()
+        for strategies in executors.values()
+        for strategy, one in strategies.items()
+    }
+    stale = {way: one.text for way, one in seen.items() if one.stale}
+    assert seen.keys() - stale.keys() == {"wc/affinity"}
     # sl/owners ran with the last of the nights, and its bound counts for nothing.
     assert stale.keys() == {"gs/owners", "gs/serial", "sl/owners", "sl/serial"}
     assert set(stale.values()) == {"2026-01-05, 15 days before"}
-    assert {"q1", "wc on pinned", "wc on morsel"} <= set(found.never)
-    assert not {"gs", "wc", "wc on pooled"} & set(found.never)
+    unknown = set(state(History(home)).unknown(found.ways))
+    assert {"q1", "wc on pinned", "wc on morsel"} <= unknown
+    assert not {"gs", "wc", "wc on pooled"} & unknown
     assert morning.Seen(LAST, STALE + 1).stale
     assert not morning.Seen(LAST, STALE).stale
+    text = Outline(Pages(History(home)).runs()).text
+    assert "serial 2026-01-05, 15 days before" in text
 
 
 def test_an_application_that_cannot_be_loaded_is_said_to_be_so(home, package):

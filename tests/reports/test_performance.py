@@ -13,7 +13,7 @@ import pytest
 from reports.history import History
 from reports.outcome import events
 from reports.pages import Pages
-from reports.performance import Performance
+from reports.performance import Measured, Performance
 from reports.publish import publish
 from streaming_core.regression.comparable import Input
 from streaming_core.regression.home import Home
@@ -131,6 +131,15 @@ def test_an_import_has_its_own_event_count_on_every_page(home):
     assert said in Outline(home.report(LAST, "index.html").read_text()).text
     assert said in Outline((home.reports / "performance.html").read_text()).text
     assert "wc 3 events of the import nightly" in Outline(home.report(LAST, "index.html").read_text()).text
+
+
+def test_a_run_to_pick_is_called_a_nightly_only_if_it_overrides_nothing():
+    def label(matrix: str) -> str:
+        return Measured(LAST, 1, ["node1"], ["gs"], matrix, "").label
+
+    assert label("nightly 3f2a91c0") == "2026-01-05 02:00 UTC, nightly"
+    assert label("nightly 3f2a91c0, overrides events") == "2026-01-05 02:00 UTC, nightly with overrides"
+    assert label("") == "2026-01-05 02:00 UTC"
 
 
 def test_events_in_words():

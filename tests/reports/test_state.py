@@ -154,6 +154,16 @@ def test_stale_cells_are_counted_from_the_newest_run_of_all(home):
     assert stale == {"gs", "sl"}
 
 
+def test_an_application_that_only_one_cell_tried_is_unknown(tmp_path):
+    home = Home(tmp_path)
+    past_runs.make(home, nights=1, red=False, applications=["gs", "sl"], matrix="nightly")
+    past_runs.add(home, NEWER, **ONE_CELL)
+    page = overview(home)
+    unknown = page.text.partition("Unknown, as no comparable run judged them: ")[2].partition(".")[0].split(", ")
+    assert "wc" in unknown
+    assert not {"gs", "sl"} & set(unknown)
+
+
 def test_without_a_nightly_the_newest_comparable_run_of_each_application_counts(tmp_path):
     home = Home(tmp_path)
     past_runs.make(home, nights=2, red=False)
