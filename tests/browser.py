@@ -1,4 +1,4 @@
-"""A real browser, headless, driven by its own protocol (Chrome DevTools), for tests of pages as people see them."""
+"""A real browser, headless, for tests of pages as people see them. Tests drive it by the Chrome DevTools protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 60
 
 
 class Browser:
-    """One page of a browser of its own, which ends with the block."""
+    """A browser with one page. It ends with the `with` block."""
 
     def __init__(self, size: tuple[int, int] = (1280, 1600)):
         self._folder = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
@@ -33,8 +33,8 @@ class Browser:
         self._numbers, self._open = itertools.count(1), contextlib.ExitStack()
 
     def __enter__(self) -> Browser:
-        said = Path(self._folder.name) / "DevToolsActivePort"
-        port, path = wait_for(lambda: said.exists() and said.read_text().split(), PATIENCE)
+        file = Path(self._folder.name) / "DevToolsActivePort"
+        port, path = wait_for(lambda: file.exists() and file.read_text().split(), PATIENCE)
         self._socket = self._open.enter_context(connect(f"ws://127.0.0.1:{port}{path}", max_size=None, proxy=None))
         self._session: str | None = None
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
@@ -48,10 +48,10 @@ class Browser:
         self._folder.cleanup()
 
     def call(self, method: str, **params: Any) -> dict:
-        """A command of the protocol, and its answer; events are passed over.
+        """Send a command of the protocol and return its answer. Events are skipped.
 
         Raises:
-            LookupError: the browser could not; the page has just been left, say.
+            LookupError: the browser refused the command, for example because it has just left the page.
         """
         number = next(self._numbers)
         sent = {"id": number, "method": method, "params": params}
@@ -64,27 +64,27 @@ class Browser:
                 return answer["result"]
 
     def go(self, url: str) -> None:
-        """Opens a page."""
+        """Open a page."""
         self.call("Page.navigate", url=url)
 
     def ask(self, script: str) -> Any:
         """The value of a JavaScript expression in the page."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise LookupError(found["result"].get("description"))
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise LookupError(answer["result"].get("description"))
+        return answer["result"].get("value")
 
     def wait(self, script: str) -> Any:
-        """What an expression says once it says something: a page is not there at once."""
+        """Wait until an expression is true, because a page loads in steps, and return its value."""
 
-        def said() -> Any:
+        def value() -> Any:
             with contextlib.suppress(LookupError):
                 return self.ask(script)
 
-        return wait_for(said, PATIENCE)
+        return wait_for(value, PATIENCE)
 
     def click(self, script: str) -> None:
-        """Clicks where a person would: in the middle of the element that an expression gives."""
+        """Click in the middle of the element that an expression returns."""
         at = self.wait(
             f"(() => {{ const e = {script}; if (!e) return null; e.scrollIntoView({{block: 'center'}}); "
             "const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] })()"
@@ -93,16 +93,16 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
 
     def type(self, text: str) -> None:
-        """Types into what has the focus."""
+        """Type into the element that has the focus."""
         self.call("Input.insertText", text=text)
 
     def press(self, key: str) -> None:
-        """Presses a key, `Enter` say."""
+        """Press a key, such as `Enter`."""
         code = {"Enter": 13, "Tab": 9, "Escape": 27, "Backspace": 8}[key]
         text = {"Enter": "\r"}.get(key, "")
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text)
 
     def shot(self, path: Path) -> None:
-        """A picture of the window."""
+        """Save a picture of the window."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -1,4 +1,4 @@
-"""What tests of several processes wait for: that something becomes true, or that a process is there no more."""
+"""Waiting in tests of several processes: for a condition, or for the end of a process."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import psutil
 
 
 def wait_for(condition: Callable[[], Any], patience: float) -> Any:
-    """What `condition` gives as soon as that is true; the test fails if it is not within `patience` seconds."""
+    """Wait until `condition` is true and return its value. The test fails after `patience` seconds."""
     deadline = time.monotonic() + patience
     while not (value := condition()):
         assert time.monotonic() < deadline, "it never happened"
@@ -17,7 +17,7 @@ def wait_for(condition: Callable[[], Any], patience: float) -> Any:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there, and not only because nobody has asked yet how it ended."""
+    """Whether a process runs. One that has ended and that its parent has not waited for does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

@@ -22,7 +22,7 @@ def free_port() -> int:
 
 
 class Airflow:
-    """A running `make ui`, and calls to it as a person with a login."""
+    """A running `make ui`, and calls to its API with a login."""
 
     def __init__(self, environment: dict[str, str], port: int):
         self.environment = environment
@@ -34,19 +34,19 @@ class Airflow:
             text=True,
             start_new_session=True,
         )
-        said = []
+        lines = []
         for line in self.process.stdout:
-            said.append(line)
+            lines.append(line)
             if "Ctrl-C stops it" in line:
                 break
-        assert self.process.poll() is None, said
-        self.said = "".join(said)
-        known = json.loads((Path(environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
-        self.login = {"username": "admin", "password": known["admin"]}
+        assert self.process.poll() is None, lines
+        self.output = "".join(lines)
+        passwords = json.loads((Path(environment["AIRFLOW_HOME"]) / "passwords.json").read_text())
+        self.login = {"username": "admin", "password": passwords["admin"]}
         self.token = self.call("/auth/token", "POST", self.login)["access_token"]
 
     def call(self, path: str, method: str = "GET", body: dict | None = None, raw: bool = False):
-        """One request with the login; its JSON, or its text."""
+        """Send a request with the login and return its JSON, or its text if `raw`."""
         request = urllib.request.Request(self.url + path, method=method)
         request.add_header("Content-Type", "application/json")
         if hasattr(self, "token"):
@@ -62,7 +62,7 @@ class Airflow:
         return {(task["task_id"], task["map_index"]): task["state"] for task in answer["task_instances"]}
 
     def log_in(self, browser: Browser) -> None:
-        """As a person does it, on the login page."""
+        """Fill in the login page."""
         browser.go(f"{self.url}/auth/login")
         for name, text in self.login.items():
             browser.click(f"document.querySelector('input[name={name}]')")
@@ -71,7 +71,7 @@ class Airflow:
         browser.wait("location.pathname === '/' && document.querySelectorAll('button').length > 3")
 
     def open_form(self, browser: Browser) -> None:
-        """The form of streaming_regression, empty as it comes."""
+        """Open the form of streaming_regression, with its defaults."""
         browser.go(f"{self.url}/dags/streaming_regression")
         browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel === 'Trigger Dag')")
 

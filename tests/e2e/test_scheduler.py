@@ -167,7 +167,7 @@ def test_no_secret_is_kept_where_it_does_not_belong(airflow):
             assert path.stat().st_mode & 0o077 == 0, path
         else:
             assert not [secret for secret in secrets if secret.encode() in content], path
-    assert not [secret for secret in secrets if secret in airflow.said]
+    assert not [secret for secret in secrets if secret in airflow.output]
     database = sqlite3.connect(f"file:{airflow.environment['AIRFLOW_HOME']}/airflow.db?mode=ro", uri=True)
     dumped = "\n".join(database.iterdump())
     assert "spark_default" in dumped
