@@ -1,0 +1,303 @@
+"""Mishaps in a real browser: a typo, a cancelled run, failures after the cells, a bad import, two runs at once.
+
+After each, the overview, the list of runs, the run's page, its one file, the Data Docs, `lockstep report` and
+`lockstep run` say the same. Pictures of the pages are in .lockstep-build/screenshots/agreement.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from reports.history import History
+from reports.pages import file_name
+from streaming_core.regression.home import Home, new_run_id
+from tests.browser import Browser
+from tests.e2e.scheduled import BUTTON, RUNS, Airflow, free_port
+from tests.screenshots import SETTLED
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / ".lockstep-build" / "screenshots" / "agreement"
+PATIENCE = 600
+# Two cells, which run in seconds. `forge` and `hang` are faults of the engine below.
+CLEAN, FORGED, HANGING = [1, 2], [1, 3], [1, 5]
+GREEN = "All 2 cells equal the oracle"
+USER = "admin"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, with_compiled) -> Iterator[Airflow]:
+    root = tmp_path_factory.mktemp("agreement")
+    engine = [sys.executable, str(ROOT / "tests" / "e2e" / "erring_engine.py")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LOCKSTEP_HOME": str(with_compiled(root / "lockstep")),
+        "AIRFLOW_HOME": str(root / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(root / "host.lock"),
+        "AIRFLOW_CONN_LOCAL": json.dumps({"conn_type": "generic", "extra": {"command": engine}}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "ERRING_ENGINE": json.dumps({"wc.pooled.affinity.t3": "forge", "wc.pooled.affinity.t5": "hang"}),
+        "ERRING_ENGINE_PIDS": str(root / "pids"),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    }
+    running = Airflow(environment, free_port())
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(airflow) -> Iterator[Browser]:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with Browser() as browser:
+        airflow.log_in(browser)
+        yield browser
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a person reads about one run.
+
+    Attributes:
+        overview: the visible text of the overview.
+        row: the run's line in the list of runs.
+        heading: the heading of the run's page.
+        page: the visible text of the run's page.
+        file: the heading of the one file.
+        docs: the run's line in the Data Docs; empty if the run is not there.
+        report: what `lockstep report` prints.
+        code: its exit code.
+    """
+
+    overview: str
+    row: str
+    heading: str
+    page: str
+    file: str
+    docs: str
+    report: str
+    code: int
+
+    def agree(self, sentence: str, green: bool, comparable: bool = True) -> None:
+        """Check that every text has the sentence, and that every colour and exit code fits it.
+
+        The overview shows comparable runs only.
+        """
+        assert (sentence in self.overview) == comparable
+        assert self.heading == sentence
+        assert self.file == sentence
+        assert sentence in self.row
+        assert ("✓" in self.row) == green
+        assert sentence in self.report
+        assert self.code == (0 if green else 1)
+
+
+def lockstep(airflow: Airflow, *arguments: str) -> subprocess.CompletedProcess:
+    """One command, as a person types it."""
+    command = [str(Path(sys.executable).parent / "lockstep"), *arguments]
+    return subprocess.run(command, env=airflow.environment, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def read(airflow: Airflow, browser: Browser, run_id: str, picture: str) -> Texts:
+    """Open every page of a run, as a person does, and take a picture of each."""
+
+    def text(name: str, path: str, script: str = "document.body.innerText") -> str:
+        browser.go(f"{airflow.url}/lockstep/{path}")
+        browser.wait(SETTLED)
+        browser.shot(PICTURES / f"{picture}-{name}.png")
+        return browser.ask(script) or ""
+
+    heading = "document.querySelector('h1').innerText"
+    row = f"[...document.querySelectorAll('tr')].filter(e => e.innerHTML.includes('{run_id}')).at(-1)?.innerText"
+    overview = text("overview", "index.html")
+    line = text("runs", "runs.html", row)
+    first = text("run", f"{run_id}/index.html", heading)
+    page = browser.ask("document.body.innerText")
+    file = text("file", f"{run_id}/{file_name(run_id)}", heading)
+    docs = text("docs", "data_docs/index.html", row)
+    done = lockstep(airflow, "report", run_id)
+    return Texts(overview, line, first, page, file, docs, done.stdout, done.returncode)
+
+
+def conf(threads: list[int], **others: object) -> dict:
+    """Params of a run of two cells."""
+    small = {"applications": ["wc"], "executors": ["pooled"], "threads": threads, "events": 2000, "repetitions": 1}
+    return small | others
+
+
+def arguments(threads: list[int]) -> list[str]:
+    """The same for `lockstep run`."""
+    chosen = ["--applications", "wc", "--executors", "pooled", "--threads", ",".join(map(str, threads))]
+    return ["run", *chosen, "--events", "2000", "--repetitions", "1"]
+
+
+def trigger(airflow: Airflow, params: dict) -> str:
+    return airflow.call(RUNS, "POST", {"conf": params, "logical_date": None})["dag_run_id"]
+
+
+def newest(airflow: Airflow) -> str:
+    """Airflow's id of the run that was requested last."""
+    runs = airflow.call(f"{RUNS}?order_by=-run_after&limit=1")["dag_runs"]
+    return runs[0]["dag_run_id"] if runs else ""
+
+
+def lockstep_id(airflow: Airflow, run: str) -> str:
+    """Lockstep's id of an Airflow run."""
+    return new_run_id(run, datetime.fromisoformat(airflow.call(f"{RUNS}/{run}")["run_after"]).timestamp())
+
+
+def ended(airflow: Airflow, run: str) -> str:
+    """Wait for the end of a run; its final state."""
+
+    def state() -> str | None:
+        now = airflow.call(f"{RUNS}/{run}")["state"]
+        return now if now in ("success", "failed") else None
+
+    return wait_for(state, PATIENCE)
+
+
+def test_a_clean_run_is_green_everywhere(airflow, browser):
+    done = lockstep(airflow, *arguments(CLEAN))
+    assert done.returncode == 0, done.stdout + done.stderr
+    texts = read(airflow, browser, lockstep_id(airflow, newest(airflow)), "clean")
+    texts.agree(GREEN, True)
+    assert GREEN in done.stdout.splitlines()
+    assert "6 of 6" in texts.docs
+
+
+def test_a_typo_spoils_no_other_run(airflow, browser):
+    before = newest(airflow)
+    airflow.open_form(browser)
+    airflow.fill_in(browser, {"Applications": ["wc"], "Executors": ["pooled"], "Threads": ["1", "2"]}, "-5")
+    browser.shot(PICTURES / "typo-form.png")
+    # The form of Airflow puts the nearest value in bounds into the field before it starts the run.
+    run = wait_for(lambda: newest(airflow) != before and newest(airflow), PATIENCE)
+    assert ended(airflow, run) == "success"
+    run_id = lockstep_id(airflow, run)
+    assert History(Home(airflow.environment["LOCKSTEP_HOME"])).run(run_id).plan["regression"]["events"] == 1
+    texts = read(airflow, browser, run_id, "typo")
+    texts.agree(GREEN, True)
+    assert "1 event" in texts.page
+    # Past the form, the API and the command line refuse the value before anything starts.
+    done = lockstep(airflow, *arguments(CLEAN), "--events", "-5")
+    assert done.returncode == 2
+    assert "events" in done.stderr
+    with pytest.raises(OSError, match="400"):
+        trigger(airflow, conf(CLEAN, events=-5))
+    assert newest(airflow) == run
+    # The bounds of a field cannot find every typo: the run itself refuses this one.
+    run = trigger(airflow, conf(CLEAN, applications=["wc", "nosuch"]))
+    assert ended(airflow, run) == "failed"
+    texts = read(airflow, browser, lockstep_id(airflow, run), "refused")
+    texts.agree(texts.heading, False, comparable=False)
+    assert "unknown application 'nosuch'" in texts.heading
+    assert "nosuch" not in texts.overview
+    test_a_clean_run_is_green_everywhere(airflow, browser)
+
+
+def test_a_cancelled_run_says_when_and_after_how_many_cells(airflow, browser):
+    pids = Path(airflow.environment["ERRING_ENGINE_PIDS"])
+    run = trigger(airflow, conf(HANGING))
+    wait_for(lambda: pids.exists() and pids.read_text().strip(), PATIENCE)
+    running = lockstep(airflow, "report", lockstep_id(airflow, run))
+    assert "In progress: 1 of 2 cells have run" in running.stdout
+    assert running.returncode == 1
+    browser.go(f"{airflow.url}/dags/streaming_regression/runs/{run}")
+    browser.click("[...document.querySelectorAll('button')].find(e => e.ariaLabel?.startsWith('Mark Dag Run as'))")
+    browser.click("[...document.querySelectorAll('[role=menuitem]')].find(e => e.innerText.includes('Failed'))")
+    browser.wait("[...document.querySelectorAll('[role=dialog]')].some(e => e.innerText.includes('as failed'))")
+    browser.shot(PICTURES / "cancelled-dialog.png")
+    browser.click(BUTTON.format("Confirm"))
+    assert ended(airflow, run) == "failed"
+    texts = read(airflow, browser, lockstep_id(airflow, run), "cancelled")
+    texts.agree(texts.heading, False, comparable=False)
+    assert texts.heading.startswith(f"Stopped by {USER} at ")
+    assert texts.heading.endswith("after 1 of 2 cells")
+    assert "was not compared" in texts.page
+    assert "was stopped" in texts.page
+    assert "not judged: the run was stopped" in texts.docs
+
+
+def test_a_failure_of_dbt_is_red_everywhere_and_gone_with_its_cause(airflow, browser):
+    marts = Home(airflow.environment["LOCKSTEP_HOME"]).root / "warehouse" / "marts"
+    aside = marts.with_name("aside")
+    assert GREEN in lockstep(airflow, *arguments(CLEAN)).stdout
+    marts.rename(aside)
+    marts.write_text("a file where a folder must be")
+    try:
+        done = lockstep(airflow, *arguments(CLEAN))
+    finally:
+        marts.unlink()
+        aside.rename(marts)
+    assert done.returncode == 1
+    sentence = f"{GREEN}; but dbt build failed"
+    texts = read(airflow, browser, lockstep_id(airflow, newest(airflow)), "dbt")
+    texts.agree(sentence, False)
+    assert sentence in done.stdout.splitlines()
+    assert "not judged: dbt build failed" in texts.docs
+    test_a_clean_run_is_green_everywhere(airflow, browser)
+
+
+def test_an_expectation_that_does_not_hold_is_red_everywhere(airflow, browser):
+    done = lockstep(airflow, *arguments(FORGED))
+    assert done.returncode == 1
+    sentence = f"{GREEN}; but expectations failed"
+    texts = read(airflow, browser, lockstep_id(airflow, newest(airflow)), "expectations")
+    texts.agree(sentence, False)
+    assert sentence in done.stdout.splitlines()
+    assert "a cell that ran used threads, events and memory" in texts.page
+    assert "compile_seconds=-1.0" in texts.page
+    assert "5 of 6" in texts.docs
+
+
+def test_an_import_with_bad_rows_is_judged_and_its_bad_rows_are_shown(airflow, browser, tmp_path):
+    file = tmp_path / "lines.csv"
+    good = "".join(f"{n},the cat sat on mat {n % 7}\n" for n in range(300))
+    file.write_text(f"ts,line\n{good}soon,no time\n301,<script>alert(1)</script>,surplus\n")
+    done = lockstep(airflow, "import", "wc", str(file), "--name", "lines")
+    assert done.returncode == 0, done.stderr
+    assert "300 events of wc from 302 rows" in done.stdout
+    run = trigger(airflow, conf(CLEAN, data={"wc": "lines"}))
+    assert ended(airflow, run) == "success"
+    run_id = lockstep_id(airflow, run)
+    texts = read(airflow, browser, run_id, "import")
+    texts.agree(GREEN, True)
+    browser.go(f"{airflow.url}/lockstep/{run_id}/index.html")
+    browser.click("[...document.querySelectorAll('a')].find(e => e.innerText === 'What was checked')")
+    browser.wait(SETTLED)
+    browser.shot(PICTURES / "import-inputs.png")
+    inputs = browser.ask("document.body.innerText")
+    for part in (
+        "lines",
+        "302",
+        "300",
+        "ts is no integer",
+        "the row has 3 columns, not 2",
+        "<script>alert(1)</script>",
+    ):
+        assert part in inputs
+
+
+def test_two_runs_at_once_wait_for_each_other_and_both_are_shown(airflow, browser):
+    first, second = (trigger(airflow, conf(CLEAN)) for _ in range(2))
+    wait_for(lambda: airflow.tasks(first).get(("run_core", 0)) in ("running", "success"), PATIENCE)
+    browser.go(f"{airflow.url}/lockstep/index.html")
+    browser.wait(SETTLED)
+    browser.shot(PICTURES / "two-overview.png")
+    overview = browser.ask("document.body.innerText")
+    assert "Runs now: " in overview
+    assert "Waits in the queue of Airflow: " in overview
+    assert [ended(airflow, run) for run in (first, second)] == ["success", "success"]
+    for name, run in {"first": first, "second": second}.items():
+        read(airflow, browser, lockstep_id(airflow, run), f"two-{name}").agree(GREEN, True)
