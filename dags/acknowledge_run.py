@@ -14,6 +14,7 @@ from dags.lib.form import run_params
 
 with DAG(
     dag_id="acknowledge_run",
+    dag_display_name="3 Acknowledge the red cells of a run",
     description="Acknowledge the red cells of a run, with a reason.",
     doc_md=__doc__,
     schedule=None,

@@ -15,7 +15,8 @@ IN_TIME = timedelta(hours=5)  # people come at seven
 
 with DAG(
     dag_id="streaming_regression_nightly",
-    description="Starts streaming_regression over the matrix `nightly` and takes over its outcome.",
+    dag_display_name="2 Nightly regression: every application, at 02:00 UTC",
+    description="Start the regression over the matrix `nightly`, and end as it ends. Off until you switch it on.",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
     catchup=False,

@@ -15,7 +15,8 @@ from dags.lib.operators import Job
 
 with DAG(
     dag_id="speed_gate",
-    description="Is this build as fast as that of another commit?",
+    dag_display_name="4 Speed gate: a run against another commit",
+    description="Measure cells of a run beside another commit, in turns on this machine, about four minutes a cell.",
     doc_md=__doc__,
     schedule=None,
     catchup=False,

@@ -16,6 +16,7 @@ CELL_LIMIT = timedelta(minutes=30)
 
 with DAG(
     dag_id=DAG_ID,
+    dag_display_name="1 Regression: every cell against the oracle",
     description="Run the matrix, compare every cell with the sequential oracle, keep the history of its speed.",
     doc_md=__doc__,
     schedule=None,

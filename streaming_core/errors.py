@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,12 +47,15 @@ def refusal(error: OSError, what: str | None = None) -> BadInput | CommandFailed
     return kind(f"{where}: {reason}" if where else reason)
 
 
-def one_line(error: ValidationError, skip: int = 0) -> str:
+def one_line(
+    error: ValidationError, skip: int = 0, bounds: Mapping[str, tuple[float | None, float | None]] | None = None
+) -> str:
     """A pydantic error as one line: `field: message; field: message`.
 
     Args:
         error: The error.
         skip: Parts to leave out at the start of a field's path: 1 where a discriminated union puts its tag there.
+        bounds: Field -> its smallest and its largest value, for errors about them.
     """
     parts = []
     for item in error.errors():
@@ -63,7 +67,15 @@ def one_line(error: ValidationError, skip: int = 0) -> str:
         if item["type"] == "union_tag_invalid":
             known = item["ctx"]["expected_tags"].replace("'", "")
             message = f"unknown {item['ctx']['discriminator'][1:-1]} {item['ctx']['tag']!r}; known: {known}"
+        elif item["type"] in ("greater_than_equal", "less_than_equal") and where in (bounds or {}):
+            message = f"must be {_range(*(bounds or {})[where])}, got {item['input']!r}"
         elif item["type"] == "union_tag_not_found":
             message = f"{item['ctx']['discriminator'][1:-1]}: Field required"
         parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)
+
+
+def _range(smallest: float | None, largest: float | None) -> str:
+    if smallest is not None and largest is not None:
+        return f"between {smallest} and {largest}"
+    return f"at least {smallest}" if smallest is not None else f"at most {largest}"

@@ -10,8 +10,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from dags.lib.hosts import CONNECTION
 from infra import checkout
+from infra.airflow import connections
 from streaming_core.apps import registry
 from streaming_core.regression import matrices
 from streaming_core.regression.request import FIELD_OPTIONS, NAMED_VALUES, RegressionSpec
@@ -45,6 +45,8 @@ CHOICES = {
 }
 # What a form has beside the fields of RegressionSpec.
 NO_FIELDS = {"matrix", "host", "spark"}
+# Airflow reads the DAG file, and with it the lists, every 30 s (min_file_process_interval).
+LISTED_LATER = "A new {} appears in the list within a minute."
 KEEP = ("description", "minimum", "maximum", "minItems", "maxItems")
 
 
@@ -56,28 +58,52 @@ def regression_params() -> dict[str, Param]:
             None,
             type=["string", "null"],
             title="Matrix",
-            description="A file of dags/matrices. Its values replace the defaults below; fields that you change win.",
+            description="A file of dags/matrices. Its values replace the defaults below; fields that you change win. "
+            f"{LISTED_LATER.format('file')}",
             enum=[None, *matrices.names(checkout.MATRICES)],
+            values_display={"null": "none"},
         )
     }
     fields |= {name: _param(name, properties[name], default) for name, default in _defaults().items()}
+    fields["data"] = _imports()
     fields["host"] = Param(
-        "local",
+        connections.DEFAULTS["host"],
         type="string",
         title="Host",
-        pattern=f"^{CONNECTION}$",
-        description="Airflow connection of the machine that core runs go to: `local`, or one of type SSH.",
+        pattern=f"^{connections.NAME}$",
+        description="The machine that runs the cells: 'local', or the name of an SSH connection (Admin, Connections). "
+        "A name that Airflow does not have is refused before the run starts.",
+        examples=[connections.DEFAULTS["host"]],
         section="Where",
     )
     fields["spark"] = Param(
-        "spark_default",
+        connections.DEFAULTS["spark"],
         type="string",
         title="Spark",
-        pattern=f"^{CONNECTION}$",
-        description="Airflow connection of the Spark master that the run's server is started on.",
+        pattern=f"^{connections.NAME}$",
+        description="Airflow connection of the Spark master that the run starts its server on.",
+        examples=[connections.DEFAULTS["spark"]],
         section="Where",
     )
     return fields
+
+
+def _imports() -> Param:
+    """The field `data`: in the form, a list of imports to choose from; through the API, the object of the model too."""
+    names = [f"{path.parent.name}/{path.name}" for path in checkout.home().root.glob("imported/[!.]*/[!.]*")]
+    description = (
+        "Your own events instead of generated ones: at most one import per application (lockstep import --name)."
+    )
+    if not names:
+        description += " No import exists yet."
+    return Param(
+        None,
+        type=["array", "object", "null"],
+        title="Data",
+        description=f"{description} {LISTED_LATER.format('import')}",
+        examples=sorted(names),
+        section=SECTIONS["data"],
+    )
 
 
 def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
@@ -96,6 +122,8 @@ def regression_of(params: dict, conf: dict | None) -> dict:
     override the matrix.
     """
     fields = {name: value for name, value in params.items() if name not in NO_FIELDS and value is not None}
+    if fields.get("data") == []:  # no import chosen from the list
+        del fields["data"]
     if not params.get("matrix"):
         return fields
     sent = {name: value for name, value in fields.items() if name in (conf or {})}

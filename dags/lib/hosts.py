@@ -10,25 +10,24 @@ The connection's extra may hold, as JSON, where things lie on that host:
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from socket import gethostname
+from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
+from infra.airflow import connections
 from infra.checkout import ROOT
 from infra.services.process import Process
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
 
 LOST = 75
-# Names of connections, as Airflow has them.
-CONNECTION = r"[A-Za-z0-9_.-]{1,250}"
 
 
 class HostLost(ConnectionError):
@@ -164,24 +163,25 @@ class SshHost(Host):
         return SSHException
 
 
-def check(host: str, spark: str, home: Home) -> None:
-    """Sees to it that there are the connections that a run names, and that cells can be run on its host: found out
-    later, it is a red run of every cell.
+def check(params: Mapping[str, Any], home: Home) -> None:
+    """Check the connections that a run names, and that its host can run cells.
 
     Raises:
-        BadInput: one line on what is missing.
+        BadInput: one line on what is wrong.
     """
-    for conn_id in (host, spark):
-        if not isinstance(conn_id, str) or not re.fullmatch(CONNECTION, conn_id):
-            raise BadInput(f"{conn_id!r} is no name of a connection: letters, digits and _ . - only")
-        try:
-            BaseHook.get_connection(conn_id)
-        except AirflowNotFoundException:
-            raise BadInput(f"there is no connection {conn_id}: Airflow has them under Admin, Connections") from None
+    connections.check(params, _type_of)
+    host = params["host"]
     try:
         Host.of(host, home).check()
     except (HostLost, BadInput) as error:
         raise BadInput(f"no cell can be run on host {host}: {error}") from None
+
+
+def _type_of(conn_id: str) -> str | None:
+    try:
+        return BaseHook.get_connection(conn_id).conn_type
+    except AirflowNotFoundException:
+        return None
 
 
 def name(host: str, home: Home) -> str:

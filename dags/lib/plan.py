@@ -41,7 +41,7 @@ def plan_run(context) -> list[dict]:
         fields = regression_of(params, context["dag_run"].conf)
         try:
             request = matrices.request(checkout.MATRICES, home(), fields, matrix)
-            hosts.check(params["host"], params["spark"], home())
+            hosts.check(params, home())
             # A task that is cleared and run again finds its own plan.
             regression = request.regression
             planned = _planned(run_id, regression) or plan(regression, home(), run_id, origin, request.matrix)

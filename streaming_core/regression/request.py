@@ -159,6 +159,22 @@ class RegressionSpec(_Ways):
                 raise ValueError(f"{field.field_name} must lie in 1..{most}, got {count}")
         return sorted(set(counts))
 
+    @field_validator("data", mode="before")
+    @classmethod
+    def _data_by_application(cls, data: Any) -> Any:
+        """A list of `APPLICATION/NAME`, as the form sends it, becomes the mapping."""
+        if not isinstance(data, list):
+            return data
+        names: dict[str, str] = {}
+        for item in data:
+            app, separator, name = item.partition("/") if isinstance(item, str) else ("", "", "")
+            if not separator:
+                raise ValueError(f"write an import as APPLICATION/NAME, got {item!r}")
+            if app in names:
+                raise ValueError(f"{app} runs on one import, got {names[app]!r} and {name!r}")
+            names[app] = name
+        return names
+
     @field_validator("data")
     @classmethod
     def _data_named(cls, data: dict[str, str]) -> dict[str, str]:
@@ -200,7 +216,13 @@ class RegressionSpec(_Ways):
         try:
             return cls.model_validate_json(data) if isinstance(data, str | bytes) else cls.model_validate(data)
         except ValidationError as error:
-            raise BadInput(one_line(error)) from None
+            raise BadInput(one_line(error, bounds=cls._bounds())) from None
+
+    @classmethod
+    def _bounds(cls) -> dict[str, tuple[float | None, float | None]]:
+        """Field -> its smallest and its largest value; None means no bound."""
+        schema = cls.model_json_schema()["properties"]
+        return {name: (schema[name].get("minimum"), schema[name].get("maximum")) for name in schema}
 
     def cells(self, kinds: dict[str, str]) -> list[RunSpec]:
         """Every cell of the matrix, in a fixed order.

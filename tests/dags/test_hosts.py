@@ -86,6 +86,7 @@ def ssh(monkeypatch, engine, tmp_path):
     connection = {"conn_type": "ssh", "host": "127.0.0.1", "port": server.port, "extra": extra}
     connection |= {"login": LOGIN[0], "password": LOGIN[1]}
     monkeypatch.setenv("AIRFLOW_CONN_NODE", json.dumps(connection))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark"}))
     yield server
     server.stop()
 
@@ -155,16 +156,29 @@ def test_a_connection_chooses_the_kind_of_host(ssh, local, home):
 
 
 def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch):
-    monkeypatch.setenv("AIRFLOW_CONN_LOCAL", json.dumps({"conn_type": "generic"}))
-    check("node", "local", home)
+    check({"host": "node", "spark": "spark_default"}, home)
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     known["extra"]["python"] = "/nowhere/python"
     monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps(known))
     said = r"^no cell can be run on host elsewhere: /nowhere/python .*/cell\.py does not run there: "
     with pytest.raises(BadInput, match=said):
-        check("elsewhere", "local", home)
-    with pytest.raises(BadInput, match=r"^there is no connection nosuch: Airflow has them"):
-        check("nosuch", "local", home)
+        check({"host": "elsewhere", "spark": "spark_default"}, home)
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({"host": "nosuch"}, "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ({"host": "spark_default"}, "host: connection 'spark_default' has type 'spark'; a host needs type 'ssh', or "),
+        ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
+        ({"spark": "node"}, "spark: connection 'node' has type 'ssh'; Spark needs type 'spark' or 'spark_connect'"),
+    ],
+)
+def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, home, params, sentence):
+    with pytest.raises(BadInput) as refused:
+        check({"host": "node", "spark": "spark_default"} | params, home)
+    assert str(refused.value).startswith(sentence)
+    assert ssh.commands == ssh.passwords == []
 
 
 @pytest.fixture
@@ -180,7 +194,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
     monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
     with pytest.raises(BadInput, match=r"no cell can be run on host stranger: .*not found in known_hosts"):
-        check("stranger", "node", home)
+        check({"host": "stranger", "spark": "spark_default"}, home)
     assert ssh.passwords == ssh.commands == []
 
 
@@ -189,7 +203,7 @@ def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
     with pytest.raises(BadInput, match="no cell can be run on host wrong: ") as refused:
-        check("wrong", "node", home)
+        check({"host": "wrong", "spark": "spark_default"}, home)
     assert "not the right one" in ssh.passwords
     assert "not the right one" not in f"{refused.value}{caplog.text}"
 

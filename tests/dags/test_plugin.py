@@ -182,6 +182,26 @@ def test_nothing_outside_the_pages_is_served(get, path):
     assert "outside the reports" not in answer.text
 
 
+TRIGGER = "/api/v2/dags/streaming_regression/dagRuns"
+
+
+def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, token):
+    def trigger(conf: dict, **headers: str):
+        server.cookies.clear()
+        return server.post(TRIGGER, json={"logical_date": None, "conf": conf}, headers=headers)
+
+    login = {"Authorization": f"Bearer {token}"}
+    refused = trigger({"host": "nosuch"}, **login)
+    sentence = "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"
+    assert (refused.status_code, refused.json()["detail"]) == (400, sentence)
+    refused = trigger({"host": "spark_default"}, Cookie=f"_token={token}")
+    assert "connection 'spark_default' has type 'spark'; a host needs type 'ssh'" in refused.json()["detail"]
+    assert trigger({"host": "nosuch"}).status_code == 401
+    # Airflow reads the request: it knows no DAG, because this server has no DAG processor.
+    assert trigger({"host": "local"}, **login).status_code == 404
+    assert server.post(TRIGGER, content=b"not JSON", headers=login).status_code == 422
+
+
 @pytest.mark.parametrize("method", ["post", "put", "delete", "patch"])
 def test_the_pages_are_read_only(server, token, method):
     answer = getattr(server, method)("/lockstep/index.html", headers={"Cookie": f"_token={token}"})

@@ -157,6 +157,63 @@ def test_the_form_refuses_what_the_model_refuses(name, value):
             RegressionSpec.parse({name: value})
 
 
+def test_main_dags_come_first_in_the_list_and_every_dag_has_a_description(dags):
+    by_name = sorted(dags.values(), key=lambda dag: dag.dag_display_name)
+    names = [dag.dag_id for dag in by_name]
+    assert names == ["streaming_regression", "streaming_regression_nightly", "acknowledge_run", "speed_gate"]
+    for dag in by_name:
+        assert dag.dag_display_name != dag.dag_id
+        assert dag.description.endswith(".")
+
+
+def test_form_lists_matrices_and_imports(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCKSTEP_HOME", str(tmp_path))
+    assert regression_params()["matrix"].schema["enum"] == [None, "full", "nightly", "smoke"]
+    assert regression_params()["data"].schema["examples"] == []
+    for name in ("wc/tweets", "gs/march", "wc/nightly", "wc/.unfinished"):
+        (tmp_path / "imported" / name).mkdir(parents=True)
+    data = regression_params()["data"]
+    assert data.schema["examples"] == ["gs/march", "wc/nightly", "wc/tweets"]
+    for value in (["wc/tweets", "gs/march"], {"wc": "tweets", "gs": "march"}):
+        fields = regression_of({"matrix": None, "data": data.resolve(value)}, {})
+        assert RegressionSpec.parse(fields).data == {"wc": "tweets", "gs": "march"}
+
+
+@pytest.mark.parametrize("matrix", [None, "smoke"])
+def test_form_without_an_import_leaves_data_to_the_matrix(matrix):
+    sent = {name: param.value for name, param in regression_params().items()} | {"matrix": matrix, "data": []}
+    assert "data" not in regression_of(sent, sent)
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (["tweets"], "data: write an import as APPLICATION/NAME, got 'tweets'"),
+        ([7], "data: write an import as APPLICATION/NAME, got 7"),
+        (["wc/a", "wc/b"], "data: wc runs on one import, got 'a' and 'b'"),
+        (["wc/../b"], "data: 'wc': '../b' is no name of an import"),
+    ],
+)
+def test_import_that_is_no_import_is_refused_in_one_line(data, sentence):
+    with pytest.raises(BadInput) as refused:
+        RegressionSpec.parse({"data": data})
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"events": 0}, "events: must be between 1 and 100000000, got 0"),
+        ({"repetitions": 51}, "repetitions: must be between 1 and 50, got 51"),
+        ({"rate": -1}, "rate: must be at least 0.0, got -1"),
+    ],
+)
+def test_number_out_of_range_is_refused_with_the_range_and_the_number(fields, sentence):
+    with pytest.raises(BadInput) as refused:
+        RegressionSpec.parse(fields)
+    assert str(refused.value) == sentence
+
+
 def test_the_form_offers_every_strategy_there_is():
     params = regression_params()
     for axis, strategies in AXES.items():

@@ -29,8 +29,8 @@ def lockstep_home(tmp_path, monkeypatch):
 @pytest.mark.parametrize("field", ["host", "spark"])
 def test_a_connection_that_is_not_there_is_said_before_anything_runs(dag, lockstep_home, field):
     assert dag.test(run_conf=GIVEN | {"applications": ["wc"], field: "nowhere"}).state == DagRunState.FAILED
-    said = "Refused: there is no connection nowhere: Airflow has them under Admin, Connections"
-    assert History(lockstep_home).latest().sentence == said
+    sentence = f"Refused: {field}: Airflow has no connection 'nowhere'; add it under Admin, Connections"
+    assert History(lockstep_home).latest().sentence == sentence
 
 
 def test_a_request_that_is_refused_is_a_red_run_whose_page_says_why(dag, lockstep_home):

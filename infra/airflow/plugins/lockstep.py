@@ -7,6 +7,7 @@ FastAPI runs those in threads: a page that takes long does not hold up Airflow's
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,9 +15,12 @@ from typing import Annotated, Any
 
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra import checkout
+from infra.airflow import connections
 from reports.history import History
 from reports.pages import HERE, Pages
 from streaming_core.errors import BadInput
@@ -24,6 +28,7 @@ from streaming_core.regression.home import RUN_ID
 from streaming_core.regression.stages import DAG_ID
 
 PREFIX = "/lockstep"
+TRIGGER = f"/api/v2/dags/{DAG_ID}/dagRuns"
 KINDS = {
     ".css": "text/css",
     ".html": "text/html; charset=utf-8",
@@ -213,10 +218,84 @@ def _page(text: str, status: int) -> Response:
     return HTMLResponse(f"<!doctype html>{scheme}<title>Lockstep</title><p>{text}</p>", status)
 
 
+class TriggerCheck:
+    """Middleware of the API server: refuse to trigger a run that names a connection it cannot use.
+
+    Airflow's form and every client of the API trigger runs with this request, and show the sentence of the refusal.
+    Airflow itself checks the params against their schemas.
+    """
+
+    def __init__(self, app: ASGIApp):
+        """Stand before `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(TRIGGER):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        body = await request.body()
+        if (sentence := await run_in_threadpool(_refusal, body)) and await _may_trigger(request):
+            await JSONResponse({"detail": sentence}, 400)(scope, receive, send)
+            return
+        await self._app(scope, _again(body, receive), send)
+
+
+def _refusal(body: bytes) -> str:
+    """Why a run cannot be triggered with this body; empty if its connections fit."""
+    from airflow.exceptions import AirflowNotFoundException
+    from airflow.models import Connection
+
+    def type_of(name: str) -> str | None:
+        try:
+            return Connection.get_connection_from_secrets(name).conn_type
+        except AirflowNotFoundException:
+            return None
+
+    try:
+        conf = json.loads(body).get("conf") or {}
+        connections.check(conf, type_of)
+    except BadInput as error:
+        return str(error)
+    except (ValueError, AttributeError, RecursionError):  # not a request to trigger a run: Airflow refuses it
+        pass
+    return ""
+
+
+async def _may_trigger(request: Request) -> bool:
+    """Whether the user may trigger the DAG. Others are refused by Airflow, and learn nothing about connections."""
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+
+    try:
+        user = await login(request)
+    except HTTPException:
+        return False
+    return await run_in_threadpool(
+        get_auth_manager().is_authorized_dag,
+        method="POST",
+        access_entity=DagAccessEntity.RUN,
+        details=DagDetails(id=DAG_ID),
+        user=user,
+    )
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Receive the body once more, then what follows it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return again
+
+
 class LockstepPlugin(AirflowPlugin):
     """See the module's text."""
 
     name = "lockstep"
+    fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": "Lockstep: check a run before it starts"}]
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "Lockstep"}]
     external_views = [
         {

@@ -1,0 +1,42 @@
+"""Check the Airflow connections that a run names, before it starts.
+
+The API server checks them when a run is triggered (plugins/lockstep.py). The first task of a run checks them again,
+because there are other ways to trigger a run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streaming_core.errors import BadInput
+
+NAME = r"[A-Za-z0-9_.-]{1,250}"  # of a connection in Airflow
+DEFAULTS = {"host": "local", "spark": "spark_default"}
+# Param of a run -> the connection types it can use, and the sentence about them.
+_TYPES = {
+    "host": ({"generic", "ssh"}, "a host needs type 'ssh', or 'generic' for this machine"),
+    "spark": ({"spark", "spark_connect"}, "Spark needs type 'spark' or 'spark_connect'"),
+}
+
+
+def check(params: Mapping[str, Any], type_of: Callable[[str], str | None]) -> None:
+    """Check that the connections of a run exist and have a type that fits.
+
+    Args:
+        params: the params of the run; a missing one has its default.
+        type_of: returns the type of a connection, or None if Airflow has no such connection.
+
+    Raises:
+        BadInput: one line on the first connection that a run cannot use.
+    """
+    for param, default in DEFAULTS.items():
+        name = params.get(param, default)
+        if not isinstance(name, str) or not re.fullmatch(NAME, name):
+            raise BadInput(f"{param}: {name!r} is no name of a connection: use letters, digits, '_', '.' and '-'")
+        types, sentence = _TYPES[param]
+        if (kind := type_of(name)) is None:
+            raise BadInput(f"{param}: Airflow has no connection {name!r}; add it under Admin, Connections")
+        if kind not in types:
+            raise BadInput(f"{param}: connection {name!r} has type {kind!r}; {sentence}")
