@@ -10,8 +10,11 @@ from pydantic import ValidationError
 
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import Home
+from streaming_core.regression.status import stop_of
 from streaming_core.run.report import RunReport
 from streaming_core.storage import left_json, write_json
+
+STOPPED = "stopped"  # the error in the exit.json of a run that was stopped (infra/services/cell.py)
 
 
 def read_plan(home: Home, run_id: str) -> dict:
@@ -86,14 +89,15 @@ def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
     folder = home.cell(run_id, cell["cell"])
     found = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
     if found:
-        return [_attempt(number, path, cell) for number, path in found]
+        stopped_by = stop_of(home, run_id, cell["cell"]) or ""
+        return [_attempt(number, path, cell, stopped_by) for number, path in found]
     error = "it never started"
     if cell["workload"] not in read_oracles(home, run_id):
         error += f": {read_complaints(home, run_id).get(cell['workload'], 'its workload has no oracle')}"
     return [Attempt(0, None, "not_run", error, None, {})]
 
 
-def _attempt(number: int, path: Path, cell: dict) -> Attempt:
+def _attempt(number: int, path: Path, cell: dict, stopped_by: str) -> Attempt:
     left = left_json(path / "exit.json")
     report, complaint = _read_report(path / "report.json", cell)
     code = left.get("exit_code")
@@ -101,6 +105,8 @@ def _attempt(number: int, path: Path, cell: dict) -> Attempt:
         status, error = "not_run", "it left neither report.json nor exit.json"
     elif code not in (0, None):
         status, error = "failed", left.get("error") or f"it ended with exit code {code}"
+        if stopped_by and error == STOPPED:
+            error = f"{STOPPED} by {stopped_by}"
     elif complaint or report is None:
         status, error = "failed", complaint or "it ended with exit code 0 but left no report.json"
     else:

@@ -3,6 +3,7 @@
 The tasks of a run write it, and every page, report and exit code reads it:
 
     runs/<run id>/stages/<part>.json   one task: its stage, when it began and ended (epoch seconds), its error
+    runs/<run id>/stops/<part>.json    the person that stopped a task in Airflow, or with the part `run` the whole run
     runs/<run id>/status.json          how the run ended, written last
 """
 
@@ -21,6 +22,7 @@ from streaming_core.storage import left_json, write_json
 
 State = Literal["in_progress", "finished", "stopped", "died"]
 LONGEST_ERROR = 400  # characters
+RUN = "run"  # the part that stands for the whole run
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,27 @@ def records(home: Home, run_id: str) -> dict[str, dict[str, Any]]:
     return {path.stem: left_json(path) for path in sorted((home.run(run_id) / "stages").glob("*.json"))}
 
 
+def record_stop(home: Home, run_id: str, by: str, part: str = RUN) -> None:
+    """Record that a person stops a run, or a part of it. A run that has no folder yet has nothing to stop.
+
+    Args:
+        home: the LOCKSTEP_HOME of the run.
+        run_id: the run.
+        by: the person; empty if unknown.
+        part: the stage or cell that the person stops.
+    """
+    if home.run(run_id).is_dir():
+        write_json(home.run(run_id) / "stops" / f"{part}.json", {"by": by, "at": time.time()})
+
+
+def stop_of(home: Home, run_id: str, part: str) -> str | None:
+    """The person that stopped a part of a run; None if it was not stopped, or has begun again since then."""
+    stop = left_json(home.run(run_id) / "stops" / f"{part}.json")
+    known = records(home, run_id)
+    began = [record.get("began") or 0.0 for name, record in known.items() if part in (RUN, name)]
+    return stop["by"] if stop and stop["at"] >= max(began, default=0.0) else None
+
+
 def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Status:
     """Write how a run ended, from the final states of Airflow's tasks.
 
@@ -82,8 +105,13 @@ def conclude(home: Home, run_id: str, states: Mapping[str, str | None]) -> Statu
         states: Airflow's state of each task after the cells; None if the task never began.
     """
     known = records(home, run_id)
+    by = stop_of(home, run_id, RUN)
+    if by is not None:
+        return end(home, run_id, "stopped", by=by)
     failures = {
-        stage: (known.get(stage) or {}).get("error") or f"its task is {states.get(stage) or 'missing'}"
+        stage: f"stopped by {person}"
+        if (person := stop_of(home, run_id, stage))
+        else (known.get(stage) or {}).get("error") or f"its task is {states.get(stage) or 'missing'}"
         for stage in AFTER_CELLS
         if states.get(stage) != "success"
     }

@@ -20,7 +20,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Redirect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from infra import checkout
-from infra.airflow import connections
+from infra.airflow import connections, stops
 from reports.history import History
 from reports.pages import HERE, Pages
 from streaming_core.errors import BadInput
@@ -295,6 +295,7 @@ class LockstepPlugin(AirflowPlugin):
     """See the module's text."""
 
     name = "lockstep"
+    listeners = [stops]
     fastapi_root_middlewares = [{"middleware": TriggerCheck, "name": "Lockstep: check a run before it starts"}]
     fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "Lockstep"}]
     external_views = [

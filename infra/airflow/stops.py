@@ -1,0 +1,70 @@
+"""A listener that records which user stops a run, or a task of it, in Airflow's UI or API.
+
+Airflow calls it in the API server, within the request of the user. The request has written an entry into Airflow's
+audit log before, which names the user. A task cannot read that log, so the listener writes the name into the run's
+folder.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.listeners import hookimpl
+
+from infra.checkout import home
+from streaming_core.regression import status
+from streaming_core.regression.home import new_run_id
+from streaming_core.regression.stages import DAG_ID, Stage
+
+MANUALLY = "manually set"  # in Airflow's message to a listener about a state that a user sets
+# Events of the audit log: about one run, and about several, which they do not name.
+EVENTS = ("patch_dag_run", "patch_task_instance", "patch_task_group_instances")
+BULK_EVENT = "bulk_dag_runs"
+RECENT = timedelta(seconds=10)
+
+
+@hookimpl
+def on_dag_run_failed(dag_run: Any, msg: str) -> None:
+    """Record the user that marks a run as failed."""
+    if dag_run.dag_id == DAG_ID and MANUALLY in msg:
+        status.record_stop(home(), _run_id(dag_run), _user(dag_run, dag_run.run_id))
+
+
+@hookimpl
+def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any) -> None:
+    """Record the user that marks a task as failed."""
+    if previous_state is None and task_instance.dag_id == DAG_ID and MANUALLY in str(error):
+        task = task_instance.task_id
+        part = task_instance.rendered_map_index if task == Stage.RUN_CORE else task
+        status.record_stop(
+            home(), _run_id(task_instance.dag_run), _user(task_instance, task_instance.run_id), part or task
+        )
+
+
+def _run_id(run: Any) -> str:
+    return new_run_id(run.run_id, run.run_after.timestamp())
+
+
+def _user(row: Any, airflow_run: str) -> str:
+    """The user in the newest entry of the audit log about a run; empty if there is no recent entry.
+
+    Args:
+        row: a row of Airflow's database, in the session of the request.
+        airflow_run: Airflow's id of the run.
+    """
+    from airflow.models import Log
+    from sqlalchemy import select
+    from sqlalchemy.orm import object_session
+
+    session = object_session(row)
+    if session is None:
+        return ""
+    about_run = (Log.run_id == airflow_run) & Log.event.in_(EVENTS)
+    query = (
+        select(Log.owner)
+        .where(Log.dttm > datetime.now(UTC) - RECENT, about_run | (Log.event == BULK_EVENT))
+        .order_by(Log.id.desc())
+        .limit(1)
+    )
+    return session.scalar(query) or ""
