@@ -172,7 +172,7 @@ class Loop:
     @property
     def dropped_late(self) -> int:
         """Rows so far that came after all of their windows had expired."""
-        return sum(int(words[layout.W_LATE // 8]) for _, words, _ in self._work.windows)
+        return sum(int(words[layout.W_LATE // 8]) for _, words in self._work.windows)
 
     def state(self) -> dict[str, pa.Table]:
         """Final tables by name, then keyed states by operator, ascending by key."""

@@ -32,9 +32,9 @@ from streaming_core.oracle.loop.layout import (
     W_HEAD,
     W_KEYS,
     W_KEYS_LIMIT,
-    W_MASK,
     W_OPEN,
     W_PANES,
+    W_ROOM,
     W_SORTED,
     W_SORTED_LIMIT,
     W_STAMP,
@@ -109,27 +109,88 @@ def table_remove(table, entry):
 
 
 @compiled
+def _item(windows, place):
+    """Where the list has an open window: its number, then its pane."""
+    return get(windows + W_PANES) + 16 * (get(windows + W_FIRST) + place)
+
+
+@compiled
+def _place(windows, number):
+    """Where a window is in the list, which ascends, or where it would be."""
+    count = get(windows + W_OPEN)
+    if count == 0 or get(_item(windows, count - 1)) < number:
+        return count
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if get(_item(windows, middle)) < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def _make_room(windows, place):
+    """Moves the items from this place on by one; the list itself moves where its room is used up."""
+    first, count, room = get(windows + W_FIRST), get(windows + W_OPEN), get(windows + W_ROOM)
+    if first + count == room:
+        old = get(windows + W_PANES)
+        items = old
+        if 2 * first < room or room == 0:
+            room = max(2 * room, 16)
+            items = allocate(16 * room)
+        for word in range(2 * count):
+            put(items + 8 * word, get(old + 16 * first + 8 * word))
+        if items != old:
+            release(old)
+        put(windows + W_PANES, items)
+        put(windows + W_ROOM, room)
+        put(windows + W_FIRST, 0)
+    for i in range(count - place):
+        at = _item(windows, count - i)
+        put(at, get(at - 16))
+        put(at + 8, get(at - 8))
+
+
+@compiled
 def pane_open(windows, number):
     """The pane of a window, made if it is not there."""
-    slot = get(windows + W_PANES) + 8 * (number & get(windows + W_MASK))
-    pane = get(slot)
-    if pane == 0:
-        pane = allocate(PANE_BYTES)
-        put(slot, pane)
-        if get(windows + W_OPEN) == 0 or number < get(windows + W_FIRST):
-            put(windows + W_FIRST, number)
-        put(windows + W_OPEN, get(windows + W_OPEN) + 1)
+    if get(windows + W_OPEN) != 0:
+        first = _item(windows, 0)
+        at = number - get(first)
+        # The window is there if all windows between the first one and it are open.
+        if 0 <= at < get(windows + W_OPEN) and get(first + 16 * at) == number:
+            return get(first + 16 * at + 8)
+    return _search_or_insert(windows, number)
+
+
+@compiled
+def _search_or_insert(windows, number):
+    """Searches the list for the pane of a window, and inserts one if it is missing."""
+    place = _place(windows, number)
+    if place < get(windows + W_OPEN) and get(_item(windows, place)) == number:
+        return get(_item(windows, place) + 8)
+    pane = allocate(PANE_BYTES)
+    _make_room(windows, place)
+    put(_item(windows, place), number)
+    put(_item(windows, place) + 8, pane)
+    put(windows + W_OPEN, get(windows + W_OPEN) + 1)
     return pane
 
 
 @compiled
-def pane_take(windows, number):
-    """The pane of a window, which is open no more; 0 if there is none."""
-    slot = get(windows + W_PANES) + 8 * (number & get(windows + W_MASK))
-    pane = get(slot)
-    if pane != 0:
-        put(slot, 0)
-        put(windows + W_OPEN, get(windows + W_OPEN) - 1)
+def first_open(windows):
+    """The earliest open window, if there is any."""
+    return get(_item(windows, 0))
+
+
+@compiled
+def pane_take(windows):
+    """The pane of the earliest open window, which is open no more."""
+    pane = get(_item(windows, 0) + 8)
+    put(windows + W_FIRST, get(windows + W_FIRST) + 1)
+    put(windows + W_OPEN, get(windows + W_OPEN) - 1)
     return pane
 
 
@@ -325,10 +386,9 @@ def made(ctx, text):
 @compiled
 def windows_release(windows):
     """Gives back all that a windowed operator has allocated; its blocks are to be zeroed by who has them."""
-    for i in range(get(windows + W_MASK) + 1):
-        pane = get(get(windows + W_PANES) + 8 * i)
-        if pane != 0:
-            pane_release(pane)
+    for i in range(get(windows + W_OPEN)):
+        pane_release(get(_item(windows, i) + 8))
+    release(get(windows + W_PANES))
     slots = get(windows + W_TABLE + T_SLOTS)
     if slots != 0:
         for i in range(get(windows + W_TABLE + T_MASK) + 1):

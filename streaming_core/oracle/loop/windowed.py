@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from streaming_core.errors import BadInput
 from streaming_core.language.operator import Operator
 from streaming_core.language.record import Resolved, Text
 from streaming_core.language.window import MOST, Window
 from streaming_core.oracle.loop import layout
 from streaming_core.oracle.loop.functions import Functions
-
-_MOST_OPEN = 1 << 24  # windows that a key may be in at once
 
 
 class Windowed(Functions):
@@ -23,12 +20,8 @@ class Windowed(Functions):
         self.operator_name, self.emitter = operator.name, self.emitter_of(i)
         bounds = window.bound(operator.name, program.params)
         block = np.zeros(layout.WINDOWS_BYTES // 8, np.int64)
-        span = (bounds.size + bounds.delay) // bounds.advance + 2
-        if span > _MOST_OPEN:
-            raise BadInput(f"operator {operator.name}: window: {span} windows open at once, at most {_MOST_OPEN}")
-        panes = np.zeros(1 << (span - 1).bit_length(), np.int64)
-        work.windows.append((bounds, block, panes))
-        work.open_windows(bounds, block, panes)
+        work.windows.append((bounds, block))
+        work.open_windows(bounds, block)
         self.windows = self.place(block)
         key = program.resolved(window.key)
         states, at = [], layout.E_KEY + layout.FIELD_BYTES * len(key.state[0])
@@ -177,32 +170,29 @@ def _expire_$i(_ctx, before):
             )
             return
         then = f"""
-            if _get(_entry + {layout.E_LAST}) < (_number + 1) * _get(_w + {layout.W_ADVANCE}):
-                _table_remove(_w + {layout.W_TABLE}, _entry)
-                _release(_entry)
-            else:
-                _stand_$i(_entry, _number + 1)
-                {slide}
-                _pane_append(_pane_open(_w, _number + 1), _entry)"""
+        if _get(_entry + {layout.E_LAST}) < (_number + 1) * _get(_w + {layout.W_ADVANCE}):
+            _table_remove(_w + {layout.W_TABLE}, _entry)
+            _release(_entry)
+        else:
+            _stand_$i(_entry, _number + 1)
+            {slide}
+            _pane_append(_pane_open(_w, _number + 1), _entry)"""
         self._print(
             f"""
 @_compiled
 def _expired_$i(_ctx, _number):
     _w = $w
-    _pane = _pane_take(_w, _number)
-    if _pane != 0:
-        _n = _in_order(_w, _pane)
-        for _j in range(_n):
-            _entry = _get(_get(_w + {layout.W_SORTED}) + 8 * _j)
-            {result}{then if is_single else ""}
-        _pane_release(_pane)
+    _pane = _pane_take(_w)
+    _n = _in_order(_w, _pane)
+    for _j in range(_n):
+        _entry = _get(_get(_w + {layout.W_SORTED}) + 8 * _j)
+        {result}{then if is_single else ""}
+    _pane_release(_pane)
 @_compiled
 def _expire_$i(_ctx, before):
     _w = $w
-    while _get(_w + {layout.W_OPEN}) != 0 and _get(_w + {layout.W_FIRST}) < before:
-        _number = _get(_w + {layout.W_FIRST})
-        _put(_w + {layout.W_FIRST}, _number + 1)
-        _expired_$i(_ctx, _number)
+    while _get(_w + {layout.W_OPEN}) != 0 and _first_open(_w) < before:
+        _expired_$i(_ctx, _first_open(_w))
 """,
             given,
         )

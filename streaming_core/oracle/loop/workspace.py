@@ -52,7 +52,7 @@ class Workspace:
         self.sites: list[str] = ["?"]
         self.tables = {table: self._rows(table) for table in app.tables}
         self.maps: list[tuple[Operator, int]] = []
-        self.windows: list[tuple[Bounds, np.ndarray, np.ndarray]] = []
+        self.windows: list[tuple[Bounds, np.ndarray]] = []
         self._tools = tools()
         # Loaded now, because they are needed when nothing can be loaded any more.
         weakref.finalize(self, _give_back, self._tools, self.context, self.maps, self.windows, self._blocks, emitters)
@@ -86,9 +86,9 @@ class Workspace:
                 self._tools["release"](word_at(address + layout.ENTRIES))
                 view(address, layout.MAP_BYTES)[:] = 0
                 self.open_map(operator, address)
-        for bounds, words, panes in self.windows:
+        for bounds, words in self.windows:
             self._tools["windows_release"](words.ctypes.data)
-            self.open_windows(bounds, words, panes)
+            self.open_windows(bounds, words)
         self._tools["release_arena"](self.ctx)
         for word in (layout.REJECTED, layout.ARENA, layout.ARENA_LIMIT, layout.LAST, layout.NEXT_SUB):
             self.context[word // 8] = 0
@@ -102,12 +102,12 @@ class Workspace:
         if not self._tools["map_open"](table, state, 3 if isinstance(slot.type, Text) else 2):
             raise RunFailed("out of memory")
 
-    def open_windows(self, bounds: Bounds, words: np.ndarray, panes: np.ndarray) -> None:
+    def open_windows(self, bounds: Bounds, words: np.ndarray) -> None:
         """A windowed operator that has seen no row. Its numbers are data: with others, the same code runs."""
-        words[:], panes[:] = 0, 0
+        words[:] = 0
         known = (
             (layout.W_ADVANCE, bounds.advance), (layout.W_SIZE, bounds.size), (layout.W_DELAY, bounds.delay),
-            (layout.W_EVERY, bounds.every or 0), (layout.W_PANES, panes.ctypes.data), (layout.W_MASK, len(panes) - 1),
+            (layout.W_EVERY, bounds.every or 0),
         )  # fmt: skip
         for word, value in known:
             words[word // 8] = value
@@ -182,14 +182,14 @@ def _give_back(
     tools: dict[str, Machine],
     context: np.ndarray,
     maps: list[tuple[Operator, int]],
-    windows: list[tuple[Bounds, np.ndarray, np.ndarray]],
+    windows: list[tuple[Bounds, np.ndarray]],
     blocks: list,
     emitters: int,
 ) -> None:
     """Frees what a loop has allocated; `blocks` holds those that the maps begin in."""
     ctx = context.ctypes.data
     tools["release_arena"](ctx)
-    for _, words, _ in windows:
+    for _, words in windows:
         tools["windows_release"](words.ctypes.data)
     owners = [ctx + layout.HEAD_BYTES + layout.EMITTER_BYTES * i + layout.BEGIN for i in range(emitters)]
     owners += [ctx + layout.SUBS, ctx + layout.RESULTS]
