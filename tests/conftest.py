@@ -6,9 +6,11 @@ unit/test_machine_code.py.
 """
 
 import gc
+import itertools
 import logging
 import os
 import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -24,8 +26,9 @@ TOGETHER = {
     "tests/dags/": "airflow",
 }
 # In full it has so many tests that one worker would still be at them when the others are done: each function is dealt
-# out by itself then.
+# out by itself then. Of the campaign, each test is.
 MANY = "tests/differential/test_engine.py"
+CAMPAIGN = "tests/differential/test_campaign.py"
 # Begun last, they would keep one worker busy alone.
 FIRST = ("tests/e2e/", "tests/dbt/", "tests/unit/test_windows.py")
 
@@ -39,6 +42,8 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             if nodeid.startswith(MANY) and "not slow" not in config.option.markexpr:
                 return nodeid.partition("[")[0]
+            if nodeid.startswith(CAMPAIGN):
+                return nodeid
             return next((name for folder, name in TOGETHER.items() if nodeid.startswith(folder)), None) or (
                 super()._split_scope(nodeid)
             )
@@ -64,6 +69,25 @@ def pytest_sessionfinish(session):
     if skipped and os.environ.get("LOCKSTEP_SKIPS_FAIL"):
         reporter.write_line(f"\n{len(skipped)} tests were skipped, and LOCKSTEP_SKIPS_FAIL is set")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Prints what the campaign has run (differential/campaign.py), by kind of program."""
+    kinds = defaultdict(Counter)
+    for report in itertools.chain(*terminalreporter.stats.values()):
+        for name, counts in getattr(report, "user_properties", ()):
+            if name == "campaign" and report.when == "call":
+                counts = {"seconds": report.duration, **counts}
+                for kind in (counts.pop("kind"), "total"):
+                    kinds[kind].update(counts)
+    if not kinds:
+        return
+    total = kinds.pop("total")
+    terminalreporter.section("campaign")
+    names = list(total)
+    terminalreporter.write_line(" ".join(f"{name:>11}" for name in ("kind", *names)))
+    for kind, counts in [*kinds.items(), ("total", total)]:
+        terminalreporter.write_line(" ".join([f"{kind:>11}", *(f"{counts[name]:>11.0f}" for name in names)]))
 
 
 @pytest.fixture(scope="module", autouse=True)

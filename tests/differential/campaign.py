@@ -1,0 +1,336 @@
+"""The campaign: random programs over random events, each in many random ways, held against the oracle.
+
+A program has a kind and a number, which decide everything: its source, its events and its ways. To run one again:
+
+    python -m tests.differential.campaign KIND NUMBER          in all of its ways
+    python -m tests.differential.campaign KIND NUMBER WAY      in one
+
+`test_campaign.py` starts this module for a range of numbers and reads what it prints, a JSON object a line.
+"""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pyarrow as pa
+
+from streaming_core.data.agreement import outputs_digest, states_digest
+from streaming_core.data.digest import format_digest
+from streaming_core.errors import BadInput, RunFailed
+from streaming_core.kernels.program import compile_app
+from streaming_core.language.application import App
+from streaming_core.oracle.interpreter import Interpreter
+from streaming_core.run import engine
+from streaming_core.run.way import ACTIVE_CONTROLLERS, EXECUTORS, RunSpec
+from tests.differential import dataflows, generated, programs, test_dataflows, test_generated, test_programs, windowings
+from tests.differential.case import Events
+from tests.differential.streams import SEED, Stream
+
+PROGRAMS = {"windowed": 150, "failing": 40, "dataflow": 170, "unordered": 20, "transaction": 50, "carried": 90}
+WAYS = 24  # of a program, all different
+SECONDS_OF_A_CONTROLLER = 0.25  # it is asked every 0.1 s
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One way of executing; `block` events are handed over at a time."""
+
+    spec: RunSpec
+    block: int
+    rate: float
+
+    def __str__(self) -> str:
+        return f"block {self.block}, rate {self.rate:g}, {json.dumps(self.spec.digest_content)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """How a run fails: the operator, the event, and the type of the exception."""
+
+    operator: str
+    event: int
+    exception: str
+
+    @staticmethod
+    def of(error: RunFailed) -> "Failure":
+        """Reads the lines of the engine and of the oracle."""
+        said = re.match(r"operator (\w+)(?: failed at|,) event (\d+)(?: in window \[.*?\))?: (\w+)", str(error))
+        assert said, f"a failure of no operator: {error}"
+        return Failure(said[1], int(said[2]), said[3])
+
+
+# --- what is run ----------------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> ModuleType:
+    """The module of a written application."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def plant(path: Path, r: random.Random, rarity: tuple[int, ...] = (97, 97, 500)) -> None:
+    """Makes one or two functions of a written application fail at one of so many rows that they take."""
+    source = path.read_text()
+    heads = re.findall(r"^def (?:maps|works|keeps|meets|finds|does)\d+\(.*\bevent\b.*\):\n", source, re.M)
+    for head in r.sample(heads, min(len(heads), r.randint(1, 2))):
+        value = f"(event.a * 7 + event.b) % {r.choice(rarity)} - {r.randrange(min(rarity))}"
+        source = source.replace(head, f"{head}    spare = event.m // ({value})\n")
+    path.write_text(source)
+
+
+def late(table: pa.Table, r: random.Random) -> pa.Table:
+    """The events with gaps between their times, and some of them late."""
+    rng = np.random.default_rng(r.getrandbits(32))
+    ts = table["ts"].to_numpy() * r.choice((1, 1, 3)) + np.cumsum(rng.random(table.num_rows) < 0.03) * r.choice((0, 50))
+    ts = ts - rng.choice([0, 0, 0, 0, 1, 4, 40], table.num_rows) * r.choice((0, 1))
+    return table.set_column(table.schema.get_field_index("ts"), "ts", pa.array(ts, pa.int64()))
+
+
+def events_of(r: random.Random, smallest: int, largest: int) -> Stream:
+    """Events as bytes."""
+    count = r.choice((3, 9, 40, 40, 120))
+    drawn = [r.randbytes(r.randint(smallest, largest)) for _ in range(count)]
+    return Stream(drawn, r.choice((1, 1, 2, 4)), r.choice((1, 2, 3, 64)), r.random() < 0.3)
+
+
+@functools.cache
+def carried(plan: str, rows: tuple[int, ...]) -> tuple:
+    """An application whose events carry programs, compiled once for all of them."""
+    app = programs.APPS[plan]
+    params = app.bind(dict(zip(("accounts", "shelves", "tallies"), rows, strict=True)))
+    return app, params, compile_app(app, params)
+
+
+def program_of(kind: str, number: int, folder: Path, r: random.Random) -> tuple:
+    """The application of a number, its parameters, its compiled program and its events."""
+    # Applications with windows have numbers of their own in both kinds.
+    named = f"campaign_{SEED}_{number + 1000 * (kind == 'failing')}"
+    is_planted = r.random() < 0.4
+    if kind == "carried":
+        app, params, compiled = carried(*r.choice(list(test_programs.ROWS.items())))
+        return app, params, compiled, test_programs.encode(events_of(r, 1, test_programs.LONGEST))
+    if kind == "transaction":
+        path = generated.write(folder, named)
+        if is_planted:
+            plant(path, r)
+        app = load(path).app
+        table = test_generated.encode(app)(events_of(r, generated.EVENT, generated.EVENT))
+    else:
+        is_text, size = number % 4 == 1, test_dataflows.EVENT
+        is_windowed = kind in ("windowed", "failing")
+        if is_windowed:
+            path = windowings.write(folder, named, is_text)
+        else:
+            is_flushing = kind == "dataflow" and number % 4 == 2
+            path = dataflows.write(folder, named, is_text, kind == "unordered", is_flushing)
+        if kind == "failing":
+            plant(path, r, (11, 31))
+        elif is_planted:
+            plant(path, r)
+        app = load(path).app.check()
+        table = test_dataflows.encode(app)(events_of(r, size, size))
+        table = late(table, r) if is_windowed else table
+    return app, app.bind({}), compile_app(app, app.bind({})), table
+
+
+# --- ways -----------------------------------------------------------------------------------------------------------
+
+
+def draw_options(executor: str, r: random.Random) -> dict:
+    """A value of each option of an executor that makes a choice; some of these do not go together."""
+    chosen = {axis: r.choice(values) for axis, values in EXECUTORS[executor].axes().items() if r.random() < 0.8}
+    match executor:
+        case "transactional":
+            chosen |= {"punctuation": r.choice((1, 7, 50, 500, 100_000)), "stealing": r.random() < 0.3}
+        case "pooled":
+            chosen |= {"slice": r.choice((1, 5, 1000))}
+            if chosen.get("queue") in ("hybrid", "shared"):
+                chosen["partitions"] = r.choice((1, 3, 100))
+            if chosen.get("heuristic") == "ct":
+                chosen["throughput_window"] = r.choice((1, 1000))
+        case "pinned" if chosen.get("controller") in ACTIVE_CONTROLLERS:
+            chosen["thresholds"] = r.choice(([], [60, 40, 20]))
+    return chosen
+
+
+def draw_plan(app: App, threads: int, r: random.Random) -> dict[str, list[int]]:
+    """Threads of the replicas of some operators."""
+    named = {"source": "source"} | {operator.name: operator.kind for operator in app.operators[1:-1]} | {"sink": "sink"}
+    plan = {}
+    for name, kind in named.items():
+        if r.random() < 0.6:
+            replicas = 1 if kind in ("stateful", "sink") else r.randint(1, 4)
+            plan[name] = [r.randrange(threads) for _ in range(replicas)]
+    return plan
+
+
+def draw_schedule(app: App, threads: int, plan: dict, events: int, r: random.Random) -> list[dict]:
+    """Reconfigurations at events of all kinds: the first, the last, one behind it, several at once."""
+    names = [operator.name for operator in app.operators if operator.kind == "windowed"]
+    at = sorted(r.choice([0, events - 1, events, r.randrange(events + 1)]) for _ in range(r.randrange(12)))
+    schedule = []
+    for event in at:
+        replicas = {}
+        for name in r.sample(names, r.randint(1, len(names))):
+            there = range(len(plan[name]) if name in plan else threads)
+            replicas[name] = r.sample(there, r.randint(1, len(there)))
+        schedule.append({"event": event, "replicas": replicas})
+    return schedule
+
+
+def draw_way(app: App, params: dict, events: int, r: random.Random) -> Way:
+    """A way in which the application runs."""
+    given = {name: value for name, value in params.items() if value != app.bind()[name]}
+    while True:
+        executor = r.choice([name for name, one in EXECUTORS.items() if app.kind in one.application_kinds])
+        threads = r.choice((1, 2, 2, 3, 4, 5, 6, 7, 8))
+        chosen = draw_options(executor, r)
+        if executor == "pinned":
+            chosen["plan"] = draw_plan(app, threads, r) if r.random() < 0.5 else {}
+            if app.kind == "windowed" and r.random() < 0.6:
+                chosen["schedule"] = draw_schedule(app, threads, chosen["plan"], events, r)
+        if executor == "morsel" and r.random() < 0.5:
+            chosen["order"] = "none"
+        # Many threads that yield to each other on few cores take their time.
+        chosen["idle"] = r.choice(("yield", "park")) if threads < 5 else "park"
+        cut = {"threads": threads, "batch": r.choice((1, 1, 2, 7, 16, 64, 256, 4096))}
+        try:
+            spec = RunSpec.parse({"app": app.name, "params": given, "executor": executor, **cut, **chosen})
+            spec.check(app)
+        except BadInput:  # these do not go together
+            continue
+        if spec.is_bound:
+            continue
+        rate = r.choice((0, 0, 0, 0, 1e6))
+        if spec.option("controller") in ACTIVE_CONTROLLERS:
+            rate = max(events, 1) / SECONDS_OF_A_CONTROLLER if r.random() < 0.3 else 0
+        return Way(spec, r.choice((1000, 1000, 64, 7, 3)), rate)
+
+
+def draw_ways(app: App, params: dict, events: int, kind: str, number: int) -> list[Way]:
+    """The ways of a program, all different."""
+    r, ways = random.Random(f"ways of {SEED} {kind} {number}"), {}
+    while len(ways) < WAYS:
+        way = draw_way(app, params, events, r)
+        ways[str(way)] = way
+    return list(ways.values())
+
+
+# --- what comes of it -----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Expected:
+    """What an oracle makes of the events: of each order digests of outputs and states, and counts; or how it fails."""
+
+    failure: Failure | None
+    digests: dict[str, tuple]
+    counts: tuple[int, int, int]
+
+    @staticmethod
+    def of(app: App, params: dict, table: pa.Table) -> "Expected":
+        """Interprets the events."""
+        oracle = Interpreter(app, params)
+        try:
+            outputs = pa.concat_tables([oracle.process(table), oracle.finish(table.num_rows)])
+        except RunFailed as error:
+            return Expected(Failure.of(error), {}, (0, 0, 0))
+        orders = ("total", "none") if app.unordered else ("total",)
+        digests = {
+            order: (format_digest(*outputs_digest(app, order, outputs)), states_digest(app, order, oracle.state()))
+            for order in orders
+        }
+        return Expected(None, digests, (oracle.rejected, oracle.dropped_invalid, oracle.dropped_late))
+
+
+def reports_earliest(spec: RunSpec) -> bool:
+    """Whether a run fails at the earliest event: on other executors, threads may get to a later one first."""
+    # One thread of tstream walks chains one after the other.
+    is_in_turn = spec.threads == 1 and spec.option("scheme") != "tstream"
+    return spec.order == "total" and (spec.executor == "pinned" or is_in_turn)
+
+
+def difference(app: App, way: Way, expected: Expected, run: Callable) -> str | None:
+    """What a run has that the oracle has not; None: they agree."""
+    try:
+        sample, state, _ = run()
+    except RunFailed as error:
+        failure = Failure.of(error)
+        if expected.failure is None:
+            return f"fails, the oracle does not: {error}"
+        if app.kind == "transaction":  # one function calls the others
+            failure = dataclasses.replace(failure, operator=expected.failure.operator)
+        is_same = failure == expected.failure
+        is_later = failure.event >= expected.failure.event and not reports_earliest(way.spec)
+        return None if is_same or is_later else f"fails with {failure}, the oracle with {expected.failure}"
+    if expected.failure is not None:
+        return f"does not fail, the oracle does: {expected.failure}"
+    if not sample.in_order and way.spec.order == "total":
+        return "outputs are not in order"
+    actual = sample.digest, states_digest(app, way.spec.order, state)
+    wanted = expected.digests[way.spec.order]
+    if actual != wanted:
+        return f"outputs and states have digests {actual}, the oracle's {wanted}"
+    counts = sample.rejected, sample.dropped_invalid, sample.dropped_late
+    if counts != expected.counts:
+        return f"rejected, dropped and late events: {counts}, the oracle's {expected.counts}"
+    return None
+
+
+def say(**what) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def examine(kind: str, number: int, only: int | None = None) -> None:
+    """Runs one program in its ways, and says what comes of it."""
+    began = time.monotonic()
+    say(program=f"{kind} {number}")
+    with tempfile.TemporaryDirectory() as folder:
+        r = random.Random(f"program {SEED} {kind} {number}")
+        app, params, program, table = program_of(kind, number, Path(folder), r)
+        expected = Expected.of(app, params, table)
+        ways = draw_ways(app, params, table.num_rows, kind, number)
+        for index, way in enumerate(ways):
+            if only not in (None, index):
+                continue
+            say(program=f"{kind} {number} {index}", way=str(way))
+            blocks = engine.Blocks(Events([table]), program, way.block)
+            run = functools.partial(engine.one_pass, way.spec, program, blocks, rate=way.rate)
+            if differs := difference(app, way, expected, run):
+                say(differs=differs)
+    counts = {
+        "programs": 1,
+        "ways": WAYS,
+        "events": WAYS * table.num_rows,
+        "failing": int(expected.failure is not None),
+    }
+    counts["threads"] = sum(way.spec.threads for way in ways)
+    counts["schedules"] = sum(bool(way.spec.option("schedule")) for way in ways)
+    counts["sn"] = sum(way.spec.option("parallelism") == "sn" for way in ways)
+    counts["controllers"] = sum(way.spec.option("controller") in ACTIVE_CONTROLLERS for way in ways)
+    say(counts=counts, seconds=time.monotonic() - began)
+
+
+def main(kind: str, *numbers: str) -> None:
+    """`NUMBER [WAY]`, or `START..STOP`."""
+    if ".." in numbers[0]:
+        for number in range(*map(int, numbers[0].split(".."))):
+            examine(kind, number)
+    else:
+        examine(kind, *map(int, numbers))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,150 @@
+"""Writes random applications with windows: windowed operators of every kind in any acyclic graph, and maps.
+
+Streams, expressions and stores are those of `dataflows.py`. The rows that operators make of one event are bounded, so
+that an oracle interprets a few hundred events in a moment.
+"""
+
+import random
+from pathlib import Path
+
+from tests.differential.dataflows import HEAD, Dataflow
+from tests.differential.generated import INDENT, MASKS, Table
+
+MOST_MEETINGS = 48  # of a row with windows of its keys, over all windowed operators one behind the other
+OPERATORS = 5
+
+
+class Windowing(Dataflow):
+    """One application's source, whose keys are texts or integers."""
+
+    def __init__(self, number: str, is_text: bool):
+        super().__init__(number, is_text)
+        self.r = random.Random(f"windowing {number}")
+        self.fans, self.meetings = 1, 1  # maps make at most two rows of one
+
+    def keys(self) -> tuple[str, str, int]:
+        """What `window` gets to know of the keys of one stream and of two, and how many a row has."""
+        r = self.r
+        if self.is_text:
+            return 'key="word"', 'key="word"', 1
+        match r.randrange(3):
+            case 0:
+                key = f'key="{r.choice(("a", "b", "n", "stream"))}"'
+                return key, key, 1
+            case 1:
+                count = r.randint(1, 4)
+                return f"every={count}", f"every={count}", count
+        name, count = f"Key{len(self.records)}", r.randint(1, 3)
+        self.records.append(f"@record\nclass {name}:\n{INDENT}a: i64\n{INDENT}b: u8\n")
+        add = f"keys.add(a=({self.whole({}, 1)} + i) % {r.choice((2, 5, 200))}, b=i % 2)"
+        body = [f"for i in range(event.b % {count + 1}):", INDENT + add]
+        if r.random() < 0.3:
+            body = [f"if {self.test({}, 1)}:", *(INDENT + line for line in body)]
+        keys = self.function("finds", ["event", "keys"], body)
+        return f"key={name}, keys={keys}", f"key={name}, keys=({keys}, {keys})", count
+
+    def result(self, table: Table) -> str:
+        """A function that puts out a few rows when a window has expired."""
+        r, whole = self.r, "row.times + window.start"
+        for f in table.fields:
+            if f.kind in MASKS:
+                whole = f"{whole} * 31 + row.{f.name}"
+            elif f.is_hidden or f.kind == "Ring":
+                whole = f"{whole} * 7 + len(row.{f.name})"
+        word = ", word=window.key.word" * self.is_text
+        values = f"ts=window.end, stream=row.times % 3, a=({whole}) & 255, b=row.few[0], n=({whole}) % 500"
+        emit = f"out.emit({values}, m=row.times & {MASKS['i32']}, x=0.5, p=row.times % 2 == 1, few=row.few{word})"
+        body = r.choice(([emit], [emit], [f"for i in range(row.times % {r.choice((2, 3))}):", INDENT + emit]))
+        if r.random() < 0.1:  # sooner or later it fails
+            body = [f"row.times += 0 // (row.times % {r.choice((7, 60))} - 6)", *body]
+        return self.function("tells", ["window", "row", "out"], body)
+
+    def update(self, table: Table, emits: bool, states: list[str]) -> str:
+        """A function that takes a row into the first of the states."""
+        r, rows = self.r, {"row": table}
+        body = ["row.times += 1", "row.few[event.a % 3] = event.b"]
+        body += [
+            f"row.waiting.append(whole={self.whole(rows, 1)}, x=event.x, p=event.p, a=event.a)",
+            f"while len(row.waiting) > {r.choice((1, 3))}:",
+            f"{INDENT}row.times += row.waiting[0].whole % 3",
+            f"{INDENT}row.waiting.popleft()",
+        ]
+        for f in r.sample(table.fields, r.randint(1, len(table.fields))):
+            body += self.store(f, rows, False)
+        if emits:
+            body += [f"if row.times % {r.choice((2, 5))} == 0:", INDENT + self.emission(rows)]
+        return self.function("meets", ["event", "window", *states, "out"], body)
+
+    def windowed(self, streams: list[str]) -> str:
+        """A windowed operator over one or two streams."""
+        r, table = self.r, Table(self.r, len(self.records))
+        record = f"State{len(self.records)}"
+        lines = [f"@record\nclass {record}:\n", *(f"{INDENT}{f.name}: {f.declared()}\n" for f in table.fields)]
+        lines.append(f"{INDENT}few: Array[u8, 3]\n{INDENT}times: i64\n{INDENT}waiting: Queue[Waiting]\n")
+        self.records.append("".join(lines))
+        one, two, count = self.keys()
+        single = r.random() < 0.3
+        advance = r.choice((1, 2, 3, 6))
+        size = advance + r.choice((0, 0, 1, advance, 3 * advance))
+        if self.meetings * count * (1 if single else -(-size // advance)) > MOST_MEETINGS:
+            size = advance
+        self.meetings *= count * (1 if single else -(-size // advance))
+        emits = r.random() < 0.4
+        # States are passed in the order of the streams: rows of the second stream are taken into the second state.
+        states = ["row"] if len(streams) == 1 else ["row", "other"]
+        update = self.update(table, emits, states)
+        if len(streams) > 1:
+            update = f"({update}, {self.update(table, False, states[::-1])})"
+            record = f"({record}, {record})"
+        said = [f"{one if len(streams) == 1 else two}, advance={advance}, size={size}, state={record}, update={update}"]
+        if not single:
+            said.append(f"delay={r.choice((0, 0, 2, 9, 300))}, multiplicity={r.choice(('set', 'bag'))!r}")
+        else:
+            said.append('kind="single"')
+        others = ["other"] * (len(streams) - 1)
+        if r.random() < 0.85 or not emits:
+            said.append(f"result={self.with_others(self.result(table), others)}")
+        if single and r.random() < 0.5:
+            slides = self.function("slides", ["window", "row", *others], ["row.times += 1", "row.few[0] = 7"])
+            said.append(f"slide={slides}")
+        return f"app.window({', '.join(streams)}, {', '.join(said)}, output=Event)"
+
+    def with_others(self, name: str, others: list[str]) -> str:
+        """The function of this name, which takes these states as well."""
+        if others:
+            self.functions[-1] = self.functions[-1].replace("(window, row, out)", f"(window, row, {others[0]}, out)")
+        return name
+
+    def source(self) -> str:
+        r, lines, streams = self.r, ["stream0 = app.source(Event)"], ["stream0"]
+        left, number_of = set(streams), r.randint(2, OPERATORS)
+        windows_at = {r.randrange(1, number_of), *(n for n in range(1, number_of) if r.random() < 0.5)}
+        for number in range(1, number_of):
+            taken = [streams[-1] if r.random() < 0.7 else r.choice(streams)]
+            taken += [r.choice(streams)] * (r.random() < 0.3)
+            left -= set(taken)
+            united = taken[0] + (f".union({taken[1]})" if taken[1:] else "")
+            if number in windows_at:
+                made = self.windowed(taken)
+            elif r.random() < 0.7:
+                name, more = self.stateless()
+                made = f"{united}.flat_map({name}, Event{more})"
+            else:
+                name, more = self.stateful()
+                made = f'{united}.key_by("{"word" if self.is_text else "a"}").process({name}{more}, output=Event)'
+            lines.append(f"stream{number} = {made}")
+            streams.append(f"stream{number}")
+            left.add(streams[-1])
+        ends = sorted(left | {streams[-1]}, reverse=True)
+        lines.append(f"{ends[0]}{f'.union({chr(44).join(ends[1:])})' if ends[1:] else ''}.sink()")
+        head = HEAD + (f"{INDENT}word: text\n" if self.is_text else "")
+        records = "".join(f"\n\n{record}" for record in self.records)
+        rest = "\n".join(lines) + "\napp.generates(lambda params, seed, start, stop: {})\n"
+        return head + records + "\n\n" + "".join(self.functions) + rest
+
+
+def write(folder: Path, number: str, is_text: bool) -> Path:
+    """Writes application `number` below `folder`; the file's path."""
+    path = Path(folder) / f"windowing_{number}.py"
+    path.write_text(Windowing(number, is_text).source())
+    return path
