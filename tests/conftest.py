@@ -77,7 +77,7 @@ def pytest_terminal_summary(terminalreporter):
     for report in itertools.chain(*terminalreporter.stats.values()):
         for name, counts in getattr(report, "user_properties", ()):
             if name == "campaign" and report.when == "call":
-                counts = {"seconds": report.duration, **counts}
+                counts = {**counts, "seconds": report.duration}
                 for kind in (counts.pop("kind"), "total"):
                     kinds[kind].update(counts)
     if not kinds:

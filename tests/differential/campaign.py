@@ -316,7 +316,6 @@ def examine(kind: str, number: int, only: int | None = None) -> None:
         "events": WAYS * table.num_rows,
         "failing": int(expected.failure is not None),
     }
-    counts["threads"] = sum(way.spec.threads for way in ways)
     counts["schedules"] = sum(bool(way.spec.option("schedule")) for way in ways)
     counts["sn"] = sum(way.spec.option("parallelism") == "sn" for way in ways)
     counts["controllers"] = sum(way.spec.option("controller") in ACTIVE_CONTROLLERS for way in ways)
