@@ -171,12 +171,13 @@ def _first_failure(done) -> str:
 
 
 def _line(text: str) -> str:
-    """The line of an error message that says most."""
+    """The most specific line of an error: one with an error class of Spark, else the first below dbt's heading."""
     if "Another instance of Derby may have already booted" in text:
         return "another process has the metastore open; wait for it, or set SPARK_REMOTE to its server"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
-    return (said or lines or ["no message"])[0][:400]
+    classed = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
+    below = [line for line in lines if not re.match(r"\w+ Error in \w+ ", line)]
+    return (classed or below or lines or ["no message"])[0][:400]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from infra.services import warehouse as warehouse_service
 from infra.services.lock import hold
 from jobs.raw import write_raw
 from streaming_core.regression.home import Home
@@ -265,3 +266,19 @@ finally:
     server.stop("test")
 sys.exit(code)
 """
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("Runtime Error in model cells (models/marts/cells.sql)\n  No space left on device", "No space left on device"),
+        ("Runtime Error in model cells (cells.sql)\n  at the top\n  [TABLE_NOT_FOUND] no x", "[TABLE_NOT_FOUND] no x"),
+        (
+            "Runtime Error in model cells (models/marts/cells.sql)",
+            "Runtime Error in model cells (models/marts/cells.sql)",
+        ),
+        ("", "no message"),
+    ],
+)
+def test_most_specific_line_of_an_error_is_named(message, line):
+    assert warehouse_service._line(message) == line
