@@ -220,6 +220,6 @@ def test_marts_have_the_columns_that_are_documented(built):
 
 
 def test_the_documentation_is_one_file_that_fetches_nothing_to_show_itself(built):
-    page = (built.home.reports / "dbt" / "index.html").read_text()
+    page = (built.home.reports / "dbt" / "docs.html").read_text()
     assert "One row per run and equal cell." in page
     assert re.findall(r"<(?:link|script|img|iframe)[^>]*https?:[^>]*>", page) == []

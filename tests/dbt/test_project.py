@@ -67,7 +67,7 @@ def test_the_pages_are_exposed_with_the_marts_that_they_read():
     read = {
         mart
         for path in (PROJECT.parent / "reports").glob("*.py")
-        for mart in re.findall(r'\.mart\("(\w+)"\)', path.read_text())
+        for mart in re.findall(r'mart\("(\w+)"\)', path.read_text())
     }
     exposures = yaml.safe_load((PROJECT / "models" / "exposures.yml").read_text())["exposures"]
     assert {f"ref('{mart}')" for mart in read} == {ref for exposure in exposures for ref in exposure["depends_on"]}
