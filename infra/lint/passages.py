@@ -1,6 +1,6 @@
-"""The prose of a file: paragraphs of Markdown, docstrings, comments, help texts, errors, templates and descriptions.
+"""The prose of a file: Markdown, page templates, descriptions in YAML, messages to users, docstrings and comments.
 
-A passage is one paragraph, heading, list item or table cell. Code is not prose: a code block is left out, and a code
+A message is any string of five words or more in Python or Rust: a help text, an error, a line of a log. A passage is one paragraph, heading, list item or table cell. Code is not prose: a code block is left out, and a code
 span or a placeholder counts as the single word `code`.
 """
 
@@ -27,10 +27,14 @@ MARKDOWN = MarkdownIt("commonmark").enable("table")
 DIRECTIVE = re.compile(r"!|noqa|type:|ruff:|fmt:|mypy:|pragma:")
 SECTION = re.compile(r"(Args|Attributes|Raises|Returns|Yields|Example|Examples|Note):\s*$")
 SECTION_ITEM = re.compile(r"[`*\w.]+( \(.*?\))?: ")
-# Keyword arguments that a command, a form or a schema shows to its user.
+# Keyword arguments that a command, a form or a schema shows to its user, however short they are.
 HELP = {"description", "epilog", "help", "short_help"}
+# A string of fewer words is a name, a format or a fragment. Of several lines, it is another language: SQL, HTML, CSS.
+FEWEST_WORDS = 5
+OTHER_LANGUAGE = re.compile(r"^\s*<|^\s*(WITH|INSERT|CREATE)\b|\b(SELECT|FROM)\b")
 RUST_COMMENT = re.compile(r"\s*(//[/!]?) ?(.*)")
-RUST_ERROR = re.compile(r'#\[error\("((?:[^"\\]|\\.)*)"')
+RUST_STRING = re.compile(r'(?<![\'\\])"((?:[^"\\]|\\.)*)"', re.DOTALL)
+RUST_TESTS = re.compile(r"^#\[cfg\((?:all\()?test\b", re.MULTILINE)
 # dbt takes the descriptions of columns from blocks of Markdown between two such tags.
 DBT_TAG = re.compile(r"^\{% (?:end)?docs\b.*%\}$", re.MULTILINE)
 JINJA_BRANCH = re.compile(r"\{%-?\s*(?:else|elif)\b.*?%\}", re.DOTALL)
@@ -41,10 +45,15 @@ UNREAD_TAGS = {"script", "style", "pre", "svg"}
 
 
 class Passage(NamedTuple):
-    """A text and the line of the file that it starts at; its line breaks are those of the file."""
+    """A text, the line of the file that it starts at, and its kind; its line breaks are those of the file.
+
+    A kind is "page" (Markdown, templates, descriptions), "message" (strings of a program), "module" (the docstring of
+    a module) or "comment" (other docstrings, and comments).
+    """
 
     line: int
     text: str
+    kind: str = "page"
 
 
 def passages(path: Path) -> list[Passage]:
@@ -57,12 +66,12 @@ def _page(text: str) -> Iterator[Passage]:
     return _markdown(DBT_TAG.sub("", text))
 
 
-def _markdown(text: str, first_line: int = 1) -> Iterator[Passage]:
+def _markdown(text: str, first_line: int = 1, kind: str = "page") -> Iterator[Passage]:
     line = 0
     for token in MARKDOWN.parse(text):
         line = token.map[0] if token.map else line
         if token.type == "inline":
-            yield Passage(first_line + line, "".join(_inline(child) for child in token.children or ()))
+            yield Passage(first_line + line, "".join(_inline(child) for child in token.children or ()), kind)
 
 
 def _inline(token: Token) -> str:
@@ -78,13 +87,25 @@ def _inline(token: Token) -> str:
 
 
 def _python(text: str) -> Iterator[Passage]:
-    for node in ast.walk(ast.parse(text)):
+    tree = ast.parse(text)
+    short: list[ast.expr] = []
+    # Docstrings are no messages; the parts of an f-string are not messages by themselves.
+    seen: set[ast.AST] = set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _docstring(node)
         elif isinstance(node, ast.keyword) and node.arg in HELP:
-            yield from _strings([node.value])
+            short.append(node.value)
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            yield from _strings(node.exc.args)
+            short += node.exc.args
+        elif isinstance(node, ast.Expr):
+            seen.add(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            seen.update(ast.walk(node))
+            seen.discard(node)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant | ast.JoinedStr) and node not in seen:
+            yield from _message(node, 1 if node in short else FEWEST_WORDS)
     yield from _python_comments(text)
 
 
@@ -92,7 +113,8 @@ def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunc
     raw = ast.get_docstring(node, clean=False)
     if raw is not None:
         blank_lines = raw[: len(raw) - len(raw.lstrip())].count("\n")
-        yield from _markdown(_without_sections(inspect.cleandoc(raw)), node.body[0].lineno + blank_lines)
+        kind = "module" if isinstance(node, ast.Module) else "comment"
+        yield from _markdown(_without_sections(inspect.cleandoc(raw)), node.body[0].lineno + blank_lines, kind)
 
 
 def _without_sections(docstring: str) -> str:
@@ -114,13 +136,13 @@ def _without_sections(docstring: str) -> str:
     return "\n".join(lines)
 
 
-def _strings(nodes: Iterable[ast.expr]) -> Iterator[Passage]:
-    for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield Passage(node.lineno, node.value)
-        elif isinstance(node, ast.JoinedStr):
-            parts = (str(part.value) if isinstance(part, ast.Constant) else CODE for part in node.values)
-            yield Passage(node.lineno, "".join(parts))
+def _message(node: ast.Constant | ast.JoinedStr, fewest_words: int) -> Iterator[Passage]:
+    if isinstance(node, ast.Constant):
+        text = node.value if isinstance(node.value, str) else ""
+    else:
+        text = "".join(str(part.value) if isinstance(part, ast.Constant) else CODE for part in node.values)
+    if len(text.split()) >= fewest_words and "\n" not in text.strip() and not OTHER_LANGUAGE.search(text):
+        yield Passage(node.lineno, text, "message")
 
 
 def _python_comments(text: str) -> Iterator[Passage]:
@@ -136,11 +158,18 @@ def _python_comments(text: str) -> Iterator[Passage]:
 
 def _rust(text: str) -> Iterator[Passage]:
     lines = []
+    code = []
     for number, line in enumerate(text.splitlines(), 1):
         if comment := RUST_COMMENT.match(line):
             lines.append((number, comment[1], comment[2]))
-        for error in RUST_ERROR.finditer(line):
-            yield Passage(number, re.sub(r"\{.*?\}", CODE, error[1]))
+        code.append("" if comment else line)
+    program = "\n".join(code)
+    if tests := RUST_TESTS.search(program):
+        program = program[: tests.start()]
+    for string in RUST_STRING.finditer(program):
+        message = re.sub(r"\{.*?\}", CODE, re.sub(r"\\\n\s*", "", string[1]))
+        if len(message.split()) >= FEWEST_WORDS and "\n" not in message:
+            yield Passage(program.count("\n", 0, string.start()) + 1, message, "message")
     yield from _comments(lines)
 
 
@@ -150,12 +179,12 @@ def _comments(lines: Iterable[tuple[int, object, str]]) -> Iterator[Passage]:
     last: tuple[int, object] | None = None
     for number, kind, text in lines:
         if last != (number - 1, kind) and last is not None:
-            yield from _markdown("\n".join(block), last[0] - len(block) + 1)
+            yield from _markdown("\n".join(block), last[0] - len(block) + 1, "comment")
             block = []
         block.append(text)
         last = number, kind
     if last is not None:
-        yield from _markdown("\n".join(block), last[0] - len(block) + 1)
+        yield from _markdown("\n".join(block), last[0] - len(block) + 1, "comment")
 
 
 def _template(text: str) -> Iterator[Passage]:

@@ -8,7 +8,7 @@ from infra.lint.passages import passages
 def read(tmp_path, name, text):
     path = tmp_path / name
     path.write_text(text)
-    return [(line, text) for line, text in passages(path)]
+    return [(passage.line, passage.text) for passage in passages(path)]
 
 
 def test_markdown_is_read_by_paragraph_and_code_is_left_out(tmp_path):
@@ -73,27 +73,61 @@ def f(a):
     ]
 
 
-def test_help_texts_and_errors_of_python_are_read(tmp_path):
+def test_messages_of_python_are_read(tmp_path):
     text = """Option(help="How " "many.")
 form(description=f"Of {x}.")
 raise BadInput(f"{path}: no such file")
-print("not prose")
+print("this line", f"the run {x} has ended with exit code {code}")
+read("a name or a format")
+query("SELECT many words from a table")
+page("<p>this is the text of a page")
 """
     assert read(tmp_path, "a.py", text) == [
         (1, "How many."),
         (2, "Of `code`."),
         (3, "`code`: no such file"),
+        (4, "the run `code` has ended with exit code `code`"),
+        (5, "a name or a format"),
     ]
 
 
-def test_comments_and_errors_of_rust_are_read(tmp_path):
-    text = """//! Module\n//! head.\n\n/// Item.\n// Why.\nlet url = "https://x";\n#[error("no row {row} here")]\n"""
+def test_comments_and_messages_of_rust_are_read(tmp_path):
+    text = """//! Module
+//! head.
+
+/// Item.
+// Why.
+let url = "https://x";
+#[error("no row {row} is in this")]
+return invalid("these rows have \\
+    no key");
+#[cfg(test)]
+let test = "a string of a test";
+"""
     assert read(tmp_path, "a.rs", text) == [
         (1, "Module\nhead."),
         (4, "Item."),
         (5, "Why."),
-        (7, "no row `code` here"),
+        (7, "no row `code` is in this"),
+        (8, "these rows have no key"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("a.md", "Text.", "page"),
+        ("a.html", "<p>Text", "page"),
+        ("a.py", '"""Text."""', "module"),
+        ("a.py", 'def f():\n    """Text."""', "comment"),
+        ("a.py", "# Text", "comment"),
+        ("a.py", 'raise E("text")', "message"),
+        ("a.rs", "// Text", "comment"),
+    ],
+)
+def test_passage_has_its_kind(tmp_path, name, text, kind):
+    (tmp_path / name).write_text(text)
+    assert [passage.kind for passage in passages(tmp_path / name)] == [kind]
 
 
 def test_text_of_templates_is_read_and_branches_stay_apart(tmp_path):

@@ -48,6 +48,24 @@ def test_few_sentences_may_all_be_passive(tmp_path):
     assert check(tmp_path, "The row was read. " * (prose.FEWEST_SENTENCES - 1)) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "rules"),
+    [
+        ("dags/a.py", '"""Whoever."""', ["prose/who-noun"]),
+        ("dags/lib/a.py", '"""Whoever."""', ["comment/who-noun"]),
+        ("streaming_core/apps/a.py", '"""Whoever."""', ["prose/who-noun"]),
+        ("a.py", "# Whoever", ["comment/who-noun"]),
+        ("a.py", 'raise E("whoever")', ["prose/who-noun"]),
+        ("tests/a.py", 'raise E("whoever")', []),
+        ("tests/a.py", "# Whoever", ["comment/who-noun"]),
+    ],
+)
+def test_a_user_s_text_and_a_comment_have_rules_of_their_own(tmp_path, path, text, rules):
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).write_text(text)
+    assert [violation.rule for violation in prose.check(tmp_path, [path])] == rules
+
+
 def test_sentences_end_at_a_full_stop_before_a_capital():
     text = 'Take one, e.g. Rust.\nIs v1.2 new? "No." It is\n`old`. `x` is newer!'
     assert list(prose.sentences(Passage(5, text))) == [
