@@ -34,6 +34,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYTHONNOUSERSITE := 1
 # Names of files are UTF-8 to all that reads and writes them, whatever the locale.
 export PYTHONUTF8 := 1
+# mkdocs-material prints an advertisement otherwise.
+export NO_MKDOCS_2_WARNING := 1
 # Without their bytecode kept, every process would compile all of its modules again.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
@@ -54,7 +56,7 @@ run: setup ## run the whole regression and print its table; ARGS="..." goes to t
 	@$(LOCKSTEP) run $(ARGS)
 
 .PHONY: ui
-ui: setup ## start Airflow with the reports, on loopback, until Ctrl-C
+ui: setup $(BUILD)/.site ## start Airflow with the reports, on loopback, until Ctrl-C
 	@$(LOCKSTEP) ui $(ARGS)
 
 .PHONY: bench
@@ -178,8 +180,15 @@ lint-rust:
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: docs
-docs: setup ## write the generated files anew: benchmarks, the reference of strategies, dbt's columns
+docs: setup ## write the generated files and build the documentation into .lockstep-build/site
 	@$(RUN) -m infra.services.generated
+	@$(MAKE) --no-print-directory $(BUILD)/.site
+
+# The site appears whole or not at all: Airflow may be serving it.
+$(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f) $(VENV)/.locked
+	@$(RUN) -m mkdocs build --quiet --site-dir $(BUILD)/site.new
+	@rm -rf $(BUILD)/site && mv $(BUILD)/site.new $(BUILD)/site
+	@touch $@
 
 .PHONY: screenshots
 screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FOLDER"

@@ -9,6 +9,7 @@ from pathlib import Path
 from streaming_core.regression.home import Home
 
 ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / ".lockstep-build" / "site"  # the documentation site that `make docs` builds
 MATRICES = ROOT / "dags" / "matrices"
 
 

@@ -16,7 +16,7 @@ class Entry(NamedTuple):
     made_by: str = ""
 
 
-DATA_DOCS, DBT = "data_docs/index.html", "dbt/index.html"
+DATA_DOCS, DBT, DOCS = "data_docs/index.html", "dbt/index.html", "docs/index.html"
 MENU = (
     Entry("Overview", "index.html"),
     Entry("Runs", "runs.html"),
@@ -24,6 +24,7 @@ MENU = (
     Entry("Performance", "performance.html"),
     Entry("Expectations", DATA_DOCS, "made by the first run"),
     Entry("Warehouse", DBT, "made by the first run that gets as far as its marts"),
+    Entry("Docs", DOCS),
 )
 HERE = Path(__file__).parent
 

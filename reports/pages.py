@@ -8,6 +8,7 @@ index.html                  the state (state.py)               performance.html,
 inputs.html                 inputs of the latest run           <run id>/inputs.html, inputs of that run (inputs.py)
 <run id>/lockstep-*.html    the run as one file (attachment.py)
 data_docs/index.html        the Data Docs (data_docs.py); expectations makes the pages of results
+docs/index.html             how to build the documentation; Airflow shows the site itself there
 dbt/index.html              the frame around dbt's documentation, dbt/docs.html
 """
 
@@ -136,6 +137,10 @@ class Pages:
     def empty(self, here: str = "Overview") -> str:
         """`No runs yet`."""
         return self.render("empty.html", root="", here=here)
+
+    def docs(self) -> str:
+        """The page that stands in for the documentation site where it is not built or not served."""
+        return self.render("docs.html", root="../", here="Docs")
 
     def going_on(self, run: Run) -> str:
         """A run that has no report yet: how far it is, and how long it was to take."""

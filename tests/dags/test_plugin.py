@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
+from infra import checkout
 from reports.publish import publish
 from streaming_core.regression.home import Home
 from streaming_core.regression.stages import DAG_ID
@@ -39,13 +40,25 @@ def lockstep_home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(airflow_home, lockstep_home):
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "assets").mkdir()
+    (folder / "index.html").write_text("<p>the documentation</p>")
+    (folder / "assets" / "scheme.js").write_text("paint()")
+    (folder / "sitemap.xml").write_text("not a page")
+    (folder.parent / "secret.html").write_text("outside the reports")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(airflow_home, lockstep_home, site):
     """Airflow's API server application; no login is given along unless a test does."""
     from airflow.api_fastapi.app import create_app, purge_cached_app
 
     (airflow_home / "passwords.json").write_text(json.dumps({LOGIN["username"]: LOGIN["password"]}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOCKSTEP_HOME", str(lockstep_home.root))
+        patch.setattr(checkout, "SITE", site)
         with TestClient(create_app(), follow_redirects=False) as client:
             yield client
         purge_cached_app()
@@ -82,7 +95,10 @@ LINKS = {
 }
 
 
-@pytest.mark.parametrize("path", [*PAGES, "nothing.html", "..%2fsecret.html", "run/manual__x"])
+DOCS = ["docs/", "docs/index.html", "docs/assets/scheme.js"]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *DOCS, "docs", "nothing.html", "..%2fsecret.html", "run/manual__x"])
 def test_without_a_login_there_is_nothing(server, path):
     server.cookies.clear()
     assert server.get(f"/lockstep/{path}").status_code == 401
@@ -121,7 +137,32 @@ def test_with_a_login_the_pages_are_there_under_a_strict_policy(get, path):
         assert ("'unsafe-inline'" in policy["style-src"]) == own_styles
 
 
-@pytest.mark.parametrize("path", [*PAGES, "nothing.html", "run/manual__x", "%00"])
+@pytest.mark.parametrize("path", DOCS)
+def test_the_documentation_runs_only_scripts_of_its_own_site(get, path):
+    answer = get(f"/lockstep/{path}")
+    assert answer.status_code == 200
+    assert ("paint" if path.endswith(".js") else "the documentation") in answer.text
+    policy = policy_of(answer)
+    assert policy["default-src"] == policy["base-uri"] == policy["form-action"] == "'none'"
+    assert policy["connect-src"] == policy["worker-src"] == "'self'"
+    assert "http" not in answer.headers["content-security-policy"], "nothing from elsewhere"
+
+
+def test_the_address_of_the_documentation_needs_no_slash(get):
+    answer = get("/lockstep/docs")
+    assert (answer.status_code, answer.headers["location"]) == (307, "/lockstep/docs/index.html")
+
+
+def test_documentation_that_is_not_built_says_how_to_build_it(get, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkout, "SITE", tmp_path / "none")
+    for path in ("docs/", "docs/index.html"):
+        answer = get(f"/lockstep/{path}")
+        assert (answer.status_code, "Run <code>make docs</code>" in answer.text) == (200, True)
+        assert "script-src" not in policy_of(answer)
+    assert get("/lockstep/docs/tutorial.html").status_code == 404
+
+
+@pytest.mark.parametrize("path", [*PAGES, *DOCS, "nothing.html", "run/manual__x", "%00"])
 @pytest.mark.parametrize("login", [True, False])
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_whatever_the_answer_is_it_is_guarded(server, token, path, login, method):
@@ -162,6 +203,10 @@ OUTSIDE = [
     "%2fetc/passwd",
     "notes.exe",
     # The same, hidden or led to by links.
+    "docs/%2e%2e/secret.html",
+    "docs/..%2fsecret.html",
+    "docs/sitemap.xml",
+    "docs/tutorial.html",
     ".hidden/index.html",
     ".hidden/",
     *LINKS,
@@ -281,11 +326,16 @@ def test_before_the_first_run_the_pages_say_so(get, tmp_path, monkeypatch):
     assert get("/lockstep/style.css").status_code == 200
 
 
-def test_the_menu_holds_one_entry_and_every_run_a_tab(get):
+def test_airflow_links_to_the_pages_and_the_documentation(get):
     views = [
         view
         for plugin in get("/api/v2/plugins").json()["plugins"]
         for view in plugin["external_views"]
         if plugin["name"] == "lockstep"
     ]
-    assert {(view["name"], view["destination"]) for view in views} == {("Lockstep", "nav"), ("Lockstep", "dag_run")}
+    names = {(view["name"], view["destination"], view.get("category")) for view in views}
+    assert names == {
+        ("Lockstep", "nav", None),
+        ("Lockstep", "dag_run", None),
+        ("Lockstep documentation", "nav", "docs"),
+    }

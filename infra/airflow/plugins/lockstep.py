@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +49,13 @@ POLICIES = {
     "dbt/docs.html": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; "
     "script-src 'unsafe-inline' 'unsafe-eval'; sandbox allow-scripts",
 }
+# The documentation site is text of the checkout: it holds no row of data and no words of a user. So its theme may run
+# its scripts. They fetch the search index, and search it in a worker.
+SITE_POLICY = (
+    f"{_NOTHING}; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'; connect-src 'self'; "
+    "worker-src 'self'"
+)
+SITE_KINDS = {**KINDS, ".js": "text/javascript", ".png": "image/png"}
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
 BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
 # What every answer says, also one that refuses or redirects.
@@ -128,6 +135,24 @@ def of_run(airflow_run: str, user: Reader) -> Response:
     return _page("This run has not planned anything yet.", 200)
 
 
+@app.get("/docs")
+def of_docs(user: Reader) -> Response:
+    """The documentation, for an address without the slash that its relative links need."""
+    return RedirectResponse(f"{PREFIX}/docs/index.html")
+
+
+@app.get("/docs/{path:path}")
+def documentation(user: Reader, path: str = "") -> Response:
+    """A file of the documentation site; where the site is not built, a page that says how to build it."""
+    target = served(checkout.SITE.resolve(), path, SITE_KINDS)
+    if target.is_file():
+        headers = {"Content-Security-Policy": SITE_POLICY}
+        return FileResponse(target, media_type=SITE_KINDS[target.suffix], headers=headers)
+    if path in ("", "index.html"):
+        return HTMLResponse(Pages(History(checkout.home())).docs())
+    raise HTTPException(404)
+
+
 @app.get("/")
 @app.get("/{path:path}")
 def page(user: Reader, path: str = "") -> Response:
@@ -148,7 +173,7 @@ def page(user: Reader, path: str = "") -> Response:
     return FileResponse(target, media_type=KINDS[target.suffix], headers={"Content-Security-Policy": policy})
 
 
-def served(root: Path, path: str) -> Path:
+def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
     """The file that a path means, of a folder its index.html: below `root` once links are resolved, of a kind that is
     shown, nothing hidden. It need not be there.
 
@@ -162,7 +187,7 @@ def served(root: Path, path: str) -> Path:
     except (OSError, RuntimeError, ValueError):  # a name that is too long, links in a circle, no name at all
         raise HTTPException(404) from None
     hidden = target.is_relative_to(root) and any(name.startswith(".") for name in target.relative_to(root).parts)
-    if not target.is_relative_to(root) or hidden or target.suffix not in KINDS:
+    if not target.is_relative_to(root) or hidden or target.suffix not in kinds:
         raise HTTPException(404)
     return target
 
@@ -305,6 +330,13 @@ class LockstepPlugin(AirflowPlugin):
             "destination": "nav",
             "url_route": "lockstep",
             "nav_top_level": True,
+        },
+        {
+            "name": "Lockstep documentation",
+            "href": f"{PREFIX}/docs/index.html",
+            "destination": "nav",
+            "url_route": "lockstep_docs",
+            "category": "docs",
         },
         {
             "name": "Lockstep",

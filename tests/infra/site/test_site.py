@@ -1,0 +1,92 @@
+"""The documentation site: it builds without a warning, loads nothing from elsewhere, and its search finds pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from infra.checkout import ROOT
+from tests.browser import CHROMIUM, Browser
+from tests.reports.content import from_elsewhere
+
+BROWSER = pytest.mark.skipif(CHROMIUM is None, reason="there is no browser")
+WORD, PAGE = "transactional", "reference/strategies.html"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    # The path is the one that Airflow serves, because the theme looks for it.
+    folder = tmp_path_factory.mktemp("served") / "lockstep" / "docs"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=120)
+    assert build.returncode == 0, build.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    handler = partial(SimpleHTTPRequestHandler, directory=site.parents[1])
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/lockstep/docs"
+        server.shutdown()
+
+
+def test_every_page_of_the_documentation_is_built(site):
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs")).with_suffix(".html").exists(), page
+
+
+def test_pages_load_nothing_from_elsewhere(site):
+    pages = [path for path in site.rglob("*") if path.suffix in (".html", ".css", ".svg")]
+    assert {path.suffix for path in pages} == {".html", ".css", ".svg"}
+    assert {str(path.relative_to(site)): found for path in pages if (found := from_elsewhere(path))} == {}
+
+
+def test_search_index_holds_the_words_of_the_pages(site):
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    assert any(entry["location"].startswith(PAGE) and WORD in entry["text"] for entry in index["docs"])
+
+
+def search(browser: Browser, url: str) -> list[str]:
+    """The pages that the search field finds."""
+    browser.go(url)
+    browser.click("document.querySelector('.md-search__input')")
+    browser.type(WORD)
+    links = "Array.from(document.querySelectorAll('.md-search-result__link'), link => link.href)"
+    browser.wait(f"{links}.length > 0")
+    return browser.ask(links)
+
+
+@BROWSER
+@pytest.mark.slow
+def test_search_finds_a_page_over_http_and_in_files(site, address):
+    for root in (address, site.as_uri()):
+        with Browser() as browser:
+            found = search(browser, f"{root}/tutorial.html")
+            assert any(link.startswith(f"{root}/{PAGE}") for link in found), found
+
+
+@BROWSER
+@pytest.mark.slow
+def test_pages_follow_the_switch_of_airflow_and_elsewhere_the_system(site, address):
+    scheme = "document.readyState === 'complete' && document.body.dataset.mdColorScheme"
+    for system in ("light", "dark"):
+        with Browser() as browser:
+            browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": system}])
+            browser.go(f"{site.as_uri()}/tutorial.html")
+            assert browser.wait(scheme) == {"light": "default", "dark": "slate"}[system]
+            browser.go(f"{address}/tutorial.html")
+            assert browser.wait(scheme) == {"light": "default", "dark": "slate"}[system]
+            for switch, expected in (("light", "default"), ("dark", "slate")):
+                browser.ask(f"localStorage.setItem('theme', '{switch}')")
+                browser.go(f"{address}/index.html?{switch}")
+                assert browser.wait(f"location.search === '?{switch}' && {scheme}") == expected
