@@ -5,7 +5,8 @@ Each channel is an Airflow connection. A channel without its connection is off:
     lockstep_alert_smtp      mail; extra: from_email, to
     lockstep_alert_apprise   chat services and webhooks; extra: config (an Apprise URL holds its secret)
 
-docs/alerts.md says how to create them. A message is plain text: no template is rendered, and mail escapes it.
+docs/how-to/send-alerts.md shows how to create them. A message is plain text: Lockstep renders no template in it, and
+mail escapes it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ from streaming_core.errors import BadInput, RunFailed
 from streaming_core.storage import Lock, left_json, write_json, write_text
 
 # The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself. It
-# believes what a server in front of it, on this machine, says of how it was asked (docs/security.md).
+# believes what a server in front of it, on this machine, says of how it was asked: the proxy of
+# docs/how-to/open-lockstep-to-a-team.md.
 _AIRFLOW = [sys.executable, "-m", "airflow"]
 COMPONENTS = {
     "api-server": [*_AIRFLOW, "api-server", "--proxy-headers"],

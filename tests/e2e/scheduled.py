@@ -24,11 +24,13 @@ def free_port() -> int:
 class Airflow:
     """A running `make ui`, and calls to its API with a login."""
 
-    def __init__(self, environment: dict[str, str], port: int):
+    def __init__(self, environment: dict[str, str], port: int, checkout: Path | None = None):
+        """`checkout`: the one whose `make ui` to start; None: this one."""
         self.environment = environment
+        command = checkout / ".venv" / "bin" / "lockstep" if checkout else Path(sys.executable).parent / "lockstep"
         self.url = f"http://localhost:{port}"
         self.process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "lockstep"), "ui", "--port", str(port)],
+            [str(command), "ui", "--port", str(port)],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""A new application is the one that the README shows, and works as it stands."""
+"""A new application is the one that the pages show, and works as it stands."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from streaming_core.errors import BadInput
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_new_application_is_what_the_readme_shows(tmp_path):
-    readme = (ROOT / "README.md").read_text()
+def python_block(page):
+    return (ROOT / page).read_text().split("```python\n")[1].split("```")[0]
+
+
+def test_a_new_application_is_what_the_pages_show(tmp_path):
     (tmp_path / "tests").mkdir()
     made = new("mine", tmp_path, tmp_path / "tests")
     assert made == [tmp_path / "mine.py", tmp_path / "tests" / "test_mine.py"]
-    assert made[0].read_text() == readme.split("```python\n")[1].split("```")[0]
+    assert made[0].read_text() == python_block("docs/how-to/write-an-application.md")
+    assert python_block("README.md") in made[0].read_text()
     assert new("alone", tmp_path, tmp_path / "nowhere") == [tmp_path / "alone.py"]
 
 

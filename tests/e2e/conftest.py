@@ -1,0 +1,53 @@
+"""What end-to-end tests share: a copy of the checkout, and a shell in it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import checkout
+
+PATIENCE = 900
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> Path:
+    """A copy of the checkout, which a test may change."""
+    return checkout.copy(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
+def user_environment(copied, tmp_path_factory, with_compiled) -> dict[str, str]:
+    """The variables of a shell in the copy; everything that commands write lies in a temporary folder."""
+    folder = tmp_path_factory.mktemp("user")
+    return {
+        **checkout.environment(copied),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
+        "LOCKSTEP_HOME": str(with_compiled(folder / "lockstep")),
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "LOCKSTEP_HOST_LOCK": str(folder / "host.lock"),
+    }
+
+
+@pytest.fixture
+def shell(copied, user_environment) -> Callable[[str], str]:
+    """Runs a block of commands in the copy, as a page has it; returns what it prints on both streams."""
+
+    def run(block: str) -> str:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=copied,
+            env=user_environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 0, block + done.stdout
+        return done.stdout
+
+    return run

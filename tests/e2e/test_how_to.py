@@ -1,0 +1,34 @@
+"""Every how-to page, followed to the letter in a copy of the checkout.
+
+Each block of commands (```sh) runs in the order of its page and succeeds. The lines of a ```text block behind it occur
+in its output, in that order. Blocks of other languages, such as ```console, do not run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from tests import pages
+
+pytestmark = pytest.mark.e2e
+PREPARE = "import pathlib; from infra.airflow import home; home.prepare(pathlib.Path('prepare.log'))"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def airflow_home(copied, user_environment):
+    """Make AIRFLOW_HOME ready, as the first run of a user does: some pages come after that."""
+    subprocess.run([copied / ".venv/bin/python", "-c", PREPARE], cwd=copied, env=user_environment, check=True)
+
+
+@pytest.mark.parametrize("page", [page for page in pages.HOW_TO if pages.steps(page)], ids=lambda page: page.stem)
+def test_commands_of_the_page_succeed_and_print_what_it_promises(page, copied, shell):
+    try:
+        for step in pages.steps(page):
+            output = shell(step.command)
+            lacking = pages.missing(step.expected, output)
+            assert lacking is None, f"{page.name} promises the line {lacking!r} of\n{step.command}\n{output}"
+    finally:
+        for command in (["reset", "--hard", "--quiet"], ["clean", "--force", "-d", "--quiet"]):
+            subprocess.run(["git", *command], cwd=copied, check=True)

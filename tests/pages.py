@@ -1,0 +1,50 @@
+"""Pages of the documentation that tests follow: their blocks of commands, and the output that they promise."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+TUTORIAL = DOCS / "tutorial.md"
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Step(NamedTuple):
+    """A block of commands (```sh), and the lines of the ```text blocks between it and the next block of commands."""
+
+    command: str
+    expected: list[str]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The blocks of a language, in the order of the page."""
+    return [text for name, text in BLOCK.findall(page.read_text()) if name == language]
+
+
+def steps(page: Path) -> list[Step]:
+    """The commands of a page, in its order, each with the output that the page promises."""
+    found: list[Step] = []
+    for language, text in BLOCK.findall(page.read_text()):
+        if language == "sh":
+            found.append(Step(text, []))
+        elif language == "text" and found:
+            found[-1].expected.extend(text.splitlines())
+    return found
+
+
+def missing(expected: list[str], output: str) -> str | None:
+    """The first expected line that the output lacks, or has only before the line that was found last.
+
+    A `...` in a line stands for any text. A line `...` stands for any lines. The number of spaces does not count.
+    """
+    lines = iter(" ".join(line.split()) for line in output.splitlines())
+    for wanted in (" ".join(line.split()) for line in expected):
+        if wanted and wanted != "...":
+            pattern = re.compile(".*".join(re.escape(part.strip()) for part in wanted.split("...")))
+            if not any(pattern.fullmatch(line) for line in lines):
+                return wanted
+    return None
