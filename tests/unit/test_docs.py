@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from infra.checkout import ROOT
 from tests import pages
+
+RUNBOOK = (pages.DOCS / "runbook.md").read_text()
+# The sections of the runbook whose tables begin with a message, word by word.
+MESSAGES = ("The night is late", "Airflow does not start")
+SOURCES = [path for folder in ("dags", "infra") for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py")]
 
 
 @pytest.mark.parametrize("page", pages.HOW_TO, ids=lambda page: page.stem)
@@ -24,3 +32,13 @@ def test_expected_lines_occur_in_their_order():
     assert pages.missing(["two ... of 3"], output) is None
     assert pages.missing(["three", "one 1"], output) == "one 1"
     assert pages.missing(["two of 3"], output) == "two of 3"
+
+
+@pytest.mark.parametrize("title", MESSAGES)
+def test_messages_of_the_runbook_occur_in_the_code(title):
+    program = "\n".join(path.read_text() for path in SOURCES if path.is_file())
+    (section,) = re.findall(rf"^## {title}$(.*?)(?=^## )", RUNBOOK, re.MULTILINE | re.DOTALL)
+    messages = re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
+    assert messages
+    parts = [part.strip(" ,:") for message in messages for part in re.split(r"\.\.\.|;", message)]
+    assert [part for part in parts if part not in program] == []
