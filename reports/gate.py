@@ -1,5 +1,7 @@
-"""The gate's verdict on a cell, as people read it: its build beside that of another commit. The mart `gate` holds it
-(docs/speed.md). It turns no run red."""
+"""The verdict of the speed gate on a cell, in words: the speed of its build, compared with another commit.
+
+The mart `gate` holds it (docs/explanation/speed-verdicts.md). It never turns a run red.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The verdict on a cell's speed, as people read it. The mart `speed` gives it (docs/speed.md); right and wrong are
-another verdict, and nothing here turns a run red."""
+"""The verdict of the trend on a cell's speed, in words.
+
+The mart `speed` holds it (docs/explanation/speed-verdicts.md). It never turns a run red.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 {#
-  What a cell's pairs say of its speed beside the baseline: docs/speed.md has the rule, this is it. A test holds it against
-  another reading of it.
+  The rule of the speed gate (docs/explanation/speed-verdicts.md). tests/dbt/test_gate.py compares it with the same rule in
+  Python.
 
   `faster`: an array of doubles, of each pair the logarithm of the ratio of the build's speed to the baseline's. The result:
   a struct; null unless there are as many pairs as its numbers are for.

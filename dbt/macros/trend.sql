@@ -1,6 +1,6 @@
 {#
-  The trend of one series, night by night: what docs/speed.md says, as one expression of Spark SQL. A test holds it
-  against the same rule in Python.
+  The rule of the trend for one series, night by night (docs/explanation/speed-verdicts.md), as one expression of Spark SQL.
+  tests/dbt/test_trend.py compares it with the same rule in Python.
 
   `points`: an array, in order, of struct<run_id string, run_at timestamp, build string, y double>; y is the logarithm of
   the ratio to the compiled loop. The result: an array with, per point, what the mart `speed` has of it.

@@ -104,7 +104,7 @@ def reference() -> str:
         "# Executors and their options",
         _paragraph(
             "An executor is a way of running an application on several threads. `streaming-core run` and the "
-            "specification of a run take the options below. [strategies.md](../strategies.md) explains them."
+            "specification of a run take the options below. [Executors](../explanation/executors.md) explains them."
         ),
         _paragraph(
             "`streaming-core` writes options with dashes: `--throughput-window 500`. `lockstep run` and the form of a "

@@ -3,7 +3,7 @@
 Both sides of a pair are processes of their own, one right after the other: what differs from process to process, as
 where its memory lies, is noise of the pair and no difference between the builds. Lots say which of them is first. So,
 if the builds are the same, each pair is as likely to speak for the one as for the other, whatever the machine does, and
-the chance to accuse one of them can be counted (docs/speed.md).
+the chance to accuse one of them can be counted (docs/explanation/speed-verdicts.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When the results of two runs are comparable. The pages and docs/regression.md follow this module.
+"""When the results of two runs are comparable. The pages and docs/explanation/overview-page.md follow this module.
 
 A run is comparable if both hold:
 

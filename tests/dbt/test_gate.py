@@ -1,4 +1,4 @@
-"""The gate: what the warehouse's SQL says is the rule, the rule is Wilcoxon's, and it errs as docs/speed.md says."""
+"""The speed gate: the SQL follows the rule, the rule is Wilcoxon's, and it errs as often as its page says."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_numbers_are_those_of_32_pairs():
 
 @pytest.mark.parametrize("noise", [{}, {"skew": True}, {"outliers": 0.2}, {"noise": 0.1}, {"second": 0.3}])
 def test_an_unchanged_build_is_not_accused(noise):
-    # A part of what docs/speed.md tells of, which was counted by hand.
+    # A part of the trials in docs/explanation/speed-verdicts.md, which were counted by hand.
     assert {gate.gate(gate.pairs(seed, **noise)).verdict for seed in range(1000)} <= {"unchanged", "too_noisy"}
 
 

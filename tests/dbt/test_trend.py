@@ -1,4 +1,4 @@
-"""The trend: what the warehouse's SQL says is the rule, and the rule errs as rarely as docs/speed.md says."""
+"""The trend: the SQL follows the rule, and the rule errs as rarely as docs/explanation/speed-verdicts.md says."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_sql_says_what_the_rule_says(spark):
 
 
 def test_an_unchanged_build_is_accused_less_often_than_once_in_a_thousand_nights_of_a_hundred_cells():
-    # A hundredth of the nights that docs/speed.md tells of, which were counted by hand.
+    # A hundredth of the nights in docs/explanation/speed-verdicts.md, which were counted by hand.
     wrong = sum(len(trend.alarms(trend.trend(trend.history(seed, 250)))) for seed in range(40))
     assert wrong == 0
 

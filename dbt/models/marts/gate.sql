@@ -1,4 +1,4 @@
--- This build beside that of another commit, the baseline: docs/speed.md says the rule, macros/gate.sql is it.
+-- Compares this build with the build of another commit, the baseline, by the rule in macros/gate.sql.
 with compared as (
   select
     run_id,

@@ -2,7 +2,7 @@
   'nights', 'level', 'noise', 'smallest', 'since_run', 'since_at', 'since_build', 'found_run', 'change', 'change_low',
   'change_high',
 ] %}
--- Night by night, in the order of the runs: docs/speed.md says the rule, macros/trend.sql is it.
+-- Judges the nights of each series in the order of the runs, by the rule in macros/trend.sql.
 with walked as (
   select
     series,
