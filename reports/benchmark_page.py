@@ -32,7 +32,8 @@ INTRO = """\
 Figures are medians over rounds; an interval spans the lowest and the highest round. In a round, the ways of executing
 take turns with the compiled sequential loop on the same events. `x loop` is the ratio to the loop of the same round.
 Compare this ratio, not events per second: the speed of a shared machine changes. The benchmark checks every result
-against the loop's. [How we measure](explanation/measuring.md) explains the comparisons, and what these machines cannot show.
+against the loop's. [How we measure](explanation/measuring.md) explains the comparisons and what these machines cannot
+show.
 """
 HOW_TO = """\
 ## How to make a result
