@@ -1,1 +1,1 @@
-"""The applications, one file each. A new file here is a new application (see registry.py)."""
+"""The applications, one file each. A new file here is a new application: `registry` finds it."""

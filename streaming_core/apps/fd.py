@@ -1,11 +1,15 @@
-"""Fraud Detection: how unlikely the last few transactions of each entity are, by a Markov model (BriskStream,
-section 6.1; workloads C.2).
+"""Fraud detection: scores how improbable the last few transactions of each entity are.
 
     source -> parse (stateless) -> predict (partitioned by entity) -> sink
 
-A line is `entity,transaction,state`; a state is three letters, amount {L,M,H}, type {N,H} and elapsed time {L,N,S}:
-18 states. Once an entity has a full window, its score is the mean, over the window's transitions, of the probability
-that something else would have come. Scores are fixed point, 2^32 = 1. Other lines are invalid.
+The application comes from BriskStream, section 6.1.
+
+A line reads `entity,transaction,state`. A state has three letters: amount (L, M, H), type (N, H) and elapsed time
+(L, N, S). So there are 18 states. The pipeline drops any other line as invalid.
+
+A Markov model gives the probability of every transition between two states. An entity has a score once its window of
+transactions is full. The score is the mean, over the window's transitions, of the probability of any other next state.
+Scores are fixed-point numbers: 2^32 stands for 1.
 """
 
 from functools import lru_cache
@@ -19,18 +23,24 @@ app = App(
     "fd",
     reads="BriskStream, section 6.1; threshold and window of storm-applications",
     params={
-        "window": Param(5, "transactions that are looked at together", minimum=2, maximum=10_000),
-        "threshold_e4": Param(9600, "an outlier scores above this, in 1/10000", minimum=0, maximum=10_000),
-        "entities": Param(10_000, "entities", minimum=1, maximum=1_000_000),
-        "theta": Param(0.0, "Zipf exponent of the entities; 0 = all equally likely", minimum=0.0, maximum=4.0),
-        "markov": Param(False, "states follow the model, entity by entity in rounds, instead of being independent"),
-        "fraud_ratio": Param(0.0, "share of entities with uniform states: they score higher", minimum=0.0, maximum=1.0),
-        "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
+        "window": Param(5, "transactions in the window of an entity", minimum=2, maximum=10_000),
+        "threshold_e4": Param(
+            9600, "score above which a transaction is an outlier, in 1/10000", minimum=0, maximum=10_000
+        ),
+        "entities": Param(10_000, "number of entities", minimum=1, maximum=1_000_000),
+        "theta": Param(0.0, "Zipf exponent of the entities; 0: all equally likely", minimum=0.0, maximum=4.0),
+        "markov": Param(False, "draw states from the model, entity by entity in rounds; false: independent draws"),
+        "fraud_ratio": Param(
+            0.0, "share of entities with uniform states, which score higher", minimum=0.0, maximum=1.0
+        ),
+        "invalid_ratio": Param(0.0, "share of lines that are invalid", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "fd-brisk": Profile("BriskStream's settings: nearly all are outliers", {"window": 10, "threshold_e4": 8000}),
+        "fd-brisk": Profile(
+            "BriskStream's settings: nearly every transaction is an outlier", {"window": 10, "threshold_e4": 8000}
+        ),
         "fd-markov": Profile(
-            "states drawn from the model, a few entities at odds with it", {"markov": True, "fraud_ratio": 0.02}
+            "states drawn from the model, except those of 2 % of the entities", {"markov": True, "fraud_ratio": 0.02}
         ),
     },
 )
@@ -38,7 +48,7 @@ p = app.params
 COMMA, H, L, M, N, S = (ord(c) for c in ",HLMNS")
 STATES = 18
 ONE = 1 << 32
-ROUNDS = 15  # rounds over the entities after which a chain of states begins anew
+ROUNDS = 15  # after so many rounds over the entities a chain of states starts again
 
 
 @record
@@ -104,7 +114,7 @@ def parse(row, out):
 
 
 def predict(row, chain, out):
-    # `missed` is the sum over the transitions in the window: one comes in, one goes out.
+    # `missed` is a sum over the transitions in the window: the newest one is added, the oldest one subtracted.
     recent = chain.recent
     size = len(recent)
     missed = chain.missed
@@ -122,7 +132,7 @@ def predict(row, chain, out):
 
 
 app.source(Line).flat_map(parse, Transaction).key_by("entity").process(predict, state=Chain, output=Signal).sink()
-# Which transactions a score is of hangs on their order.
+# A score depends on the order of the transactions.
 app.agrees_unordered("entity")
 
 
@@ -145,11 +155,11 @@ def _model():
 
 @app.generates
 def transactions(params, seed, start, stop):
-    """One transaction per event; ts is its number.
+    """Makes one transaction per event; ts is its number.
 
-    Independent: entity and state of each event are drawn by themselves. `markov`: every round over the entities gives
-    each one transaction, in an order of the round's own, and an entity's state follows from its state of the round
-    before; after 15 rounds the chains begin anew, so that any event can be made by itself.
+    Without `markov`, entity and state of each event are independent draws. With `markov`, each round over the entities
+    gives every entity one transaction, in a random order. An entity's state follows from its state in the round before.
+    The chains start again after 15 rounds, so any event can be made without those before it.
     """
     tokens, draws, uniform = _tokens(params["entities"]), Draws(seed, "fd.events", start, stop), weighted([1] * STATES)
     if params["markov"]:
@@ -186,7 +196,7 @@ def _tokens(entities):
 
 
 def _rounds(entities, seed, start, stop):
-    """Entity and round of each event: round r is a permutation of the entities."""
+    """Returns entity and round of each event; round r is a permutation of the entities."""
     entity = []
     for r in range(start // entities, (stop + entities - 1) // entities):
         order = np.argsort(Draws(seed, f"fd.round {r}", 0, entities).bits(0), kind="stable")
@@ -195,7 +205,7 @@ def _rounds(entities, seed, start, stop):
 
 
 def _chains(seed, entity, rounds):
-    """The state of `entity` in round `rounds`: from the product law in the first of 15 rounds, then by the model."""
+    """Returns states: from the product law in the first of 15 rounds, then from the model."""
     rows = [weighted(row) for row in _model()[0].tolist()]
     first = rounds // ROUNDS * ROUNDS
     draws = Draws(seed, "fd.chain", units=entity * (1 << 32) + first)
@@ -212,7 +222,7 @@ def _chains(seed, entity, rounds):
 VALID = "CAST(line AS STRING) RLIKE '^[^,]+,[^,]*,[LMH][NH][LNS]$'"
 
 app.invariant(
-    "one signal, of its entity, for each valid transaction, none for others",
+    "each valid line has one signal with its entity, and other lines have none",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs, e.entity, o.of_entity FROM
     (SELECT seq, {VALID} AS valid, split_part(CAST(line AS STRING), ',', 1) AS entity FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, CAST(max(entity) AS STRING) AS of_entity FROM outputs GROUP BY seq) o
@@ -220,14 +230,14 @@ app.invariant(
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_entity <> e.entity""",
 )
 app.invariant(
-    "no score before an entity's window is full",
+    "an entity has no score before its window is full",
     """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY entity ORDER BY seq) AS nth FROM outputs)
     WHERE nth < (SELECT max(size(recent)) FROM state_predict) AND (score <> 0 OR outlier)""",
     by_order=True,
 )
 app.invariant("a score lies between 0 and 1", "SELECT * FROM outputs WHERE score < 0 OR score > 4294967296")
 app.invariant(
-    "every outlier scores at least what any other does",
+    "no outlier scores lower than a transaction that is not an outlier",
     """SELECT * FROM (SELECT max(CASE WHEN NOT outlier THEN score END) AS calm,
     min(CASE WHEN outlier THEN score END) AS alarmed FROM outputs) WHERE calm > alarmed""",
 )

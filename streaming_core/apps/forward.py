@@ -1,11 +1,12 @@
-"""forward: every instance of an operator hands on every row of two streams, which costs nothing but sharing and sorting
-them (STRETCH, section 8.2; workloads E.3).
+"""Forwarding: passes the tweets of two streams on unchanged, which measures the cost of sharing and sorting rows.
 
-    tweets -> even, odd (stateless: streams 1 and 2) -> forward (windows of one moment, by instance) -> sink
+    tweets -> even, odd (stateless: streams 1 and 2) -> forward (windows of 1 ms, by instance) -> sink
 
-An instance is a key that every row has. As operator 15 is written each of them forwards each row, so `copies` of it
-leave; as the text around it reads each row is forwarded once: then (`once`) instance `seq mod copies` does it alone.
-Rows are taken in the order of their `seq`, those of one `ts` too.
+The application comes from STRETCH, section 8.2. An instance is a key that every row has.
+
+The paper describes two variants. In its operator 15, every instance forwards every row, so a row leaves `copies`
+times. In its text, a row leaves once. Parameter `once` selects the second: instance `seq mod copies` forwards the row.
+The operator takes rows in the order of `seq`, even if their `ts` are equal.
 """
 
 from streaming_core.api import App, Param, Profile, i64, record, text
@@ -16,10 +17,10 @@ app = App(
     reads="STRETCH, section 8.2 and operator 15",
     params={
         **TWEETS,
-        "copies": Param(4, "instances, and keys of a row; the paper's is the parallelism", minimum=1, maximum=10_000),
-        "once": Param(False, "an instance forwards each row, not all of them: they take turns"),
+        "copies": Param(4, "number of instances; the paper uses the degree of parallelism", minimum=1, maximum=10_000),
+        "once": Param(False, "one instance forwards each row, in turn; false: every instance forwards every row"),
     },
-    profiles={"forward-once": Profile("each row leaves once", {"once": True})},
+    profiles={"forward-once": Profile("one instance forwards each row", {"once": True})},
 )
 p = app.params
 
@@ -33,7 +34,7 @@ class Tweet:
 
 @record
 class Nothing:
-    """The paper's state is empty; a record has a field at least."""
+    """Stands for the paper's empty state; a record needs at least one field."""
 
     nothing: i64
 
@@ -78,12 +79,12 @@ app.generates(tweets)
 
 
 app.invariant(
-    "what is forwarded is a tweet as it came, a moment later",
+    "each output is an unchanged tweet, stamped one millisecond later",
     """SELECT o.*, e.ts AS came FROM outputs o LEFT JOIN events e ON o.seq = e.seq
     WHERE e.seq IS NULL OR o.ts <> e.ts + 1 OR o.user <> e.user OR o.text <> e.text""",
 )
 app.invariant(
-    "every instance forwards every tweet once; or each is forwarded once, by the instances in turn",
+    "every instance forwards each tweet once; with `once`, the instances take turns",
     """SELECT e.seq, o.outputs, o.instances, o.least, o.most FROM events e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, count(DISTINCT instance) AS instances, min(instance) AS least,
         max(instance) AS most FROM outputs GROUP BY seq) o ON e.seq = o.seq
@@ -92,7 +93,7 @@ app.invariant(
         ELSE o.outputs <> :copies OR o.least <> 0 OR o.most <> :copies - 1 END""",
 )
 app.invariant(
-    "the copies of a tweet come in the order of the instances",
+    "the copies of a tweet leave in the order of the instances",
     """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY seq ORDER BY sub) AS nth FROM outputs)
     WHERE NOT :once AND instance <> nth - 1""",
     by_order=True,

@@ -1,14 +1,23 @@
-"""Currency Exchange: balances change by other balances, and by rates that change meanwhile (Lockstep's own).
+"""Currency exchange: transfers and swaps between accounts, while quotes change the exchange rates.
 
-    exchange (transaction: two rates of a quote, two accounts of a swap or transfer, and its two rates) -> sink
+    exchange (transaction: two rates for a quote; two accounts for a swap; two accounts and two rates for a transfer)
+        -> sink
 
-Account n is held in currency n modulo `n_currencies`. A QUOTE sets the rate of its currency if it lies within `band`
-per cent of another one's: a WRITE with a condition of its own on another row (TStream, Table II), and no rejection of
-the event. A TRANSFER moves a share, in thousandths, of what its source holds to its target, by the rates of the two
-currencies: READ_MODIFY(target, f(source, rates)). A SWAP gives two accounts each other's balance. What an engine has
-to get right here are values that depend on other rows, in circles too, each as it was before the event. The output
-holds the two balances, or the two rates, after the event, and a transfer's rates. Events of an unknown kind, with an
-account or currency that does not exist or is named twice, a rate of zero or a share above the whole are invalid.
+The application is Lockstep's own. It tests writes whose values depend on other rows, even in circles. Each value must
+be that before the event. TStream lists such writes in its table II.
+
+Account n holds currency n modulo `n_currencies`. An event has one of three kinds:
+
+- A QUOTE sets the rate of a currency if that rate differs by at most `band` percent from the rate of another currency.
+  Otherwise the rate stays. The event is accepted in both cases: WRITE with a condition on another row.
+- A TRANSFER moves a share of the source's balance, in thousandths, to the target. The rates of both currencies convert
+  it: READ_MODIFY(target, f(source, rates)).
+- A SWAP exchanges the balances of two accounts.
+
+The output holds both balances, or both rates, after the event. After a transfer it also holds the two rates.
+
+An event is invalid if its kind is unknown, its rate is 0, or its share exceeds the whole. It is also invalid if an
+account or currency does not exist or occurs twice.
 """
 
 import numpy as np
@@ -18,29 +27,35 @@ from streaming_core.generator import Draws, Keys
 
 app = App(
     "fx",
-    reads="Lockstep's own: writes that read other rows, as TStream's Table II has them",
+    reads="Lockstep's own: writes that read other rows, as in TStream, table II",
     params={
-        "n_accounts": Param(10_000, "accounts", minimum=2, maximum=100_000_000),
-        "n_currencies": Param(100, "currencies", minimum=2, maximum=1_000_000),
-        "opening": Param(1_000_000, "what every account begins with", minimum=0, maximum=1_000_000),
-        "band": Param(10, "per cent that a rate may differ from another one", minimum=0, maximum=100),
-        "spread": Param(15, "per cent that quoted rates may differ from the first one", minimum=0, maximum=90),
+        "n_accounts": Param(10_000, "number of accounts", minimum=2, maximum=100_000_000),
+        "n_currencies": Param(100, "number of currencies", minimum=2, maximum=1_000_000),
+        "opening": Param(1_000_000, "initial balance of every account", minimum=0, maximum=1_000_000),
+        "band": Param(10, "largest accepted difference between two rates, in percent", minimum=0, maximum=100),
+        "spread": Param(
+            15, "largest difference between a quoted rate and the initial rate, in percent", minimum=0, maximum=90
+        ),
         "quote_ratio": Param(0.1, "share of quotes", minimum=0.0, maximum=1.0),
         "swap_ratio": Param(0.2, "share of swaps", minimum=0.0, maximum=1.0),
         "theta": Param(0.6, "Zipf exponent of accounts and currencies", minimum=0.0, maximum=4.0),
-        "invalid_ratio": Param(0.0, "share of events whose two rows are one", minimum=0.0, maximum=1.0),
+        "invalid_ratio": Param(0.0, "share of events that name the same row twice", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "fx-crisis": Profile("rates move all the time", {"quote_ratio": 0.5, "n_currencies": 10}),
-        "fx-circles": Profile("swaps only, among few", {"quote_ratio": 0.0, "swap_ratio": 1.0, "n_accounts": 100}),
+        "fx-crisis": Profile(
+            "half of the events are quotes, for ten currencies", {"quote_ratio": 0.5, "n_currencies": 10}
+        ),
+        "fx-circles": Profile(
+            "swaps only, between 100 accounts", {"quote_ratio": 0.0, "swap_ratio": 1.0, "n_accounts": 100}
+        ),
     },
 )
 p = app.params
 QUOTE = 0
 TRANSFER = 1
 SWAP = 2
-PAR = 1_000_000  # the rate of every currency in the beginning
-WHOLE = 1_000  # of which shares are parts
+PAR = 1_000_000  # initial rate of every currency
+WHOLE = 1_000  # a share counts thousandths
 
 
 @record
@@ -147,7 +162,7 @@ def answer(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Accounts and currencies by Zipf, everything else uniform; ts is the number of the event."""
+    """Draws accounts and currencies by Zipf's law, all else uniformly; ts is the number of the event."""
     draws = Draws(seed, "fx.requests", start, stop)
     whole, single = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)  # one partition: all of a table
     quote = draws.chance(0, params["quote_ratio"])
@@ -175,7 +190,7 @@ VALID = f"""greatest(one, other) < (SELECT count(*) FROM state_accounts)
     AND (kind > 0 OR greatest(one, other) < (SELECT count(*) FROM state_currencies))
     AND one <> other AND kind <= 2 AND share <= {WHOLE} AND rate > 0"""
 
-# Each row that an event shows: its value, and what the event before has shown of it, or it began with.
+# Each row that an output shows: its value, and its value in the output before, or its initial value.
 SHOWN = f"""SELECT *, coalesce(lag(value) OVER (PARTITION BY name, key ORDER BY seq, pos),
     IF(name = 'accounts', :opening, {PAR})) AS former FROM
     (SELECT e.seq, e.kind, stack(4, 0, IF(e.kind = 0, 'currencies', 'accounts'), e.one, o.one,
@@ -187,27 +202,27 @@ BEFORE = f"""SELECT seq, max(IF(pos = 0, former, NULL)) AS had, max(IF(pos = 1, 
     FROM ({SHOWN}) GROUP BY seq"""
 
 app.invariant(
-    "one answer of its kind for each valid event, none for others",
+    "each valid event has one answer of its kind, and other events have none",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
     (SELECT seq, kind, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(kind) AS of_kind FROM outputs GROUP BY seq) o ON e.seq = o.seq
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind""",
 )
 app.invariant(
-    "a quote sets its rate just when it lies near enough to the other one, which stays",
+    "a quote sets its rate exactly when the other rate is close enough; the other rate stays",
     f"""SELECT o.*, e.rate, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
     ON o.seq = b.seq WHERE o.kind = 0 AND (o.other <> b.other_had
     OR o.one <> IF(abs(e.rate - b.other_had) * 100 <= b.other_had * :band, e.rate, b.had))""",
 )
 app.invariant(
-    "a swap gives each what the other had, a transfer what its share of that comes to",
+    "a swap exchanges two balances, and a transfer moves the converted share",
     f"""SELECT o.*, e.share, b.had, b.other_had FROM outputs o JOIN events e ON o.seq = e.seq JOIN ({BEFORE}) b
     ON o.seq = b.seq WHERE (o.kind = 2 AND (o.one <> b.other_had OR o.other <> b.had)) OR (o.kind = 1 AND
     (o.one <> b.had - b.had * e.share DIV {WHOLE}
     OR o.other <> b.other_had + b.had * e.share DIV {WHOLE} * o.one_rate DIV o.other_rate))""",
 )
 app.invariant(
-    "a transfer goes by the newest rates, and every row ends as it was last shown, or as it began",
+    "a transfer uses the latest rates, and a row's final value is the last one shown, or the initial one",
     f"""SELECT seq, name, key, value, former FROM ({SHOWN}) WHERE pos > 1 AND value <> former
     UNION ALL SELECT -1, s.name, s.key, s.value, coalesce(l.newest, s.first) FROM
     (SELECT 'accounts' AS name, key, balance AS value, :opening AS first FROM state_accounts

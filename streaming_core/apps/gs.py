@@ -1,9 +1,11 @@
-"""Grep and Sum: events that read, or overwrite, ten records of one table (TStream, section VI-A; workloads A.1).
+"""Grep and Sum: each event reads and sums ten records of a table, or overwrites ten records.
 
     grep (transaction: 10 READs or 10 blind WRITEs) -> sum, in the post-processing -> sink
 
-What a read sums up witnesses exactly which writes came before it: every write stores values of its own. Rows hold 32
-bytes. An event with a key outside the table is invalid.
+The application comes from TStream, section VI-A. Every write stores values that no other write stores. So the sum of a
+read shows exactly which writes came before it.
+
+A record takes 32 bytes. An event with a key outside the table is invalid.
 """
 
 import numpy as np
@@ -16,38 +18,40 @@ app = App(
     "gs",
     reads="TStream, section VI-A",
     params={
-        "length": Param(10, "records an event touches", minimum=1, maximum=16),
-        "n_items": Param(10_000, "records of the table", minimum=1, maximum=100_000_000),
+        "length": Param(10, "records that an event reads or overwrites", minimum=1, maximum=16),
+        "n_items": Param(10_000, "records in the table", minimum=1, maximum=100_000_000),
         "read_ratio": Param(0.5, "share of events that read", minimum=0.0, maximum=1.0),
-        "post_compute": Param(1, "extra mixing rounds per read event, after the sum", minimum=0, maximum=1_000_000),
-        "work": Param(0, "rounds of dummy work per record written or read", minimum=0, maximum=1_000_000),
+        "post_compute": Param(1, "rounds of extra work per read event, after the sum", minimum=0, maximum=1_000_000),
+        "work": Param(0, "rounds of extra work per record read or written", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
-        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
-        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
+        "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
+        "gen_parts": Param(
+            40, "partitions to draw keys from; independent of the number of threads", minimum=1, maximum=1024
+        ),
         "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
-        "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "mp_len": Param(4, "partitions that a multi-partition event touches", minimum=1, maximum=1024),
         "mp_partitions": Param(
             "neighbours",
-            "neighbours: a multi-partition event's partitions follow each other; any: drawn from all",
+            "neighbours: a multi-partition event touches consecutive partitions; any: random ones",
             choices=("neighbours", "any"),
         ),
         "pattern": Param(
             "code",
-            "code: the last of every 8 events are multi-partition ones; independent: drawn",
+            "code: the last of every 8 events are multi-partition, as in TStream's code; independent: random",
             choices=("code", "independent"),
         ),
-        "duplicates": Param(False, "an event may name a key twice; the last write wins"),
+        "duplicates": Param(False, "allow an event to name a key twice; its last write wins"),
         "invalid_ratio": Param(0.0, "share of events with a key outside the table", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "gs-write": Profile("writes only, for sweeps of theta", {"read_ratio": 0.0}),
+        "gs-write": Profile("writes only, to vary theta", {"read_ratio": 0.0}),
         "gs-hot": Profile("writes only, on few hot keys", {"read_ratio": 0.0, "theta": 1.0, "partitioned": False}),
-        "gs-multi": Profile("half of the events span six partitions", {"mp_ratio": 0.5, "mp_len": 6}),
+        "gs-multi": Profile("half of the events span six consecutive partitions", {"mp_ratio": 0.5, "mp_len": 6}),
         "gs-scattered": Profile(
-            "half of the events span six partitions, wherever these lie",
+            "half of the events span six random partitions",
             {"mp_ratio": 0.5, "mp_len": 6, "mp_partitions": "any"},
         ),
-        "gs-heavy": Profile("a costly operator behind the state access", {"post_compute": 1000}),
+        "gs-heavy": Profile("expensive post-processing after the state access", {"post_compute": 1000}),
     },
 )
 p = app.params
@@ -107,7 +111,7 @@ def sum_up(request, txn, out):
             total += txn.result(items, i).value
             if p.work > 0:
                 total += burn(total, p.work)
-        # Work that nothing but this field depends on; emitted, because a compiler removes what nobody sees.
+        # Only this field depends on the extra work. It is part of the output so that the compiler keeps the work.
         mixed = total % 2_147_483_647
         for _ in range(p.post_compute):
             mixed = (mixed * 48_271 + 11) % 2_147_483_647
@@ -116,7 +120,7 @@ def sum_up(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Keys by partition (workloads A.0.1), distinct within an event; ts is the number of the event."""
+    """Draws keys by partition, distinct within an event; ts is the number of the event."""
     length, n_items = params["length"], params["n_items"]
     if length > n_items and not params["duplicates"]:
         raise BadInput(f"app gs: {length} distinct keys need n_items of at least {length}, got {n_items}")
@@ -152,11 +156,11 @@ def requests(params, seed, start, stop):
     return {"ts": seq, "is_read": is_read, "keys": keys, "vals": vals}
 
 
-# The table has no holes: its number of rows tells which keys are valid.
+# The keys of the table are consecutive, so its number of rows tells which keys are valid.
 VALID = "array_max(keys) < (SELECT count(*) FROM state_items)"
 
 app.invariant(
-    "one output of its kind for each valid event, none for others; a write sums up nothing",
+    "each valid event has one output of its kind, with sum 0 for a write; other events have none",
     f"""SELECT * FROM (SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.is_read, o.outputs, o.of_kind FROM
     (SELECT seq, is_read, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, bool_and(is_read) AS of_kind,
@@ -164,14 +168,14 @@ app.invariant(
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.is_read OR NOT o.plain)""",
 )
 app.invariant(
-    "a record ends with its newest write, or as it began",
+    "a record's final value is that of its last write, or the initial one",
     f"""SELECT s.key, s.value, w.newest FROM state_items s LEFT JOIN
     (SELECT key, max_by(vals[pos], struct(seq, pos)) AS newest FROM
     (SELECT seq, vals, posexplode(keys) AS (pos, key) FROM events WHERE NOT is_read AND {VALID}) GROUP BY key) w
     ON s.key = w.key WHERE s.value <> coalesce(w.newest, s.key)""",
 )
 app.invariant(
-    "a read sums up the newest earlier writes",
+    "a read sums the latest earlier write of each record",
     f"""SELECT o.seq, o.total, r.expected FROM outputs o JOIN
     (SELECT seq, sum(coalesce(seen, key)) AS expected FROM
     (SELECT seq, key, is_read, last_value(CASE WHEN NOT is_read THEN vals[pos] END, true) OVER

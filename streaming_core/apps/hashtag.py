@@ -1,10 +1,11 @@
-"""hashtag: how long the longest tweet of each hashtag is, in every hour, every half an hour anew (STRETCH's running
-example, section 1 and operator 9; workloads E.2).
+"""Longest tweets: the length of the longest tweet with each hashtag, per hour, every half hour.
 
-    tweets -> longer (windows by hashtag: each tweet has the keys that are its hashtags) -> sink
+    tweets -> longer (windows by hashtag: the keys of a tweet are its hashtags) -> sink
 
-A hashtag is what follows a `#`: one or more ASCII letters, digits and `_`. A tweet without any has no key. Its length
-is in characters, that is code points, and of all of its text.
+This is the running example of STRETCH (section 1 and operator 9).
+
+A hashtag is what follows a `#`: one or more ASCII letters, digits and `_`. A tweet without hashtags has no key. The
+length of a tweet counts the characters (code points) of its whole text.
 """
 
 from streaming_core.api import App, Param, i64, record, text
@@ -22,8 +23,13 @@ app = App(
     reads="STRETCH, sections 1 and 4, appendices C to E: operator 9",
     params={
         **TWEETS,
-        "advance": Param(1_800_000, "ms from one window to the next", minimum=1, maximum=LONGEST_WINDOW),
-        "size": Param(3_600_000, "ms of a window", minimum=1, maximum=LONGEST_WINDOW),
+        "advance": Param(
+            1_800_000,
+            "milliseconds from the start of one window to that of the next",
+            minimum=1,
+            maximum=LONGEST_WINDOW,
+        ),
+        "size": Param(3_600_000, "length of a window in milliseconds", minimum=1, maximum=LONGEST_WINDOW),
     },
 )
 HASH = ord("#")
@@ -70,7 +76,7 @@ def hashtags(row, keys):
 
 
 def characters(line):
-    """Code points: bytes that do not go on with one (UTF-8)."""
+    """Counts code points, that is, bytes that are no continuation bytes of UTF-8."""
     count = 0
     for i in range(len(line)):
         if line[i] & 0xC0 != 0x80:
@@ -101,7 +107,7 @@ app.generates(tweets)
 
 
 app.invariant(
-    "a hashtag's value in a window is the length of the longest of its tweets there",
+    "a window lists each of its hashtags with the length of the longest tweet",
     f"""SELECT coalesce(e.ts, o.ts) AS ts, coalesce(e.tag, o.tag) AS hashtag, e.longest, o.chars FROM
     (SELECT at * :advance + :size AS ts, tag, max(chars) AS longest FROM
         (SELECT explode({ENDS}) AS at, tag, chars FROM
@@ -112,15 +118,15 @@ app.invariant(
     WHERE e.ts IS NULL OR o.ts IS NULL OR e.longest <> o.chars""",
 )
 app.invariant(
-    "a hashtag leaves a window once",
+    "a window lists a hashtag once",
     "SELECT ts, hashtag, count(*) AS times FROM outputs GROUP BY ts, hashtag HAVING count(*) > 1",
 )
 app.invariant(
-    "a window's hashtags leave with the first tweet from its end on, or when there are no more tweets",
+    "a window's hashtags leave with the first tweet at or after its end, or at the end of the stream",
     LEFT_OUT_OF_TIME,
 )
 app.invariant(
-    "of windows that end together the earlier comes first",
+    "if one tweet ends several windows, the earlier windows leave first",
     OUT_OF_ORDER,
     by_order=True,
 )

@@ -1,10 +1,13 @@
-"""hedge: trades of two companies within half a minute that hedge each other: one is as far above its average price as
-the other below (STRETCH, section 8.6; workloads E.5).
+"""Hedges: pairs of trades in two companies, one as far above its average price as the other is below.
 
-    trades -> valid (stateless) -> as_left (windows by key, of which every row has all; both streams are trades) -> sink
+    trades -> valid (stateless) -> as_left (windows; every row has every key; both streams are the trades) -> sink
 
-A trade's normalised distance is (price - average) / average; a pair is of two companies, and the right one's distance
-by the left one's lies in -1.05..-0.95, bounds included. All in whole numbers. Keys are scalejoin's.
+The application comes from STRETCH, section 8.6. The keys work as in `scalejoin`.
+
+The normalised distance of a trade is (price - average) / average. Two trades in different companies are a pair if the
+right distance divided by the left one lies in -1.05..-0.95, bounds included. All arithmetic is in whole numbers.
+
+The paper pairs trades within half a minute. The default window is one second.
 """
 
 from itertools import accumulate
@@ -19,27 +22,31 @@ app = App(
     "hedge",
     reads="STRETCH, section 8.6 and operator 10",
     params={
-        "keys": Param(32, "keys, among which trades are kept", minimum=1, maximum=100_000),
-        "size": Param(1_001, "ms of a window: trades less apart meet", minimum=1, maximum=10**12),
-        "same_exchange": Param(False, "only trades at one exchange are a pair, as in the authors' code"),
-        "rate": Param(300.0, "trades a second, in the middle", minimum=1.0, maximum=8_000.0),
+        "keys": Param(32, "number of keys, which share the stored trades", minimum=1, maximum=100_000),
+        "size": Param(
+            1_001, "length of a window in milliseconds; trades closer than that are compared", minimum=1, maximum=10**12
+        ),
+        "same_exchange": Param(False, "pair only trades at the same exchange, as in the authors' code"),
+        "rate": Param(
+            300.0, "median number of trades per second, without bursts and pauses", minimum=1.0, maximum=8_000.0
+        ),
         "invalid_ratio": Param(0.0, "share of trades without an average price", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "hedge-paper": Profile("trades up to half a minute apart, 1000 keys", {"size": 30_001, "keys": 1000}),
-        "hedge-exchange": Profile("pairs at one exchange", {"same_exchange": True}),
+        "hedge-paper": Profile("trades up to half a minute apart, 1,000 keys", {"size": 30_001, "keys": 1000}),
+        "hedge-exchange": Profile("only pairs at the same exchange", {"same_exchange": True}),
     },
 )
 p = app.params
 COMPANIES = ("GOOG", "FB", "AMZN", "MSFT", "AAPL", "WMT", "BABA", "V", "VOD", "MA")
 NASDAQ = ("GOOG", "FB", "AMZN", "MSFT", "AAPL", "VOD")  # the others: NYSE
 NUMBER = len(COMPANIES)
-HIGHEST = 100_000_000  # cents: a product of two prices by 105 is an integer still
+HIGHEST = 100_000_000  # cents; 105 times the product of two prices still fits into an i64
 
 
 @record
 class Trade:
-    """`company`: its place in COMPANIES; prices in cents, the average is that of the day before."""
+    """A trade: `company` is an index into COMPANIES, prices are in cents, `average` is that of the day before."""
 
     ts: i64
     company: i64
@@ -69,7 +76,7 @@ class Rights:
 
 @record
 class Pair:
-    """`earlier`: the `seq` of the trade that was there before."""
+    """A pair of trades: `earlier` is the `seq` of the earlier one."""
 
     ts: i64
     earlier: i64
@@ -81,7 +88,7 @@ class Pair:
 
 @app.constant
 def exchange_of(params):
-    """Which exchange a company's trades are made at."""
+    """Returns 1 for each company that is traded at NASDAQ, 0 for NYSE."""
     return np.array([int(name in NASDAQ) for name in COMPANIES])
 
 
@@ -96,12 +103,12 @@ def valid(row, out):
 
 
 def fits(one, other):
-    """Whether two companies' trades may be a pair at all."""
+    """Tells whether trades of two companies may form a pair."""
     return one != other and (not p.same_exchange or exchange_of[one] == exchange_of[other])
 
 
 def is_hedge(l_price, l_average, r_price, r_average):
-    # Distances multiplied by both averages; the left one made positive. Without any it hedges nothing.
+    # Distances are multiplied by both averages, and the left one is made positive. A left distance of 0 hedges nothing.
     l_distance = (l_price - l_average) * r_average
     r_distance = (r_price - r_average) * l_average
     if l_distance < 0:
@@ -169,36 +176,36 @@ app.window(
 
 BEGIN = 1_532_957_400_000  # ms: 30 July 2018, 9:30 in New York
 MINUTE = 60
-MOST = 8_000  # trades a second
-BURST = 5  # seconds of a burst at most
+MOST = 8_000  # trades per second at most
+BURST = 5  # longest burst in seconds
 RATE_DEVIATION, RATE_MEMORY = 0.5, 0.9  # of the logarithm of the rate, from second to second
 DEVIATION, MEMORY = 0.01, 0.95  # of distances from the average price, from trade to trade
 
 
 def _averages():
-    """Cents, of each company: 50 to 2000 dollars."""
+    """Returns the average price of each company in cents: 50 to 2000 dollars."""
     return 5_000 + (splitmix64(np.arange(NUMBER, dtype=np.uint64)) % np.uint64(195_001)).astype(np.int64)
 
 
 def _normal(draws, first):
-    """About normal, of variance 1: the sum of twelve uniform draws, from `first` on."""
+    """Draws approximately normal numbers of variance 1: the sum of twelve uniform draws, from `first` on."""
     return sum(draws.u53(first + d) for d in range(12)) / float(1 << 53) - 6.0
 
 
 def _chain(noise, memory):
-    """An autoregression of variance 1, from that law on."""
+    """Returns an autoregressive series of variance 1."""
     step = (1.0 - memory * memory) ** 0.5
     scaled = np.concatenate([noise[:1], noise[1:] * step]).tolist()
     return np.array(list(accumulate(scaled, lambda before, new: memory * before + new)))
 
 
 def _rates(params, seed, minute):
-    """Trades in each second of a minute: the rate wanders; there are bursts, and seconds without any."""
+    """Returns the number of trades in each second of a minute: a wandering rate, bursts, and empty seconds."""
     second = np.arange(minute * MINUTE, (minute + 1) * MINUTE)
     draws = Draws(seed, "hedge.seconds", units=second)
     wandering = params["rate"] * exponential(RATE_DEVIATION * _chain(_normal(draws, 0), RATE_MEMORY))
     rates = np.rint(wandering).astype(np.int64)
-    for ago in range(BURST - 1, -1, -1):  # the latest burst counts
+    for ago in range(BURST - 1, -1, -1):  # the latest burst wins
         begun = Draws(seed, "hedge.bursts", units=second - ago)
         lasts = begun.chance(0, 0.005) & (1 + begun.below(1, BURST) > ago) & (second >= ago)
         rates = np.where(lasts, 2_000 + begun.below(2, 5_601), rates)
@@ -210,8 +217,11 @@ def _count(params, seed, minute):
 
 
 def _make(params, seed, minute):
-    """Distances from the average begin anew each minute. Half of their variance is common to all companies, and every
-    other company goes the other way: these are hedges."""
+    """Makes the trades of a minute.
+
+    Distances from the average start again each minute. Half of their variance is common to all companies, with the
+    opposite sign for every other company: these are the hedges.
+    """
     second, count = _rates(params, seed, minute)
     rank = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     second = np.repeat(second, count)
@@ -234,7 +244,7 @@ def _make(params, seed, minute):
 app.generates(by_period(_make, _count))
 
 
-# Pairs, with what the trades said.
+# Pairs with the columns of their trades.
 PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.company AS later, f.company AS before,
     CASE WHEN o.l_company = e.company THEN e.price ELSE f.price END AS l_said,
     CASE WHEN o.l_company = e.company THEN f.price ELSE e.price END AS r_said,
@@ -243,22 +253,22 @@ PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.company AS later
     FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
 
 app.invariant(
-    "a pair is of two companies, as they were traded",
+    "a pair's trades belong to two companies and have the prices of their events",
     f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR l_company = r_company
     OR NOT (l_company IN (later, before) AND r_company IN (later, before)) OR l_price <> l_said OR r_price <> r_said""",
 )
 app.invariant(
-    "a pair's trades are as far above their average as below, to five percent",
+    "a pair's distances from the averages are opposite, within five percent",
     f"""SELECT * FROM {PAIRS} WHERE l_price = l_average OR NOT ((r_price - r_average) * l_average * 100 *
     CASE WHEN l_price < l_average THEN -1 ELSE 1 END
     BETWEEN abs(l_price - l_average) * r_average * -105 AND abs(l_price - l_average) * r_average * -95)""",
 )
 app.invariant(
-    "a pair's trades lie in one window, and it leaves a moment after the later one",
+    "a pair's trades lie in one window, and the pair is stamped one millisecond after the later trade",
     f"""SELECT * FROM {PAIRS} WHERE earlier >= seq OR ts <> ts_later + 1 OR ts_later - ts_earlier >= :size""",
 )
 app.invariant(
-    "no pair leaves twice the same way round",
+    "no pair occurs twice with the same left trade",
     """SELECT seq, earlier, l_company, count(*) AS times FROM outputs GROUP BY seq, earlier, l_company
     HAVING count(*) > 1""",
 )

@@ -1,5 +1,4 @@
-"""Linear Road: tolls by the traffic of the last minutes, warnings of accidents, accounts (BriskStream, section 6.1;
-workloads C.4).
+"""Linear Road: tolls by the recent traffic, warnings of accidents, and accounts of vehicles.
 
     source -> position_reports -+-> average_speed -> latest_velocity -+
                                 +-> vehicle_count --------------------+
@@ -9,20 +8,27 @@ workloads C.4).
     source -> daily_expenditure
     toll_notification, accident_notification, account_balance, daily_expenditure -> sink
 
-Traffic is kept by segment (of an expressway in a direction) and minute, numbered from 1. A vehicle that enters a
-segment, other than to leave the road, is told its toll: 2 (n - 50)^2 if n > 50 vehicles were in it in the minute
-before, at a latest average velocity below `limit`, and if there was no accident then in this segment or the next four.
-It pays when it leaves the segment. Other reports are answered with a toll of -1, and every report also with what its
-segment's number of vehicles and velocity have become: in BriskStream all operators on that way have selectivity one.
+The pipeline comes from BriskStream, section 6.1. It keeps traffic by segment (of an expressway, in one direction) and
+by minute, numbered from 1.
 
-Where Linear Road's description and BriskStream's code part, this is workloads C.4, CHOICE-49. Beyond it:
+A vehicle is told a toll when it enters a segment other than to leave the road. The toll is 2 (n - 50)^2 if all of
+these hold, and 0 otherwise:
 
-- The latest average velocity for minute m is the mean, rounded down, of all vehicles' mean speeds in the minutes m-5 to
-  m-1, as it stood after the last report of minute m-1; a segment without any report in minute m-1 has none: 0.
-- Accidents, counts, velocities and positions meet by segment: what an accident means for the segments behind it is sent
-  to each of them. So no operator needs to hear of every segment, as by broadcast in BriskStream.
-- What a vehicle has paid in the past is a function of vehicle, day and expressway, and needs no state.
-- Travel time requests (type 4) are ignored; a report from a direction other than 0 and 1 is invalid.
+- n > 50 vehicles were in the segment in the minute before.
+- The latest average velocity is below `limit`.
+- There was no accident in the minute before in this segment or the next four.
+
+The vehicle pays when it leaves the segment. All other reports get a toll of -1. Every report also gets the new number
+of vehicles and the new velocity of its segment, because all these operators have selectivity 1 in BriskStream.
+
+Linear Road's description and BriskStream's code differ. These rules apply here:
+
+- The latest average velocity for minute m covers minutes m-5 to m-1. It is the mean, rounded down, of the mean speeds
+  of all vehicles, as it stood after the last report of minute m-1. It is 0 if minute m-1 has no report.
+- All data meet by segment. An accident is sent to every segment behind it that it affects. So no operator needs a
+  broadcast, which BriskStream uses.
+- What a vehicle paid in the past is a function of vehicle, day and expressway. It needs no state.
+- The application ignores travel time requests (type 4). A report with a direction other than 0 and 1 is invalid.
 """
 
 from streaming_core.api import (
@@ -48,22 +54,22 @@ app = App(
     "lr",
     reads="BriskStream, section 6.1; Linear Road",
     params={
-        "limit": Param(40, "a toll is due below this velocity, in mph", minimum=1, maximum=100),
+        "limit": Param(40, "velocity below which a toll is due, in mph", minimum=1, maximum=100),
         **PARAMS,
     },
     profiles={
-        "lr-standard": Profile("the velocity below which Linear Road charges", {"limit": 40}),
-        "lr-brisk": Profile("that of BriskStream's operators", {"limit": 50}),
-        "short": Profile("twenty minutes of few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
+        "lr-standard": Profile("the velocity limit of Linear Road", {"limit": 40}),
+        "lr-brisk": Profile("the velocity limit of BriskStream's code", {"limit": 50}),
+        "short": Profile("twenty minutes with few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
     },
 )
 p = app.params
-CROWD = 50  # vehicles in a segment above which it is charged for
-AHEAD = 5  # segments in which an accident counts, the own one included
+CROWD = 50  # a toll is due above this number of vehicles
+AHEAD = 5  # an accident affects so many segments, its own included
 SEGMENTS = 100
 ROAD = 528_000  # feet
 EXIT = 4  # lane
-# Kinds of signals to a segment, and of answers.
+# Kinds of signals to a segment, and kinds of answers.
 ACCIDENT, COUNT, VELOCITY, POSITION = 0, 1, 2, 3
 TOLL, CROWDED, PACE, WARNING, BALANCE, EXPENDITURE = 0, 1, 2, 3, 4, 5
 
@@ -214,7 +220,7 @@ def minute_of(ts):
 
 
 def ahead_of(segment, distance):
-    """The segment so far ahead in a vehicle's direction, or behind it; -1 where the road ends."""
+    """Returns the segment so far ahead in a vehicle's direction; -1 beyond the end of the road."""
     seg = segment % SEGMENTS + (distance if segment // SEGMENTS % 2 == 0 else -distance)
     if seg < 0 or seg >= SEGMENTS:
         return -1
@@ -222,12 +228,12 @@ def ahead_of(segment, distance):
 
 
 def just_before(minute, latest, former):
-    """Whether one of two minutes, 0 if there is none, is the one before."""
+    """Tells whether one of two minutes (0: none) is the minute before."""
     return minute > 1 and (latest == minute - 1 or former == minute - 1)
 
 
 def past_toll(vid, day, xway):
-    """10 to 99 for each of the 69 days there is a history of, 0 for others."""
+    """Returns 10 to 99 for each of the 69 days of history, and 0 for other days."""
     if day < 1 or day > 69:
         return 0
     return 10 + ((vid * 128 + day) * 256 + xway) % 1_000_003 * 48_271 % 2_147_483_647 % 90
@@ -312,11 +318,11 @@ def vehicle_count(report, segment, out):
     )  # fmt: skip
 
 
-# --- accidents: two vehicles that stand in the same place, which each of them tells by four equal reports ------------
+# --- accidents: two vehicles that stand in the same place; a vehicle stands after four equal reports ------------------
 
 
 def stopped_vehicle(report, last, out):
-    """Tells a place of a vehicle that stands there, at every report, and of one that stands there no longer."""
+    """Signals at every report that a vehicle stands in a place, and once that it left."""
     place = report.segment // SEGMENTS * ROAD + report.pos
     if last.reports > 0 and place == last.place and report.lane == last.lane and report.lane != EXIT:
         last.reports += 1
@@ -332,7 +338,7 @@ def stopped_vehicle(report, last, out):
 
 
 def accident(stop, place, out):
-    """Tells the segments behind an accident of it, once a minute while it lasts."""
+    """Signals an accident to the segments behind it, once a minute while it lasts."""
     minute = minute_of(stop.ts)
     stood = place.vehicles.get(stop.vid, 0)
     if not stop.stands:
@@ -352,7 +358,7 @@ def accident(stop, place, out):
                 )  # fmt: skip
 
 
-# --- where all of it meets -------------------------------------------------------------------------------------------
+# --- tolls and warnings ----------------------------------------------------------------------------------------------
 
 
 def segment_crossing(report, vehicle, out):
@@ -367,7 +373,7 @@ def segment_crossing(report, vehicle, out):
 
 
 def toll_notification(signal, segment, out):
-    # Each number is kept for two minutes: for the one that it is asked for, the next has begun already.
+    # The state keeps two minutes of each number: the current minute, and the one before, which sets the toll.
     minute = signal.minute
     toll = signal.value
     count = 0
@@ -477,19 +483,19 @@ app.generates(
 
 REPORTS = """(SELECT seq, ts, vid, speed, lane, pos, (xway * 2 + dir) * 100 + seg AS segment, ts div 60 + 1 AS minute
 FROM events WHERE type = 0 AND dir IN (0, 1))"""
-# How often a vehicle's last reports, up to this one, were from the same place; and whether it has entered a segment.
+# Each report: whether its vehicle entered a segment with it, and whether the vehicle has stood for four reports.
 TRIPS = f"""(SELECT *, lane <> 4 AND (last_lane IS NULL OR last_lane = 4 OR segment <> last_segment) AS enters,
 lane <> 4 AND min(same) OVER (PARTITION BY vid ORDER BY seq ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) = 1
 AND count(*) OVER (PARTITION BY vid ORDER BY seq) > 3 AS stands
 FROM (SELECT *, lag(lane) OVER vehicle AS last_lane, lag(segment) OVER vehicle AS last_segment,
 CAST(lag(struct(segment div 100, pos, lane)) OVER vehicle = struct(segment div 100, pos, lane) AS INT) AS same
 FROM {REPORTS} WINDOW vehicle AS (PARTITION BY vid ORDER BY seq)))"""
-# A toll is paid with the vehicle's next one, or when it leaves.
+# A vehicle pays a toll when it gets the next one, or when it leaves.
 PAID = """(SELECT vid, seq, greatest(lag(value) OVER (PARTITION BY vid ORDER BY seq), 0) AS paid
 FROM outputs WHERE kind = 0 AND (value >= 0 OR leaves))"""
 
 app.invariant(
-    "a report has three answers and one warning at most, a request for money one, nothing else any",
+    "a report has three answers and at most one warning, a balance or expenditure request one answer",
     """SELECT coalesce(e.seq, o.seq) AS seq, e.asked, o.kinds FROM
     (SELECT seq, CASE WHEN type = 0 AND dir NOT IN (0, 1) THEN 1 ELSE type END AS asked FROM events) e FULL OUTER JOIN
     (SELECT seq, concat_ws(' ', sort_array(collect_list(CAST(kind AS STRING)))) AS kinds FROM outputs GROUP BY seq) o
@@ -498,33 +504,33 @@ app.invariant(
     WHEN 3 THEN coalesce(o.kinds = '5', false) ELSE o.kinds IS NULL END""",
 )
 app.invariant(
-    "a vehicle is told a toll just when it is in another segment than it was, and does not leave there",
+    "a vehicle is told a toll exactly when it enters a segment other than to leave the road",
     f"""SELECT o.* FROM outputs o JOIN {TRIPS} t ON t.seq = o.seq WHERE o.kind = 0 AND ((o.value >= 0) <> t.enters
     OR o.leaves <> (t.lane = 4) OR o.vid <> t.vid OR o.segment <> t.segment)""",
 )
 app.invariant(
-    "a toll follows from the velocity, the number of vehicles and the accident beside it",
-    # The velocity from which on nothing is charged is a parameter: no toll is due above one that was free.
+    "a toll follows from the velocity, the number of vehicles and the accident in the same output",
+    # The velocity limit is a parameter: no toll is due at or above a velocity that was free.
     """SELECT o.* FROM outputs o CROSS JOIN
     (SELECT coalesce(min(velocity), 1000) AS free FROM outputs
     WHERE kind = 0 AND value = 0 AND count > 50 AND NOT accident) WHERE o.kind = 0 AND o.value >= 0
     AND o.value <> IF(o.count > 50 AND NOT o.accident AND o.velocity < free, 2 * (o.count - 50) * (o.count - 50), 0)""",
 )
 app.invariant(
-    "a segment has as many vehicles as have reported from it in the minute",
+    "a segment's number of vehicles is the number that reported from it in the minute",
     f"""SELECT o.*, r.vehicles FROM outputs o JOIN (SELECT seq,
     size(collect_set(vid) OVER (PARTITION BY segment, minute ORDER BY seq)) AS vehicles FROM {REPORTS}) r
     ON r.seq = o.seq WHERE o.kind = 1 AND o.value <> r.vehicles""",
 )
 app.invariant(
-    "a toll is by the number of vehicles of the minute before",
+    "a toll uses the number of vehicles in the minute before",
     f"""SELECT o.*, r.vehicles FROM outputs o LEFT JOIN
     (SELECT segment, minute, count(DISTINCT vid) AS vehicles FROM {REPORTS} GROUP BY segment, minute) r
     ON r.segment = o.segment AND r.minute = o.minute - 1
     WHERE o.kind = 0 AND o.value >= 0 AND o.count <> coalesce(r.vehicles, 0)""",
 )
 app.invariant(
-    "the velocity after a segment's last report of a minute is that of all vehicles in five minutes",
+    "a segment's velocity after its last report of a minute is the mean of all vehicles over five minutes",
     f"""SELECT * FROM (SELECT l.segment, l.minute, any_value(l.value) AS value, sum(v.mean) div count(*) AS mean FROM
     (SELECT segment, minute, max_by(value, seq) AS value FROM outputs WHERE kind = 2 GROUP BY segment, minute) l JOIN
     (SELECT segment, minute, vid, sum(speed) div count(*) AS mean FROM {REPORTS} GROUP BY segment, minute, vid) v
@@ -532,39 +538,39 @@ app.invariant(
     WHERE value <> mean""",
 )
 app.invariant(
-    "a toll is by the velocity after the minute before",
+    "a toll uses the velocity at the end of the minute before",
     """SELECT o.*, l.value AS last FROM outputs o LEFT JOIN
     (SELECT segment, minute, max_by(value, seq) AS value FROM outputs WHERE kind = 2 GROUP BY segment, minute) l
     ON l.segment = o.segment AND l.minute = o.minute
     WHERE o.kind = 0 AND o.value >= 0 AND o.velocity <> coalesce(l.value, 0)""",
 )
 app.invariant(
-    "who enters a segment is warned of an accident just when one is ahead",
+    "a vehicle that enters a segment is warned exactly when an accident is ahead",
     """SELECT o.seq, o.accident, w.segment FROM (SELECT * FROM outputs WHERE kind = 0) o FULL OUTER JOIN
     (SELECT * FROM outputs WHERE kind = 3) w ON w.seq = o.seq WHERE o.seq IS NULL OR o.accident <> (w.seq IS NOT NULL)
     OR (w.segment - o.segment) * IF(o.segment div 100 % 2 = 0, 1, -1) <> w.value OR w.value NOT BETWEEN 0 AND 4""",
 )
 app.invariant(
-    "an accident is where, in the minute before, a vehicle still stood that had another one beside it",
+    "an accident is where, in the minute before, two vehicles stood in the same place",
     f"""SELECT w.* FROM outputs w LEFT JOIN
     (SELECT DISTINCT s.segment, s.minute FROM {TRIPS} s JOIN {TRIPS} o ON o.segment = s.segment AND o.pos = s.pos
     AND o.vid <> s.vid AND o.seq < s.seq WHERE s.stands AND o.stands) a
     ON a.segment = w.segment AND a.minute = w.minute - 1 WHERE w.kind = 3 AND a.minute IS NULL""",
 )
 app.invariant(
-    "a balance is what was paid before it was asked for",
+    "a balance is the sum of all payments before the request",
     f"""SELECT o.seq, o.value, sum(p.paid) AS paid FROM outputs o LEFT JOIN {PAID} p ON p.vid = o.vid AND p.seq < o.seq
     WHERE o.kind = 4 GROUP BY o.seq, o.value HAVING o.value <> coalesce(sum(p.paid), 0)""",
 )
 app.invariant(
-    "an account ends with what its vehicle has paid, and with what it still owes",
+    "an account's final state is the sum that its vehicle paid and the toll that it still owes",
     f"""SELECT s.*, p.* FROM state_account_balance s FULL OUTER JOIN (SELECT p.vid, coalesce(sum(p.paid), 0) AS paid,
     max(l.due) AS owed FROM {PAID} p JOIN (SELECT vid, greatest(max_by(value, seq), 0) AS due FROM outputs
     WHERE kind = 0 AND (value >= 0 OR leaves) GROUP BY vid) l ON l.vid = p.vid GROUP BY p.vid) p ON p.vid = s.key
     WHERE s.key IS NULL OR s.balance <> coalesce(p.paid, 0) OR s.due <> coalesce(p.owed, 0)""",
 )
 app.invariant(
-    "an expenditure is what the history says",
+    "an expenditure equals that in the history of tolls",
     """SELECT o.*, e.day FROM outputs o JOIN events e ON e.seq = o.seq
     WHERE o.kind = 5 AND (o.qid <> e.qid OR o.value <> IF(e.day BETWEEN 1 AND 69,
     10 + ((CAST(e.vid AS BIGINT) * 128 + e.day) * 256 + e.xway) % 1000003 * 48271 % 2147483647 % 90, 0))""",

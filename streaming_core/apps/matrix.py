@@ -1,12 +1,15 @@
-"""Matrix operators: what a tuple costs, how large it is, how large a key's state is and how many tuples come out are
-parameters (Scaling Ordered Stream Processing, sections 7.1 to 7.3; workloads B.6).
+"""Matrix products: a benchmark whose parameters set the cost, size, state and number of tuples.
 
     source -> scale (stateless) -> fold (partitioned by key) -> sink
 
-Both multiply a tuple's d x d matrix by a fixed one, as often as they are told to, modulo 2^32. `scale` passes it on,
-`sel` times on average; `fold` works its checksum into one word of the key's state, in such a way that order matters,
-and leaves the checksum of that state, `sel_keyed` times. How long a multiplication takes on a machine is for a
-benchmark to find out, which sets `r` and `r_keyed` accordingly (bench/ordered.py).
+The application comes from Scaling Ordered Stream Processing, sections 7.1 to 7.3.
+
+Both operators multiply the d x d matrix of a tuple by a fixed matrix, modulo 2^32: `scale` does so `r` times, `fold`
+`r_keyed` times. `scale` emits each tuple `sel` times on average. `fold` mixes the tuple's checksum into one word of the
+key's state, so that the order of tuples matters. It emits the checksum of that state `sel_keyed` times.
+
+The time of one multiplication depends on the machine. A benchmark measures it and sets `r` and `r_keyed` accordingly
+(`streaming_core/bench/ordered.py`).
 """
 
 from functools import lru_cache
@@ -20,31 +23,31 @@ app = App(
     "matrix",
     reads="Scaling Ordered Stream Processing, section 7",
     params={
-        "d": Param(4, "rows and columns of a tuple's matrix: a tuple has 16 + 4 d^2 bytes", minimum=1, maximum=100),
-        "r": Param(10, "multiplications of the stateless operator", minimum=0, maximum=1_000_000_000),
-        "r_keyed": Param(10, "multiplications of the partitioned operator", minimum=0, maximum=1_000_000_000),
-        "s": Param(4, "a key's state has s^2 words", minimum=1, maximum=1_000),
-        "sel": Param(1.0, "tuples that leave the stateless operator per tuple", minimum=0.0, maximum=1_000.0),
-        "sel_keyed": Param(1.0, "tuples that leave the partitioned operator per tuple", minimum=0.0, maximum=1_000.0),
-        "keys": Param(1_000, "keys, each a partition that has a state", minimum=1, maximum=1_000_000),
+        "d": Param(4, "rows and columns of a tuple's matrix; a tuple takes 16 + 4 d^2 bytes", minimum=1, maximum=100),
+        "r": Param(10, "multiplications per tuple in the stateless operator", minimum=0, maximum=1_000_000_000),
+        "r_keyed": Param(10, "multiplications per tuple in the partitioned operator", minimum=0, maximum=1_000_000_000),
+        "s": Param(4, "size of a key's state: s^2 words", minimum=1, maximum=1_000),
+        "sel": Param(1.0, "tuples that the stateless operator emits per tuple", minimum=0.0, maximum=1_000.0),
+        "sel_keyed": Param(1.0, "tuples that the partitioned operator emits per tuple", minimum=0.0, maximum=1_000.0),
+        "keys": Param(1_000, "number of keys, each a partition with its own state", minimum=1, maximum=1_000_000),
         "sigma": Param(
             0.0,
-            "deviation of normal draws within -1..1, whose equal ranges are the keys; 0: all are equally likely",
+            "standard deviation of the draws that select keys, within -1..1; 0: all keys equally likely",
             minimum=0.0,
             maximum=1e6,
         ),
-        "invalid_ratio": Param(0.0, "share of tuples of a key that does not exist", minimum=0.0, maximum=1.0),
+        "invalid_ratio": Param(0.0, "share of tuples with a key that does not exist", minimum=0.0, maximum=1.0),
     },
     profiles={
         "matrix-skewed": Profile(
-            "the skew experiment: a hundred keys, most tuples of a few", {"keys": 100, "sigma": 0.1}
+            "the skew experiment: a hundred keys, and most tuples go to few of them", {"keys": 100, "sigma": 0.1}
         ),
-        "matrix-expand": Profile("fifty tuples leave the stateless operator for each one", {"sel": 50.0}),
+        "matrix-expand": Profile("the stateless operator emits fifty tuples per tuple", {"sel": 50.0}),
     },
 )
 p = app.params
 MASK = (1 << 32) - 1
-FRACTION = 24  # bits of a selectivity's fraction that decide
+FRACTION = 24  # bits of the fractional part of a selectivity
 
 
 @record
@@ -68,7 +71,7 @@ class Scaled:
 
 @record
 class State:
-    """Of a key: how many tuples have come, the words that they are folded into, and where a tuple is worked on."""
+    """State of a key: the number of its tuples, the words that hold their checksums, and scratch space."""
 
     n: i64
     words: Array[u32, "s*s"]
@@ -86,14 +89,14 @@ class Folded:
 
 @app.constant
 def factor(params):
-    """What tuples are multiplied by, row by row."""
+    """Returns the fixed matrix, row by row."""
     cells = params["d"] * params["d"]
     return (Draws(0, "matrix.factor", 0, cells).bits(0) >> np.uint64(32)).view(np.int64)
 
 
 @app.constant
 def copies(params):
-    """Of `sel` and `sel_keyed`: tuples that always leave, and how many of 2^24 events have one more."""
+    """Returns, for `sel` and `sel_keyed`, the whole part and the fractional part in 1/2^24."""
     found = []
     for sel in (params["sel"], params["sel_keyed"]):
         whole = int(sel)
@@ -102,7 +105,7 @@ def copies(params):
 
 
 def mixed(number):
-    """32 bits, well mixed, of a number."""
+    """Hashes a number into 32 bits."""
     bits = ((number ^ (number >> 32)) & MASK) * 0x9E3779B1 & MASK
     bits = (bits ^ (bits >> 15)) * 0x85EBCA77 & MASK
     bits = (bits ^ (bits >> 13)) * 0xC2B2AE3D & MASK
@@ -110,13 +113,13 @@ def mixed(number):
 
 
 def chosen(seq, which):
-    """How many tuples leave for an event."""
+    """Returns how many tuples an operator emits for an event."""
     one_more = mixed(2 * seq + which) >> (32 - FRACTION) < copies[2 * which + 1]
     return copies[2 * which] + (1 if one_more else 0)
 
 
 def multiply(x, row, times):
-    """x = x * factor, `times` times; `row` is a row of the product."""
+    """Computes x = x * factor, `times` times; `row` is scratch space for a row."""
     for _ in range(times):
         for i in range(p.d):
             for j in range(p.d):
@@ -171,7 +174,7 @@ app.source(Tuple).flat_map(scale, Scaled, scratch=Scratch).key_by("key").process
 
 @app.generates
 def tuples(params, seed, start, stop):
-    """Every tuple is drawn by itself; ts is its number."""
+    """Draws each tuple independently; ts is its number."""
     draws, cells = Draws(seed, "matrix.tuples", start, stop), params["d"] * params["d"]
     key = _keys(params["keys"], params["sigma"]).pick(draws.u53(0))
     key[Draws(seed, "matrix.invalid", start, stop).chance(0, params["invalid_ratio"])] = params["keys"]
@@ -181,10 +184,10 @@ def tuples(params, seed, start, stop):
 
 @lru_cache(maxsize=4)
 def _keys(keys, sigma):
-    """Normal draws within -1..1, cut into as many equal ranges as there are keys."""
+    """Returns the distribution of keys: normal draws within -1..1, cut into one equal range per key."""
     if sigma == 0:
         return proportional(np.ones(keys))
-    fine = 16 if keys <= 10_000 else 1  # places in a range at which the density is taken
+    fine = 16 if keys <= 10_000 else 1  # points per range at which the density is evaluated
     density = bell(keys * fine, sigma * keys * fine / 2)
     weights = density[::fine].copy()
     for i in range(1, fine):
@@ -193,7 +196,7 @@ def _keys(keys, sigma):
 
 
 app.invariant(
-    "an output is of its event's key, and an event's outputs take turns",
+    "an output has the key of its event, and the outputs of an event are in order",
     """SELECT o.seq, o.sub, o.key, e.key AS of_event, o.n, o.copy FROM (SELECT *,
     lag(n) OVER of_event AS n_before, lag(copy) OVER of_event AS copy_before
     FROM outputs WINDOW of_event AS (PARTITION BY seq ORDER BY sub)) o LEFT JOIN events e ON o.seq = e.seq
@@ -202,18 +205,18 @@ app.invariant(
     OR (o.copy = 0 AND o.sub > 0 AND o.n <> o.n_before + 1) OR o.copy < 0""",
 )
 app.invariant(
-    "a key's tuples are counted in order, and no more than there are",
+    "the tuples of a key are numbered in order, up to the final count",
     """SELECT * FROM (SELECT o.*, s.n AS final, lag(o.n) OVER (PARTITION BY o.key ORDER BY o.seq, o.sub) AS before
     FROM outputs o LEFT JOIN state_fold s ON o.key = s.key) WHERE final IS NULL OR n > final OR n < before OR n < 1""",
 )
 app.invariant(
-    "an output after a key's last tuple carries the checksum of its final state",
+    "the outputs of a key's last tuple hold the checksum of its final state",
     """SELECT * FROM (SELECT o.key, o.n, o.checksum,
     aggregate(s.words, CAST(0 AS BIGINT), (c, word) -> (c * 31 + word) % 4294967296) AS expected
     FROM outputs o JOIN state_fold s ON o.key = s.key AND o.n = s.n) WHERE checksum <> expected""",
 )
 app.invariant(
-    "a tuple has as many outputs as any other of its operator, or one more, or one less",
+    "the numbers of outputs of two tuples differ by at most one",
     """SELECT * FROM
     (SELECT CASE WHEN count(*) < (SELECT sum(n) FROM state_fold) THEN 0 ELSE min(copies) END AS fewest,
         max(copies) AS most FROM (SELECT key, n, count(*) AS copies FROM outputs GROUP BY key, n))

@@ -1,14 +1,16 @@
-"""New Segment: position reports of vehicles that have entered another segment (Viper, section on Linear Road; workloads
-part D).
+"""New segments: the position reports of vehicles that have entered another segment of the road.
 
     source -> new_seg (partitioned by vehicle) -> sink
 
-A position report (type 0) is forwarded if its vehicle's last one came from another expressway or segment, or if there
-was none: about a third of them. As in Viper's code, the direction does not count. Everything else is filtered out; a
-report from a direction other than 0 and 1 is invalid, and not remembered.
+The application comes from Viper's section on Linear Road.
 
-Viper's code means to forget vehicles that have been silent for 31 s, but never does. `purge` does so by event time,
-when the vehicle next reports: 0, the default, never. Vehicles are remembered when the simulation is repeated.
+A position report (type 0) is forwarded if it is the vehicle's first, or if the vehicle's last one came from another
+expressway or segment. About a third of them are. As in Viper's code, the direction does not count. Other events are
+filtered out. A report with a direction other than 0 and 1 is invalid, and the operator does not remember it.
+
+Viper's code intends to forget a vehicle after 31 s of silence, but never does. `purge` sets the silence after which a
+vehicle is forgotten, in event time, at its next report. The default 0 means never. Vehicles stay known when the
+simulation repeats.
 """
 
 from streaming_core.api import App, Param, Profile, boolean, i8, i16, i32, i64, record, u32
@@ -24,10 +26,12 @@ app = App(
         **PARAMS,
     },
     profiles={
-        "viper": Profile("as Viper's code does it: nobody is ever forgotten", {"purge": 0}),
-        "viper-31s": Profile("as Viper's code means it", {"purge": 31}),
-        "lrstorm": Profile("as the code that Viper's came from means it", {"purge": 30}),
-        "short": Profile("twenty minutes of few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
+        "viper": Profile("as Viper's code does: no vehicle is ever forgotten", {"purge": 0}),
+        "viper-31s": Profile("as Viper's code intends: a vehicle is forgotten after 31 s", {"purge": 31}),
+        "lrstorm": Profile(
+            "as the code that Viper started from intends: a vehicle is forgotten after 30 s", {"purge": 30}
+        ),
+        "short": Profile("twenty minutes with few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
     },
 )
 p = app.params
@@ -98,36 +102,36 @@ app.source(Event).key_by("vid").process(new_seg, state=Last, output=Entry).sink(
 app.generates(events("vid", "pos", "speed", "xway", "seg", "type", "lane", "dir"))
 
 
-# Valid position reports, and what is known of the vehicle's report before each: null at its first.
+# Valid position reports with the vehicle's report before; null at its first.
 REPORTS = """(SELECT seq, ts, vid, xway, seg, ts - lag(ts) OVER vehicle AS silent,
 xway = lag(xway) OVER vehicle AND seg = lag(seg) OVER vehicle AS stayed
 FROM events WHERE type = 0 AND dir IN (0, 1) WINDOW vehicle AS (PARTITION BY vid ORDER BY seq))"""
 
 app.invariant(
-    "at most one output for a valid position report, none for anything else",
+    "a valid position report has at most one output, and other events have none",
     """SELECT o.* FROM (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o
     LEFT JOIN (SELECT seq FROM events WHERE type = 0 AND dir IN (0, 1)) e ON e.seq = o.seq
     WHERE e.seq IS NULL OR o.outputs > 1""",
 )
 app.invariant(
-    "a report is forwarded unchanged, and marked",
+    "a report is forwarded unchanged, with `new_seg` set",
     """SELECT o.* FROM outputs o JOIN events e ON o.seq = e.seq
     WHERE NOT o.new_seg OR (o.ts, o.vid, o.pos, o.speed, o.xway, o.seg, o.lane, o.dir)
     <> (e.ts, e.vid, e.pos, e.speed, e.xway, e.seg, e.lane, e.dir)""",
 )
 app.invariant(
-    "a vehicle's first report, and each from elsewhere than the one before, is forwarded",
+    "a vehicle's first report, and each report from another segment than the one before, is forwarded",
     f"SELECT r.* FROM {REPORTS} r LEFT ANTI JOIN outputs o ON o.seq = r.seq WHERE NOT coalesce(r.stayed, false)",
 )
 app.invariant(
-    "where a vehicle has stayed, just those reports are forwarded that come after the longest silences",
-    # All of them after more than `purge` seconds, and none without it.
+    "of reports from the same segment, exactly those after the longest silences are forwarded",
+    # All reports after more than `purge` seconds; none if `purge` is 0.
     f"""SELECT * FROM (SELECT max(CASE WHEN o.seq IS NULL THEN silent END) AS remembered,
     min(CASE WHEN o.seq IS NOT NULL THEN silent END) AS forgotten
     FROM {REPORTS} r LEFT JOIN outputs o ON o.seq = r.seq WHERE r.stayed) WHERE forgotten <= remembered""",
 )
 app.invariant(
-    "a vehicle is remembered as it has last reported, if ever",
+    "a vehicle's final state is its last report",
     f"""SELECT s.*, r.* FROM (SELECT key, ts AS last_ts, xway AS last_xway, seg AS last_seg, known FROM state_new_seg) s
     FULL OUTER JOIN (SELECT vid, max(ts) AS ts, max_by(xway, seq) AS xway, max_by(seg, seq) AS seg
     FROM {REPORTS} GROUP BY vid) r ON r.vid = s.key

@@ -1,16 +1,23 @@
-"""Online Bidding: bids on items, and orders that alter asking prices or top up quantities (TStream, section VI-A;
-workloads A.3).
+"""Online bidding: bids buy items; orders change asking prices or add quantities.
 
-    authenticate -> trade (transaction: a bid's item, or an order's 20 items) -> sink
+    authenticate -> trade (transaction: a bid's items, or an order's 20 items) -> sink
 
-A bid is rejected, and leaves no trace, unless every item it names is offered at no more than the bid's price and in the
-quantity it wants; else it takes what it wants. ALTER sets asking prices, TOP adds quantities, both unconditionally. A
-bid's output holds asking price and quantity of its item after it (of several items: their sums), of a rejected bid the
-unchanged ones. An event that is not authorised counts as dropped and touches nothing, but is answered. Events of an
-unknown kind, with no items or too many, a key outside the table, a negative price or quantity, or a bid that names an
-item twice, are invalid.
+The application comes from TStream, section VI-A. An event has one of three kinds:
 
-The initial asking prices are the same whatever the workload's seed: they belong to the application.
+- A BID takes the quantities that it wants. It is rejected, without any effect, if an item costs more than the bid's
+  price or if too few are left.
+- An ALTER sets asking prices, without a condition.
+- A TOP adds quantities, without a condition.
+
+The output of a bid holds the asking price and quantity of its item after the bid. For several items it holds the sums.
+A rejected bid leaves both unchanged.
+
+An event without authorisation counts as dropped. It touches no item, but has an answer.
+
+An event is invalid if its kind is unknown, it has no items or too many, or a key lies outside the table. A negative
+price or quantity is invalid too, and so is a bid that names an item twice.
+
+The initial asking prices belong to the application. They do not depend on the seed of the workload.
 """
 
 import numpy as np
@@ -23,44 +30,48 @@ app = App(
     "ob",
     reads="TStream, section VI-A; prices and quantities of its code",
     params={
-        "n_items": Param(10_000, "items on offer", minimum=1, maximum=100_000_000),
-        "length": Param(20, "items an ALTER or TOP names, and the most an event has room for", minimum=1, maximum=24),
+        "n_items": Param(10_000, "number of items", minimum=1, maximum=100_000_000),
+        "length": Param(20, "items in an ALTER or TOP, and the maximum in any event", minimum=1, maximum=24),
         "len_mode": Param(
             "paper",
-            "paper: `length` items per ALTER or TOP; code: uniform 5..24",
+            "paper: `length` items per ALTER or TOP; code: 5 to 24, uniformly",
             choices=("paper", "code"),
         ),
-        "bid_length": Param(1, "items a bid names", minimum=1, maximum=24),
-        "bid_ratio": Param(0.75, "share of bids; what is left are as many ALTER as TOP", minimum=0.0, maximum=1.0),
-        "init_qty": Param(100, "quantity of every item in the beginning", minimum=0, maximum=10**15),
-        "max_price": Param(100, "asked and bid prices lie below", minimum=1, maximum=10**9),
-        "max_qty": Param(20, "quantities of bids and TOPs lie below", minimum=1, maximum=10**9),
-        "users": Param(10_000, "who sends events", minimum=1, maximum=10**9),
-        "work": Param(0, "rounds of dummy work per item changed", minimum=0, maximum=1_000_000),
+        "bid_length": Param(1, "items in a bid", minimum=1, maximum=24),
+        "bid_ratio": Param(0.75, "share of bids; the rest is half ALTER, half TOP", minimum=0.0, maximum=1.0),
+        "init_qty": Param(100, "initial quantity of every item", minimum=0, maximum=10**15),
+        "max_price": Param(100, "upper bound of asking and bid prices, exclusive", minimum=1, maximum=10**9),
+        "max_qty": Param(20, "upper bound of the quantities in bids and TOPs, exclusive", minimum=1, maximum=10**9),
+        "users": Param(10_000, "number of users who send events", minimum=1, maximum=10**9),
+        "work": Param(0, "rounds of extra work per changed item", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
-        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
-        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
+        "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
+        "gen_parts": Param(
+            40, "partitions to draw keys from; independent of the number of threads", minimum=1, maximum=1024
+        ),
         "mp_ratio": Param(0.25, "share of multi-partition events", minimum=0.0, maximum=1.0),
-        "mp_len": Param(4, "partitions of a multi-partition event", minimum=1, maximum=1024),
+        "mp_len": Param(4, "partitions that a multi-partition event touches", minimum=1, maximum=1024),
         "mp_partitions": Param(
             "neighbours",
-            "neighbours: a multi-partition event's partitions follow each other; any: drawn from all",
+            "neighbours: a multi-partition event touches consecutive partitions; any: random ones",
             choices=("neighbours", "any"),
         ),
         "pattern": Param(
             "code",
-            "code: the last of every 8 events are multi-partition ones, ALTER and TOP; independent: drawn",
+            "code: the last of every 8 events are multi-partition orders, as in TStream's code; independent: random",
             choices=("code", "independent"),
         ),
-        "duplicates": Param(False, "an ALTER or TOP may name an item twice: the last price wins, quantities add up"),
-        "unauth_ratio": Param(0.0, "share of events that are not authorised", minimum=0.0, maximum=1.0),
+        "duplicates": Param(
+            False, "allow an ALTER or TOP to name an item twice: the last price wins, quantities add up"
+        ),
+        "unauth_ratio": Param(0.0, "share of events without authorisation", minimum=0.0, maximum=1.0),
         "invalid_ratio": Param(0.0, "share of events with an item outside the table", minimum=0.0, maximum=1.0),
     },
     profiles={
         "ob-code": Profile(
-            "lengths of ALTER and TOP uniform 5..24, as in TStream's code", {"len_mode": "code", "length": 24}
+            "5 to 24 items per ALTER and TOP, uniformly, as in TStream's code", {"len_mode": "code", "length": 24}
         ),
-        "ob-basket": Profile("bids for four items at once, of which each must do", {"bid_length": 4}),
+        "ob-basket": Profile("bids for four items, which must all be available", {"bid_length": 4}),
         "ob-scarce": Profile("one of each item: most bids find nothing left", {"init_qty": 1}),
     },
 )
@@ -68,7 +79,7 @@ p = app.params
 BID = 0
 ALTER = 1
 TOP = 2
-OWN = 0  # the seed of what is the same in every workload
+OWN = 0  # seed of the data that is the same in every workload
 
 
 @record
@@ -178,11 +189,11 @@ def answer(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Bids, ALTERs and TOPs in a pattern of 8, keys by partition (workloads A.0.1); ts is the number of the event."""
+    """Draws bids, ALTERs and TOPs in a pattern of 8, keys by partition; ts is the number of the event."""
     n_items, room, bid_length = params["n_items"], params["length"], params["bid_length"]
     coded = params["len_mode"] == "code"
     if coded and room < 24:
-        raise BadInput(f"app ob: len_mode=code draws up to 24 items: give a length of 24, not {room}")
+        raise BadInput(f"app ob: len_mode=code needs a length of at least 24, got {room}")
     if bid_length > room:
         raise BadInput(f"app ob: a bid for {bid_length} items needs a length of at least {bid_length}, got {room}")
     most = bid_length if params["duplicates"] or params["bid_ratio"] == 1.0 else room
@@ -192,7 +203,7 @@ def requests(params, seed, start, stop):
     draws = Draws(seed, "ob.events", start, stop)
     order = of_eight(1.0 - params["bid_ratio"], draws, 0, start, stop)
     multi = of_eight(params["mp_ratio"], draws, 1, start, stop, drawn)
-    # Of the orders, the second half of each eight events' are TOPs.
+    # Among eight events, the first half of the orders are ALTERs and the second half TOPs.
     half = 4 * (1.0 - params["bid_ratio"])
     top = of_eight(half / 8, draws, 0, start, stop) if half == int(half) else order & draws.chance(2, 0.5)
     kind = np.where(top, TOP, np.where(order, ALTER, BID))
@@ -227,8 +238,11 @@ def requests(params, seed, start, stop):
 
 
 def _keys(draws, space, length, multi, params, distinct):
-    """`length` keys per event: a single-partition event's are of one partition, a multi-partition event's of `mp_len`
-    partitions, in order, equally many of each."""
+    """Draws `length` keys per event.
+
+    A single-partition event has the keys of one partition. A multi-partition event has equally many keys of each of
+    `mp_len` partitions, in order.
+    """
     first = space.start(draws, length)
     per_part = -(-length // min(params["mp_len"], space.parts))
     partitions = space.partitions(draws, first, -(-length // per_part), params["mp_partitions"] == "neighbours")
@@ -248,7 +262,7 @@ VALID = f"""kind <= 2 AND n BETWEEN 1 AND size(items)
     AND array_min({NAMED.format("prices")}) >= 0 AND array_min({NAMED.format("qtys")}) >= 0
     AND (kind <> 0 OR size(array_distinct({NAMED.format("items")})) = n)"""
 
-# Each item that each event has named, with what came of it.
+# Each item of each event, with its effect.
 TRADES = f"""SELECT *, prices[pos] AS price,
     CASE WHEN kind = 2 THEN qtys[pos] WHEN kind = 0 AND ok THEN -qtys[pos] ELSE 0 END AS moved FROM
     (SELECT e.seq, e.kind, e.prices, e.qtys, o.ok, o.ask, o.qty AS remains,
@@ -256,7 +270,7 @@ TRADES = f"""SELECT *, prices[pos] AS price,
     FROM events e JOIN outputs o ON e.seq = o.seq WHERE o.auth)"""
 
 app.invariant(
-    "one answer of its kind for each valid event, none for others; orders succeed, who is not authorised gets nothing",
+    "each valid event has one answer of its kind; authorised orders succeed, and unauthorised events have no effect",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
     (SELECT seq, kind, auth, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(kind) AS of_kind, bool_and(auth) AS auth, bool_and(ok) AS ok,
@@ -265,15 +279,14 @@ app.invariant(
     OR o.auth <> e.auth OR NOT o.plain""",
 )
 app.invariant(
-    # All items begin alike, so what is left of their final quantities after taking the accepted movements away must be
-    # one number.
-    "an item ends with what it began with, plus what was added, minus what was sold",
+    # All items start with the same quantity. So the final quantities minus the accepted changes must be one number.
+    "an item's final quantity is the initial one, plus additions, minus sales",
     f"""SELECT * FROM (SELECT *, mode(opening) OVER () AS others FROM (SELECT g.key, g.qty,
     g.qty - coalesce(m.moved, 0) AS opening FROM state_goods g LEFT JOIN
     (SELECT item, sum(moved) AS moved FROM ({TRADES}) GROUP BY item) m ON g.key = m.item)) WHERE opening <> others""",
 )
 app.invariant(
-    "an item ends with the asking price of the last ALTER that names it",
+    "an item's final asking price is that of its last ALTER",
     f"""SELECT g.key, g.ask, a.newest FROM state_goods g JOIN (SELECT item, max_by(price, struct(seq, pos)) AS newest
     FROM ({TRADES}) WHERE kind = 1 GROUP BY item) a ON g.key = a.item WHERE g.ask <> a.newest""",
 )
@@ -282,9 +295,9 @@ app.invariant(
     """SELECT seq AS row, qty FROM outputs WHERE qty < 0 UNION ALL SELECT key, qty FROM state_goods WHERE qty < 0""",
 )
 app.invariant(
-    # An item's first asking price shows in the end if nobody alters it; what is asked before the first ALTER of one
-    # that somebody does is not checked here.
-    "a bid sees the newest asking prices, and the quantities that everything before it has left",
+    # The initial asking price of an item is only known if no ALTER changes it. Bids before the first ALTER of an item
+    # are not checked.
+    "a bid sees the latest asking prices, and the quantities after all earlier events",
     f"""WITH seen AS (SELECT t.*, g.qty - sum(moved) OVER (PARTITION BY item) + sum(moved) OVER sofar AS quantity,
     coalesce(last_value(IF(kind = 1, price, NULL), true) OVER sofar,
     IF(max(kind = 1) OVER (PARTITION BY item), NULL, g.ask)) AS asked
@@ -295,7 +308,7 @@ app.invariant(
     WHERE qty <> quantity OR ask <> asked""",
 )
 app.invariant(
-    "a bid for one item is accepted just when it is offered at that price and in that quantity",
+    "a bid for one item is accepted exactly when price and quantity suffice",
     """SELECT * FROM (SELECT o.*, e.prices[0] AS price, e.qtys[0] AS wanted, o.qty + IF(o.ok, e.qtys[0], 0) AS available
     FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.kind = 0 AND o.auth AND e.n = 1)
     WHERE ok <> (price >= ask AND wanted <= available)""",

@@ -1,10 +1,10 @@
-"""paircount: how many of the tweets of the last two minutes have each two words near each other, in this order
-(STRETCH, section 8.1; workloads E.1).
+"""Word pairs: the number of tweets in the last two minutes that contain each pair of nearby words, in this order.
 
-    tweets -> count (windows by pair: each tweet has the keys that are its pairs of words) -> sink
+    tweets -> count (windows by pair: the keys of a tweet are its pairs of words) -> sink
 
-wordcount for whoever wants more keys of a row: near is a distance of 3 words (`level` L), 10 (M), or any (H). A pair
-of the same word twice is one too. `multiplicity` is wordcount's.
+The application comes from STRETCH, section 8.1. It is `wordcount` with more keys per row. Two words are near if they
+are at most 3 words apart (`level` L), 10 (M), or any number (H). The same word twice is a pair too. `multiplicity`
+works as in `wordcount`.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from streaming_core.generator.tweets import (
     word_from,
 )
 
-# How far apart the words of a pair may be; H: no tweet has as many words.
+# How far apart the words of a pair may be; no tweet has as many words as H allows.
 DISTANCES = {"L": 3, "M": 10, "H": 1_000_000}
 
 app = App(
@@ -31,17 +31,21 @@ app = App(
     params={
         **TWEETS,
         "level": Param(
-            "L", "how far apart words are paired: 3 (L), 10 (M), any distance (H)", choices=tuple(DISTANCES)
+            "L", "largest distance of the words of a pair: 3 (L), 10 (M), any (H)", choices=tuple(DISTANCES)
         ),
-        "advance": Param(60_000, "ms from one window to the next", minimum=1, maximum=LONGEST_WINDOW),
-        "size": Param(120_000, "ms of a window", minimum=1, maximum=LONGEST_WINDOW),
-        "multiplicity": Param("set", "a pair said twice counts once (set) or twice (bag)", choices=("set", "bag")),
+        "advance": Param(
+            60_000, "milliseconds from the start of one window to that of the next", minimum=1, maximum=LONGEST_WINDOW
+        ),
+        "size": Param(120_000, "length of a window in milliseconds", minimum=1, maximum=LONGEST_WINDOW),
+        "multiplicity": Param(
+            "set", "count a pair that a tweet repeats once (set) or every time (bag)", choices=("set", "bag")
+        ),
     },
     profiles={
-        "paircount-l": Profile("words up to 3 apart: about 34 of each tweet", {"level": "L"}),
-        "paircount-m": Profile("words up to 10 apart: about 75 of each tweet", {"level": "M"}),
-        "paircount-h": Profile("all words of a tweet: about 83 of each tweet", {"level": "H"}),
-        "paircount-bag": Profile("every occurrence counts, as in Flink's implementation", {"multiplicity": "bag"}),
+        "paircount-l": Profile("words at most 3 apart: about 34 pairs per tweet", {"level": "L"}),
+        "paircount-m": Profile("words at most 10 apart: about 75 pairs per tweet", {"level": "M"}),
+        "paircount-h": Profile("all words of a tweet: about 83 pairs per tweet", {"level": "H"}),
+        "paircount-bag": Profile("count every occurrence, as Flink's implementation does", {"multiplicity": "bag"}),
     },
 )
 
@@ -74,7 +78,7 @@ class Counted:
 
 @app.constant
 def distance(params):
-    """How far apart the words of a pair may be: one number."""
+    """Returns how far apart the words of a pair may be, as one number."""
     return np.array([DISTANCES[params["level"]]])
 
 
@@ -117,13 +121,13 @@ app.source(Tweet).window(
 app.generates(tweets)
 
 
-# Of each tweet its pairs of words.
+# The pairs of words of each tweet.
 FAR = " ".join(f"WHEN '{level}' THEN {far}" for level, far in DISTANCES.items())
 PAIRS = f"""flatten(transform(said, (one, i) ->
     transform(slice(said, i + 2, CASE :level {FAR} END), other -> struct(one, other))))"""
 
 app.invariant(
-    "a window's counts add up to the pairs of its tweets",
+    "the counts of a window add up to the number of pairs in its tweets",
     f"""SELECT coalesce(e.ts, o.ts) AS ts, e.pairs, o.counted FROM
     (SELECT at * :advance + :size AS ts, sum(pairs) AS pairs FROM
         (SELECT explode({ENDS}) AS at,
@@ -134,19 +138,19 @@ app.invariant(
     WHERE e.ts IS NULL OR o.ts IS NULL OR e.pairs <> o.counted""",
 )
 app.invariant(
-    "a window ends a size behind a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
+    "a window ends one size after a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
 )
 app.invariant(
-    "a pair is counted once in a window, and was there",
+    "a window lists a pair once, with a count of at least 1",
     """SELECT ts, first, second, count(*) AS times, min(n) AS n FROM outputs GROUP BY ts, first, second
     HAVING count(*) > 1 OR min(n) < 1""",
 )
 app.invariant(
-    "a window's counts leave with the first tweet from its end on, or when there are no more tweets",
+    "a window's counts leave with the first tweet at or after its end, or at the end of the stream",
     LEFT_OUT_OF_TIME,
 )
 app.invariant(
-    "of windows that end together the earlier comes first",
+    "if one tweet ends several windows, the earlier windows leave first",
     OUT_OF_ORDER,
     by_order=True,
 )

@@ -1,12 +1,14 @@
-"""Position Reports: of all that vehicles send, where they are (Viper, section on Linear Road; workloads part D).
+"""Position reports: where vehicles are, out of all events that they send.
 
     source -> pos_rep (stateless) -> sink
 
-An event is forwarded unchanged if it is a position report (type 0), which 99 of 100 are, and else filtered out. A
-report from a direction other than 0 and 1 is invalid.
+The application comes from Viper's section on Linear Road.
 
-The order is that of time and seq, however many injectors share the stream: what the published code puts out depends on
-their number (workloads part D, CHOICE-51).
+A position report (type 0) is forwarded unchanged; about 99 of 100 events are position reports. Other events are
+filtered out. A report with a direction other than 0 and 1 is invalid.
+
+Outputs are in the order of time and `seq`, for any number of injectors. The output of Viper's published code depends on
+their number.
 """
 
 from streaming_core.api import App, Profile, i8, i16, i32, i64, record, u32
@@ -17,9 +19,9 @@ app = App(
     reads="Viper, Linear Road's stateless operator",
     params=PARAMS,
     profiles={
-        "viper": Profile("three hours of one expressway, again and again", {"xways": 1, "seconds": 10_800}),
-        "short": Profile("twenty minutes of few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
-        "rush-hour": Profile("vehicles are slower in the middle third of the time", {"congestion": True}),
+        "viper": Profile("three hours of one expressway, repeated", {"xways": 1, "seconds": 10_800}),
+        "short": Profile("twenty minutes with few vehicles", {"seconds": 1_200, "veh_per_s": 5.0}),
+        "rush-hour": Profile("slower vehicles in the middle third of the time", {"congestion": True}),
     },
 )
 
@@ -75,7 +77,7 @@ app.generates(events("vid", "pos", "speed", "xway", "seg", "type", "lane", "dir"
 
 
 app.invariant(
-    "one output for each valid position report, none for anything else",
+    "each valid position report has one output, and other events have none",
     """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs FROM
     (SELECT seq, type = 0 AND dir IN (0, 1) AS valid FROM events) e
     FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq

@@ -1,11 +1,12 @@
-"""TPCx-BB Q1: the item pairs that are sold together most, hour by hour (Scaling Ordered Stream Processing, table 1;
-workloads B.1).
+"""TPCx-BB query 1: the pairs of items that stores sell together most often, hour by hour.
 
     store_sales -> wanted (stateless) -> basket (partitioned by ticket) -> count (partitioned by pair)
                 -> rank (stateful) -> sink
 
-Hours are closed by the first pair of a later one, or by the end of the stream. An hour's list holds the pairs that were
-sold together more often than `threshold` times, most frequent first; an hour with pairs, but none of those, leaves one
+The query comes from Scaling Ordered Stream Processing, table 1.
+
+The first pair of a later hour, or the end of the stream, closes an hour. The list of an hour holds the pairs sold
+together more than `threshold` times, most frequent first. An hour with pairs, but none above the threshold, leaves one
 row of rank -1.
 """
 
@@ -18,27 +19,30 @@ app = App(
     params={
         **bigbench.SALES,
         "events_per_day": Param(
-            600_000, "lines of a simulated day, on average: 25,000 an hour", minimum=10, maximum=20_000_000
+            600_000,
+            "average number of lines per simulated day; the default is 25,000 per hour",
+            minimum=10,
+            maximum=20_000_000,
         ),
-        "wanted_categories": Param("1,2,3", "categories whose items count"),
-        "wanted_stores": Param("1,3,5,7,10", "stores whose sales count"),
-        "threshold": Param(2, "a pair is listed if it was sold together more often than that", minimum=0),
-        "limit": Param(100, "pairs in a list", minimum=1, maximum=10_000),
+        "wanted_categories": Param("1,2,3", "categories to count, separated by commas"),
+        "wanted_stores": Param("1,3,5,7,10", "stores to count, separated by commas"),
+        "threshold": Param(2, "number of common sales above which a pair is listed", minimum=0),
+        "limit": Param(100, "maximum number of pairs in a list", minimum=1, maximum=10_000),
     },
     profiles={
         "q1-kit": Profile(
-            "the kit's parameters and times; one store of its five exists, and no pair of an hour is that frequent",
+            "the parameters and times of the kit: one of its five stores exists, and no pair reaches the threshold",
             {"wanted_stores": "10,20,33,40,50", "threshold": 50, "mode": "kit"},
         ),
         "q1-busy": Profile(
-            "ten tickets a second, some pairs of an hour are sold together more than 50 times",
+            "ten tickets per second: some pairs are sold together more than 50 times per hour",
             {"events_per_day": 6_480_000, "threshold": 50},
         ),
     },
 )
 p = app.params
 HOUR = 3_600
-BITS = 31  # a pair is smaller item << BITS | larger item: it sorts by the one, then by the other
+BITS = 31  # a pair is smaller item << BITS | larger item, so it sorts by the smaller item, then by the larger
 LARGER = (1 << BITS) - 1
 
 
@@ -105,7 +109,7 @@ class Ranked:
 
 @app.constant
 def wanted_item(params):
-    """By item: 1 if its category is wanted."""
+    """Returns 1 for each item of a wanted category, else 0."""
     categories = bigbench.chosen(params["wanted_categories"], params["categories"])
     categories[0] = 0
     return categories[bigbench.categories(params).clip(0)]
@@ -113,7 +117,7 @@ def wanted_item(params):
 
 @app.constant
 def wanted_store(params):
-    """By store: 1 if it is wanted."""
+    """Returns 1 for each wanted store, else 0."""
     return bigbench.chosen(params["wanted_stores"], params["stores"])
 
 
@@ -127,7 +131,7 @@ def wanted(row, out):
 
 
 def basket(row, state, out):
-    # A basket that has lain for an hour is forgotten, when somebody looks.
+    # The next line of the ticket clears a basket that is more than an hour old.
     items = state.items
     if row.ts - state.ts > HOUR:
         items.clear()
@@ -154,7 +158,7 @@ def rank(row, state, out):
         state.counts = 0
         state.best.clear()
     state.counts += 1
-    # Counts only grow, so a pair that is not among the best needs to be looked at again only when it grows.
+    # Counts only grow. So a pair outside the list can enter it only when its own count grows.
     best = state.best
     if row.n > p.threshold and (len(best) < p.limit or row.n >= best.score_at(p.limit - 1)):
         best.offer(row.pair, row.n)
@@ -178,7 +182,7 @@ app.generates(bigbench.store_sales)
 
 
 app.invariant(
-    "a list is in order: most frequent first, then by the smaller item, then by the larger, which is another",
+    "a list is sorted by count, then by smaller item, then by larger item, and the two items differ",
     """SELECT * FROM (SELECT *, lag(n) OVER one AS n_before, lag(a) OVER one AS a_before, lag(b) OVER one AS b_before,
     row_number() OVER one AS nth FROM outputs WINDOW one AS (PARTITION BY window ORDER BY rank))
     WHERE (rank >= 0 AND (rank <> nth - 1 OR a >= b OR n < 1))
@@ -186,27 +190,27 @@ app.invariant(
     OR (nth > 1 AND (n > n_before OR (n = n_before AND (a < a_before OR (a = a_before AND b <= b_before)))))""",
 )
 app.invariant(
-    "there is one list for each hour in which a ticket has two items",
+    "each hour in which a ticket has two items has one list",
     """SELECT w.window, o.window AS listed, o.seqs FROM
     (SELECT DISTINCT floor(ts / 3600) AS window FROM state_basket WHERE size(items) > 1) w FULL OUTER JOIN
     (SELECT window, count(DISTINCT seq) AS seqs FROM outputs GROUP BY window) o ON w.window = o.window
     WHERE w.window IS NULL OR o.window IS NULL OR o.seqs <> 1""",
 )
 app.invariant(
-    "a pair is counted once for each ticket of the hour that has both items",
+    "a pair's count is the number of tickets of the hour with both items",
     """SELECT o.window, o.a, o.b, o.n, count(s.items) AS tickets FROM outputs o LEFT JOIN state_basket s
     ON floor(s.ts / 3600) = o.window AND array_contains(s.items, o.a) AND array_contains(s.items, o.b)
     WHERE o.rank >= 0 GROUP BY o.window, o.rank, o.a, o.b, o.n HAVING count(s.items) <> o.n""",
 )
 app.invariant(
-    "the pairs of the last hour are those of its tickets, n(n-1)/2 of each",
+    "the last hour has n(n-1)/2 pairs for each ticket of n items",
     """SELECT * FROM (SELECT sum(size(items) * (size(items) - 1) / 2) AS expected FROM state_basket
     WHERE floor(ts / 3600) = (SELECT max(window) FROM state_count)),
     (SELECT sum(n) AS counted FROM state_count WHERE window = (SELECT max(window) FROM state_count)), state_rank
     WHERE expected <> counted OR counted <> counts""",
 )
 app.invariant(
-    "a basket holds the items of its ticket that are wanted, each once",
+    "a basket holds the wanted items of its ticket, each once",
     """SELECT coalesce(e.ticket, s.key) AS ticket, e.item_sk, s.item FROM
     (SELECT DISTINCT ticket, item_sk FROM events WHERE date_sk >= 0
         AND store_sk IN (SELECT store_sk FROM events WHERE store_sk >= 0 AND ticket IN (SELECT key FROM state_basket))

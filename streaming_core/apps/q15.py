@@ -1,11 +1,13 @@
-"""TPCx-BB Q15: the categories of items that a store sells less of, or no more, as time goes by (Scaling Ordered Stream
-Processing, table 1; workloads B.5).
+"""TPCx-BB query 15: the categories of items that a store sells less of, or no more of, as time goes by.
 
     store_sales -> wanted (stateless) -> of_category (stateless) -> regression (partitioned by category) -> sink
 
-The sales of a category, in cents a day, are points of a line y = slope x + intercept, where x is a day's number within
-the dates looked at; days without sales are no points. When a day is over, which shows at the category's next sale or at
-the end of the stream, the line of least squares through all days so far leaves if it does not rise.
+The query comes from Scaling Ordered Stream Processing, table 1.
+
+The sales of a category, in cents per day, are points (x, y): x is the number of the day within the chosen dates. Days
+without sales have no point. A day ends at the category's next sale on a later day, or at the end of the stream. Then
+the operator fits the least-squares line y = slope x + intercept through all days so far. It emits the line if it does
+not rise.
 """
 
 from streaming_core.api import App, Param, Profile, i32, i64, record
@@ -16,16 +18,16 @@ app = App(
     reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 15",
     params={
         **bigbench.SALES,
-        "store": Param(10, "the store whose sales count", minimum=1, maximum=100_000),
-        "from_date": Param(2_452_155, "date_sk of the first day that counts", minimum=0, maximum=4_000_000),
-        "span": Param(366, "days that count: 366 are 2001-09-02 to 2002-09-02", minimum=1, maximum=401),
+        "store": Param(10, "the store to examine", minimum=1, maximum=100_000),
+        "from_date": Param(2_452_155, "date_sk of the first day to examine", minimum=0, maximum=4_000_000),
+        "span": Param(366, "number of days to examine; 366 days are 2001-09-02 to 2002-09-02", minimum=1, maximum=401),
     },
     profiles={
         "q15-kit": Profile(
-            "the kit's times: sales begin on 2001-01-01 and count from 2001-09-02 on",
+            "the times of the kit: sales start on 2001-01-01, and the query examines them from 2001-09-02 on",
             {"mode": "kit", "begin": 2_451_911},
         ),
-        "q15-ten": Profile("ten categories, as the paper has them", {"categories": 10}),
+        "q15-ten": Profile("ten categories, as in the paper", {"categories": 10}),
     },
 )
 p = app.params
@@ -63,7 +65,7 @@ class Point:
 
 @record
 class Sums:
-    """Of the n days up to x. `lines` does not take more than 2^31 - 1 sales: one more is an error, not a wrong sum."""
+    """Sums over the n days up to x. One sale more than 2^31 - 1 overflows `lines`: an error, not a wrong sum."""
 
     category: i64
     n: i64
@@ -77,7 +79,7 @@ class Sums:
 
 @record
 class Line:
-    """The slope is slope + slope_rest / divisor cents a day and so on, exactly; 0 <= rest < divisor."""
+    """A line: its exact slope is slope + slope_rest / divisor, in cents per day, with 0 <= slope_rest < divisor."""
 
     category: i64
     n: i64
@@ -90,7 +92,7 @@ class Line:
 
 @app.constant
 def category(params):
-    """By item: its category, or -1."""
+    """Returns the category of each item, or -1."""
     return bigbench.categories(params)
 
 
@@ -159,12 +161,12 @@ def evaluate(state, out):
 
 
 def quotient(high, low, divisor):
-    """(high * 2^31 + low) // divisor"""
+    """Returns (high * 2^31 + low) // divisor."""
     return ((high // divisor) << BITS) + (((high % divisor) << BITS) + low) // divisor
 
 
 def remainder(high, low, divisor):
-    """(high * 2^31 + low) % divisor"""
+    """Returns (high * 2^31 + low) % divisor."""
     return (((high % divisor) << BITS) + low) % divisor
 
 
@@ -174,17 +176,17 @@ points.process(regression, state=Sums, output=Line, flush=evaluate).sink()
 app.generates(bigbench.store_sales)
 
 app.invariant(
-    "a line does not rise, and its fractions are proper ones",
+    "a line does not rise, and its fractions are smaller than 1",
     """SELECT * FROM outputs WHERE slope > 0 OR (slope = 0 AND slope_rest > 0) OR n < 2 OR divisor < 1
     OR slope_rest < 0 OR slope_rest >= divisor OR intercept_rest < 0 OR intercept_rest >= divisor""",
 )
 app.invariant(
-    "a line of a category takes more days into account than the one before",
+    "each line of a category covers more days than the one before",
     """SELECT * FROM (SELECT *, lag(n) OVER (PARTITION BY category ORDER BY seq, sub) AS before FROM outputs)
     WHERE n <= before""",
 )
 app.invariant(
-    "what a category ends with is the line of its final sums, exactly, if that does not rise",
+    "a category's last line follows exactly from its final sums, if it does not rise",
     """SELECT * FROM (SELECT s.*, o.category AS falls, o.divisor, o.slope, o.slope_rest, o.intercept, o.intercept_rest,
         o.n AS days, CAST(s.n AS DECIMAL(38, 0)) * s.sxy - CAST(s.sx AS DECIMAL(38, 0)) * s.sy AS rise,
         CAST(s.sxx AS DECIMAL(38, 0)) * s.sy - CAST(s.sx AS DECIMAL(38, 0)) * s.sxy AS height
@@ -195,7 +197,7 @@ app.invariant(
     OR CAST(intercept AS DECIMAL(38, 0)) * divisor + intercept_rest <> height))""",
 )
 app.invariant(
-    "the days of a category are some of those there are, and its sales some of those of one store",
+    "a category has no more days than the stream, and all categories no more sales than one store",
     """SELECT * FROM (SELECT sum(lines) AS lines, sum(sy) AS paid, max(n) AS most FROM state_regression),
     (SELECT max(lines) AS all_lines, max(paid) AS all_paid FROM
         (SELECT count(*) AS lines, sum(net_paid) AS paid FROM events WHERE item_sk > 0 GROUP BY store_sk)),

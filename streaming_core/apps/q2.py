@@ -1,12 +1,13 @@
-"""TPCx-BB Q2: the products that are viewed together most in a session of the web shop (Scaling Ordered Stream
-Processing, table 1; workloads B.2).
+"""TPCx-BB query 2: the pairs of products viewed together most often in a session of a web shop.
 
     web_clickstreams -> known (stateless) -> session (partitioned by user) -> pairs (stateless)
                      -> count (partitioned by pair) -> rank (stateful) -> sink
 
-A session ends when its user is silent for longer than `timeout`, which shows at the user's next click, or at the end of
-the stream. All pairs of its items count, or with `given` those with that item. The list of the most frequent pairs so
-far leaves after every `emit_every` pairs, and at the end.
+The query comes from Scaling Ordered Stream Processing, table 1.
+
+A session ends when its user is silent for more than `timeout` seconds. The user's next click, or the end of the stream,
+closes it. All pairs of its items count; with `given`, only the pairs with that item. The list of the most frequent
+pairs so far leaves after every `emit_every` pairs, and at the end.
 """
 
 from streaming_core.api import App, Array, Param, Profile, Set, TopK, i32, i64, record
@@ -17,20 +18,20 @@ app = App(
     reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 2",
     params={
         **bigbench.CLICKS,
-        "timeout": Param(3_600, "seconds of silence that a session survives", minimum=0, maximum=1_000_000_000),
-        "given": Param(0, "the item whose company is looked for; 0: all pairs count", minimum=0, maximum=1_000_000),
-        "limit": Param(30, "pairs in a list", minimum=1, maximum=10_000),
-        "emit_every": Param(10_000, "pairs from one list to the next", minimum=1, maximum=1_000_000_000),
-        "width": Param(32, "items of a session that travel in a row; no result hangs on it", minimum=2, maximum=10_000),
+        "timeout": Param(3_600, "longest silence within a session, in seconds", minimum=0, maximum=1_000_000_000),
+        "given": Param(0, "count only pairs with this item; 0: all pairs", minimum=0, maximum=1_000_000),
+        "limit": Param(30, "maximum number of pairs in a list", minimum=1, maximum=10_000),
+        "emit_every": Param(10_000, "number of pairs between two lists", minimum=1, maximum=1_000_000_000),
+        "width": Param(32, "items of a session per row; has no effect on results", minimum=2, maximum=10_000),
     },
     profiles={
         "q2-kit": Profile(
-            "the kit's item and times, as many users as it has", {"given": 10_001, "mode": "kit", "users": 100_000}
+            "the item, the times and the number of users of the kit", {"given": 10_001, "mode": "kit", "users": 100_000}
         ),
     },
 )
 p = app.params
-BITS = 31  # a pair is its first item << BITS | its second item: it sorts by the one, then by the other
+BITS = 31  # a pair is first item << BITS | second item, so it sorts by the first item, then by the second
 SECOND = (1 << BITS) - 1
 
 
@@ -54,8 +55,10 @@ class View:
 
 @record
 class Visit:
-    """Of a user: when the last click was, the number of the session it belongs to, and the session's items in the order
-    in which they were first viewed. `few` is what leaves next."""
+    """The open session of a user: its last click, its number, and its items in the order of their first view.
+
+    `few` holds the items of the next output.
+    """
 
     user: i64
     last: i64
@@ -66,7 +69,7 @@ class Visit:
 
 @record
 class Session:
-    """Items of a closed session, the first `size`: each of the first `heads` pairs with each behind it."""
+    """The first `size` items of a closed session; each of the first `heads` forms pairs with all behind it."""
 
     user: i64
     session: i64
@@ -126,8 +129,8 @@ def session(row, state, out):
 
 
 def close(state, out):
-    # Rows are of fixed width. A session that fits into one leaves in one; of a longer one, each item leaves with those
-    # behind it, in as many rows as they fill. The pairs come out in the same order either way.
+    # Rows have a fixed width. A session that fits leaves in one row. Otherwise each item leaves with the items behind
+    # it, in several rows. The order of the pairs is the same in both cases.
     items = state.items
     size = len(items)
     if size <= p.width:
@@ -165,7 +168,7 @@ def count(row, state, out):
 
 
 def rank(row, state, out):
-    # Counts only grow, so a pair that is not among the best needs to be looked at again only when it grows.
+    # Counts only grow. So a pair outside the list can enter it only when its own count grows.
     best = state.best
     if len(best) < p.limit or row.n >= best.score_at(p.limit - 1):
         best.offer(row.pair, row.n)
@@ -189,23 +192,23 @@ counts.process(rank, state=Best, output=Ranked, flush=show).sink()
 app.generates(bigbench.web_clickstreams)
 
 
-# Lists, numbered: one begins with every rank 0.
+# Numbered lists: rank 0 starts a list.
 LISTS = "SELECT *, sum(CAST(rank = 0 AS INT)) OVER (ORDER BY seq, sub) AS list FROM outputs"
 
 app.invariant(
-    "a list is in order: most frequent first, then by the first item, then by the second, which is another",
+    "a list is sorted by count, then by first item, then by second item, and the two items differ",
     f"""SELECT * FROM (SELECT *, lag(n) OVER one AS n_before, lag(a) OVER one AS a_before, lag(b) OVER one AS b_before,
     row_number() OVER one AS nth FROM ({LISTS}) WINDOW one AS (PARTITION BY list ORDER BY seq, sub))
     WHERE rank <> nth - 1 OR a = b OR n < 1
     OR (nth > 1 AND (n > n_before OR (n = n_before AND (a < a_before OR (a = a_before AND b <= b_before)))))""",
 )
 app.invariant(
-    "no count ever shrinks",
+    "no count shrinks",
     """SELECT * FROM (SELECT *, lag(n) OVER (PARTITION BY a, b ORDER BY seq, sub) AS n_before FROM outputs)
     WHERE n < n_before""",
 )
 app.invariant(
-    "the last list shows the final counts, and all pairs have been counted",
+    "the last list holds the final counts, and their total covers all pairs",
     f"""SELECT l.a, l.b, l.n, c.n AS final, l.inputs, r.inputs AS all_inputs, r.counted FROM
     (SELECT inputs, (SELECT sum(n) FROM state_count) AS counted FROM state_rank) r
     LEFT JOIN (SELECT * FROM (SELECT *, max(list) OVER () AS newest FROM ({LISTS})) WHERE list = newest) l
@@ -213,7 +216,7 @@ app.invariant(
     WHERE r.inputs > 0 AND (c.n IS NULL OR c.n <> l.n OR r.inputs <> r.counted OR r.inputs <> l.inputs)""",
 )
 app.invariant(
-    "a user's last session ends with the last view, and holds views of the user, each item once",
+    "a user's last session ends with the user's last view, and holds only viewed items, each once",
     """SELECT s.key, s.last, e.last AS newest, s.items FROM state_session s FULL OUTER JOIN
     (SELECT user_sk, max(ts) AS last, max_by(item_sk, seq) AS item, collect_set(item_sk) AS viewed FROM events
         WHERE user_sk >= 0 AND item_sk > 0 GROUP BY user_sk) e ON s.key = e.user_sk

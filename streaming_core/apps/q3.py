@@ -1,10 +1,12 @@
-"""TPCx-BB Q3: the products that are viewed last before others are bought (Scaling Ordered Stream Processing, table 1;
-workloads B.3).
+"""TPCx-BB query 3: the products viewed most often shortly before each product is bought.
 
     web_clickstreams -> known (stateless) -> buy (partitioned by user) -> count (partitioned by the item bought) -> sink
 
-Of a user's last clicks before a purchase, those count that are recent enough and whose item is of a wanted category.
-Every purchase with such clicks leaves the list of what is viewed most before its item so far.
+The query comes from Scaling Ordered Stream Processing, table 1.
+
+A purchase counts its user's last `last` clicks. It skips clicks that are older than `window` seconds, and items outside
+the wanted categories. Each purchase with such clicks emits a list: the products viewed most often before its item, so
+far.
 """
 
 from streaming_core.api import App, Array, Counter, Param, Profile, Ring, TopK, boolean, i32, i64, record
@@ -15,15 +17,17 @@ app = App(
     reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 3",
     params={
         **bigbench.CLICKS,
-        "window": Param(864_000, "seconds before a purchase that count", minimum=0, maximum=1_000_000_000),
-        "last": Param(5, "clicks of a user that are remembered", minimum=1, maximum=1_000),
-        "given": Param(0, "the item whose purchases count; 0: those of all items", minimum=0, maximum=1_000_000),
-        "wanted_categories": Param("2,3", "categories whose views count"),
-        "limit": Param(30, "items in a list", minimum=1, maximum=10_000),
+        "window": Param(
+            864_000, "how long before a purchase clicks count, in seconds", minimum=0, maximum=1_000_000_000
+        ),
+        "last": Param(5, "number of clicks to remember per user", minimum=1, maximum=1_000),
+        "given": Param(0, "count only purchases of this item; 0: all purchases", minimum=0, maximum=1_000_000),
+        "wanted_categories": Param("2,3", "categories of the views to count, separated by commas"),
+        "limit": Param(30, "maximum number of items in a list", minimum=1, maximum=10_000),
     },
     profiles={
         "q3-kit": Profile(
-            "the kit's item and times, as many users as it has", {"given": 10_001, "mode": "kit", "users": 100_000}
+            "the item, the times and the number of users of the kit", {"given": 10_001, "mode": "kit", "users": 100_000}
         ),
     },
 )
@@ -79,7 +83,7 @@ class Ranked:
 
 @app.constant
 def wanted_item(params):
-    """By item: 1 if its category is wanted."""
+    """Returns 1 for each item of a wanted category, else 0."""
     categories = bigbench.chosen(params["wanted_categories"], params["categories"])
     categories[0] = 0
     return categories[bigbench.categories(params).clip(0)]
@@ -103,7 +107,7 @@ def buy(row, state, out):
                 size += 1
         if size > 0:
             out.emit(item=row.item, size=size, views=state.views)
-    # Only now: a purchase does not come before itself, but it is a view to later ones.
+    # Only now: a purchase does not precede itself, but later purchases count it as a view.
     items.append(row.item)
     times.append(row.ts)
 
@@ -112,7 +116,7 @@ def count(row, state, out):
     best = state.best
     for i in range(row.size):
         n = state.counts.add(row.views[i], 1)
-        # Counts only grow, so an item that is not among the best needs to be looked at again only when it grows.
+        # Counts only grow. So an item outside the list can enter it only when its own count grows.
         if len(best) < p.limit or n >= best.score_at(p.limit - 1):
             best.offer(row.views[i], n)
     for i in range(len(best)):
@@ -126,25 +130,25 @@ app.generates(bigbench.web_clickstreams)
 
 
 app.invariant(
-    "a list is in order: most frequent first, then by the item",
+    "a list is sorted by count, then by item",
     """SELECT * FROM (SELECT *, lag(n) OVER list AS n_before, lag(viewed) OVER list AS v_before,
     row_number() OVER list AS nth FROM outputs WINDOW list AS (PARTITION BY seq ORDER BY sub))
     WHERE rank <> sub OR rank <> nth - 1 OR n < 1
     OR (sub > 0 AND (n > n_before OR (n = n_before AND viewed <= v_before)))""",
 )
 app.invariant(
-    "a list is of the purchase that caused it",
+    "a list names the item of its purchase",
     """SELECT o.seq, o.bought, e.item_sk, e.sales_sk, e.user_sk FROM outputs o LEFT JOIN events e ON o.seq = e.seq
     WHERE e.seq IS NULL OR e.item_sk <> o.bought OR e.sales_sk < 0 OR e.user_sk < 0""",
 )
 app.invariant(
-    "a list differs from the one before by as many views as are remembered, at most",
+    "two successive lists of an item differ by at most as many views as a user's memory holds",
     """SELECT * FROM (SELECT *, lag(total, 1, 0) OVER (PARTITION BY bought ORDER BY seq) AS before FROM
     (SELECT bought, seq, sum(n) AS total FROM outputs GROUP BY bought, seq))
     WHERE total < before OR total > before + (SELECT max(size(items)) FROM state_buy)""",
 )
 app.invariant(
-    "the last list of an item holds the most frequent of its final counts",
+    "the last list of an item holds its highest final counts",
     """SELECT coalesce(o.bought, s.key) AS bought, o.rank, o.viewed, o.n, s.place FROM
     (SELECT * FROM (SELECT *, max(seq) OVER (PARTITION BY bought) AS newest FROM outputs) WHERE seq = newest) o
     FULL OUTER JOIN (SELECT key, count.key AS viewed, count.value AS n,
@@ -154,7 +158,7 @@ app.invariant(
     WHERE s.key IS NULL OR (o.bought IS NULL AND s.place <= (SELECT max(rank) FROM outputs))""",
 )
 app.invariant(
-    "no more views are counted than lie among a user's last clicks before a purchase",
+    "a count is at most the number of such views among the last clicks before a purchase",
     """SELECT s.bought, s.viewed, s.n, e.views FROM
     (SELECT key AS bought, count.key AS viewed, count.value AS n FROM
         (SELECT key, explode(counts) AS count FROM state_count)) s

@@ -1,12 +1,13 @@
-"""TPCx-BB Q4: how many pages are looked at in sessions that end with an abandoned shopping cart (Scaling Ordered Stream
-Processing, table 1; workloads B.4).
+"""TPCx-BB query 4: the average number of pages in web sessions that end with an abandoned shopping cart.
 
     web_clickstreams -> browsing (stateless) -> session (partitioned by user) -> abandoned (stateless)
                      -> average (stateful) -> sink
 
-A session ends when its user is silent for longer than `timeout`, which shows at the user's next click, or at the end of
-the stream. Its cart is abandoned if its last dynamic page comes after its last order page. Every abandoned session
-leaves the average so far, in tenths of a page, halves rounded up.
+The query comes from Scaling Ordered Stream Processing, table 1.
+
+A session ends when its user is silent for more than `timeout` seconds. The user's next click, or the end of the stream,
+closes it. Its cart is abandoned if its last dynamic page comes after its last order page. Each such session emits the
+average so far, in tenths of a page, with halves rounded up.
 """
 
 from streaming_core.api import App, Param, Profile, i64, record, u8
@@ -17,11 +18,11 @@ app = App(
     reads="Scaling Ordered Stream Processing, table 1; TPCx-BB, query 4",
     params={
         **bigbench.CLICKS,
-        "timeout": Param(3_600, "seconds of silence that a session survives", minimum=0, maximum=1_000_000_000),
+        "timeout": Param(3_600, "longest silence within a session, in seconds", minimum=0, maximum=1_000_000_000),
     },
     profiles={
         "q4-kit": Profile(
-            "the kit's times, as many users as it has: most sessions have a click or two",
+            "the times and the number of users of the kit: most sessions have one or two clicks",
             {"mode": "kit", "users": 100_000},
         ),
     },
@@ -50,7 +51,7 @@ class Page:
 
 @record
 class Visit:
-    """Of a user's open session: its number, how many pages it has, the last one of either type (from 1 on; 0: none)."""
+    """The open session of a user: its number, its pages, and the last page of either type (from 1 on; 0: none)."""
 
     last: i64
     session: i64
@@ -86,7 +87,7 @@ class Average:
 
 @app.constant
 def page_type(params):
-    """By page: its type."""
+    """Returns the type of each page."""
     return bigbench.page_types(params)
 
 
@@ -126,7 +127,7 @@ def abandoned(row, out):
 def average(row, state, out):
     state.n += 1
     state.total += row.pages
-    # 10 * total / n with halves rounded up, in whole numbers
+    # This is 10 * total / n with halves rounded up, in whole numbers.
     out.emit(n=state.n, total=state.total, tenths=(20 * state.total + state.n) // (2 * state.n))
 
 
@@ -137,12 +138,12 @@ sessions.flat_map(abandoned, Abandoned).process(average, state=Sum, output=Avera
 app.generates(bigbench.web_clickstreams_by_type)
 
 app.invariant(
-    "each output takes one more session of at least one page into account",
+    "each output covers one session more than the one before, with at least one page",
     """SELECT * FROM (SELECT *, row_number() OVER (ORDER BY seq, sub) AS nth,
     lag(total, 1, 0) OVER (ORDER BY seq, sub) AS before FROM outputs) WHERE n <> nth OR total <= before""",
 )
 app.invariant(
-    "the average is the total by the number, to a tenth, halves rounded up",
+    "the average is total / number in tenths, with halves rounded up",
     "SELECT * FROM outputs WHERE tenths <> floor((20 * total + n) / (2 * n))",
 )
 app.invariant(
@@ -154,12 +155,12 @@ app.invariant(
 KEPT = "user_sk >= 0 AND web_page_sk > 0 AND item_sk <> 0 AND sales_sk < 0"
 
 app.invariant(
-    "no more sessions and pages are averaged than users have had",
+    "the average covers no more sessions and pages than the users had",
     f"""SELECT * FROM state_average, (SELECT sum(session) AS sessions FROM state_session),
     (SELECT count(*) AS pages FROM events WHERE {KEPT}) WHERE n > sessions OR total > pages""",
 )
 app.invariant(
-    "a user's last session ends with the last page, and the only one has all pages",
+    "a user's last session ends with the user's last page, and an only session has all pages",
     f"""SELECT s.key, s.session, s.pages, s.last, e.pages AS all_pages, e.last AS newest FROM state_session s
     FULL OUTER JOIN (SELECT user_sk, count(*) AS pages, max(ts) AS last FROM events WHERE {KEPT} GROUP BY user_sk) e
     ON s.key = e.user_sk WHERE s.key IS NULL OR e.user_sk IS NULL OR s.last <> e.last OR s.pages > e.pages

@@ -1,4 +1,4 @@
-"""The applications there are: every file of this package that is not the registry is one, named like the file."""
+"""The registry of applications: every other file of this package is one, and has the name of the application."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from streaming_core.api import App
 from streaming_core.errors import BadInput
 from streaming_core.language.acceptance import accept
 
-# Part of every code digest. Raised when the same operator source may mean something else than before.
+# Part of every code digest. Raise it when the meaning of the same operator source changes.
 LANGUAGE = 2
 
-# What an application is called: in paths, SQL, pages and on command lines.
+# The name of an application in paths, SQL, pages and command lines.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
-# The word for every application, where several may be named: none is called so.
+# Stands for every application in a list of names, so no application may have this name.
 ALL = "all"
 
 _HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Ids of all applications, sorted. Nothing is imported."""
+    """Returns the names of all applications, sorted, without an import."""
     return sorted(path.stem for path in _HERE.glob("*.py") if path.stem != "registry" and not path.stem.startswith("_"))
 
 
 def load(name: str) -> App:
-    """The application `name`.
+    """Returns an application by its name.
 
     Raises:
-        BadInput: there is none of that name, its file cannot be imported or is incomplete, or an operator breaks the
-            language: file, line and reason.
+        BadInput: No application has that name, its file cannot be imported or is incomplete, or an operator breaks the
+            language. The message has file, line and reason.
     """
     if name not in names():
         raise BadInput(f"unknown application {name!r}; known: {', '.join(names())}")
@@ -62,7 +62,7 @@ def load(name: str) -> App:
 
 
 def kinds() -> dict[str, str]:
-    """Application id -> kind. Files that do not load are left out; `load` says what is wrong with them."""
+    """Returns the kind of each application by its name. It skips files that `load` rejects."""
     found = {}
     for name in names():
         try:
@@ -78,7 +78,7 @@ def code_digest(app: App) -> str:
 
 
 def _where(error: Exception, name: str) -> str:
-    """`file.py:line` of the application's file, where the import failed."""
+    """Returns `file.py:line`: where in the application's file the import failed."""
     own = str(_HERE / f"{name}.py")
     if isinstance(error, SyntaxError) and error.filename == own:
         return f"{name}.py:{error.lineno}"
@@ -87,6 +87,6 @@ def _where(error: Exception, name: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    """The error's message as one line."""
+    """Returns the message of an error as one line."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     return " ".join(message.split())

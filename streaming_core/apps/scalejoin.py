@@ -1,12 +1,15 @@
-"""scalejoin: pairs of rows of two streams, within five minutes, that are near each other in two columns (STRETCH,
-section 8.3, operator 10; workloads E.4).
+"""ScaleJoin: pairs of rows of two streams, within a window of time, whose two columns are close to each other.
 
-    Left, Right (sources) -> from_left (windows by key, of which every row has all) -> sink
+    Left, Right (sources) -> from_left (windows; every row has every key) -> sink
 
-Every row meets all keys, and one of them, in turn, keeps it: a key compares each row with those of the other stream
-that it keeps, all keys together with all of them. What counts is comparisons: a row makes as many as the other stream
-has rows in the window. Rows that are `size` - 1 apart still meet: the paper's five minutes include those just as old.
-By default a window is five seconds, so that an interpreter finds all pairs of 100,000 rows within a minute.
+The application comes from STRETCH, section 8.3 and operator 10.
+
+Every row visits all keys, and one key in turn stores it. A key compares each row with the rows of the other stream that
+it stores. So all keys together compare the row with all rows of the other stream in the window. The number of
+comparisons measures the work.
+
+Two rows that are `size` - 1 ms apart still meet: the five minutes of the paper include both ends. The default window is
+five seconds, so that an interpreter joins 100,000 rows within a minute.
 """
 
 import numpy as np
@@ -18,16 +21,18 @@ app = App(
     "scalejoin",
     reads="STRETCH, sections 8.3 to 8.5 and operator 10",
     params={
-        "keys": Param(32, "keys, among which rows are kept", minimum=1, maximum=100_000),
-        "size": Param(5_001, "ms of a window", minimum=1, maximum=1_000_000_000_000),
-        "band": Param(10, "how far apart the columns of a pair are, at most", minimum=0, maximum=1_000_000),
-        "domain": Param(10_000, "values of a column", minimum=1, maximum=1_000_000_000),
-        "rate": Param(100, "rows a second, of both streams", minimum=1, maximum=1_000_000),
-        "phases": Param(False, "every 100 to 300 seconds another rate, of 500 to 8000 rows a second"),
+        "keys": Param(32, "number of keys, which share the stored rows", minimum=1, maximum=100_000),
+        "size": Param(5_001, "length of a window in milliseconds", minimum=1, maximum=1_000_000_000_000),
+        "band": Param(10, "largest difference between the columns of a pair", minimum=0, maximum=1_000_000),
+        "domain": Param(10_000, "number of different values in a column", minimum=1, maximum=1_000_000_000),
+        "rate": Param(100, "rows per second, over both streams", minimum=1, maximum=1_000_000),
+        "phases": Param(False, "change the rate every 100 to 300 seconds, to 500 to 8,000 rows per second"),
     },
     profiles={
-        "scalejoin-paper": Profile("five minutes, 1000 keys", {"size": 300_001, "keys": 1000}),
-        "scalejoin-phases": Profile("a minute, rates that change abruptly", {"size": 60_001, "phases": True}),
+        "scalejoin-paper": Profile("a window of five minutes, 1,000 keys", {"size": 300_001, "keys": 1000}),
+        "scalejoin-phases": Profile(
+            "a window of one minute, abrupt changes of the rate", {"size": 60_001, "phases": True}
+        ),
     },
 )
 p = app.params
@@ -80,7 +85,7 @@ class Rights:
 
 @record
 class Match:
-    """`earlier`: the `seq` of the row that was there before."""
+    """A pair of rows: `earlier` is the `seq` of the earlier one."""
 
     ts: i64
     earlier: i64
@@ -157,7 +162,7 @@ app.window(
 
 
 def lefts(params, seed, start, stop):
-    """Numbers are uniform in 1..domain, and so integers in both columns: comparisons are exact. Streams take turns."""
+    """Draws whole numbers in 1..domain for all columns, so comparisons are exact; the streams alternate."""
     row = 2 * np.arange(start, stop)
     draws = Draws(seed, "scalejoin.rows", units=row)
     x, y = (1 + draws.below(d, params["domain"]) for d in range(2))
@@ -173,8 +178,7 @@ def rights(params, seed, start, stop):
 
 
 def _times(params, seed, row):
-    """ms, evenly spaced over both streams. A phase's rows are whole seconds of its rate, so the next one begins with a
-    second."""
+    """Returns times in ms, evenly spaced over both streams; a phase takes a whole number of seconds."""
     if not params["phases"]:
         return params["size"] + row * 1000 // params["rate"]
     firsts, begins, rates = [0], [0], []
@@ -192,7 +196,7 @@ def _times(params, seed, row):
 app.generates(lefts, rights)
 
 
-# Pairs, with the left and the right row as they came.
+# Pairs with the columns of their rows.
 PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.stream AS later, f.stream AS before,
     CASE WHEN e.stream = 0 THEN e.x ELSE f.x END AS of_x, CASE WHEN e.stream = 0 THEN e.y ELSE f.y END AS of_y,
     CASE WHEN e.stream = 1 THEN e.a ELSE f.a END AS of_a, CASE WHEN e.stream = 1 THEN e.b ELSE f.b END AS of_b,
@@ -200,21 +204,21 @@ PAIRS = """(SELECT o.*, e.ts AS ts_later, f.ts AS ts_earlier, e.stream AS later,
     FROM outputs o LEFT JOIN events e ON o.seq = e.seq LEFT JOIN events f ON o.earlier = f.seq)"""
 
 app.invariant(
-    "a pair is a left and a right row near each other, as they came",
+    "a pair joins an unchanged left row and an unchanged right row that are close to each other",
     f"""SELECT * FROM {PAIRS} WHERE ts_later IS NULL OR ts_earlier IS NULL OR later = before
     OR x <> of_x OR y <> of_y OR a <> of_a OR b <> of_b OR c <> of_c OR d <> of_d
     OR abs(x - a) > :band OR abs(y - b) > :band""",
 )
 app.invariant(
-    "a pair's rows lie in one window, and it leaves a moment after the later one",
+    "a pair's rows lie in one window, and the pair is stamped one millisecond after the later row",
     f"""SELECT * FROM {PAIRS} WHERE earlier >= seq OR ts <> ts_later + 1 OR ts_later - ts_earlier >= :size""",
 )
 app.invariant(
-    "no pair leaves twice",
+    "no pair occurs twice in the output",
     "SELECT seq, earlier, count(*) AS times FROM outputs GROUP BY seq, earlier HAVING count(*) > 1",
 )
 app.invariant(
-    "there are as many pairs as the number of comparisons lets one expect",
+    "the number of pairs is close to that expected from the number of comparisons",
     """SELECT * FROM (SELECT (SELECT count(*) FROM outputs) AS pairs, sum(compared) * power(
             least(((2 * :band + 1) * :domain - :band * (:band + 1)) / power(:domain, 2), 1), 2) AS expected FROM
         (SELECT count(CASE WHEN stream = 0 THEN 1 END) OVER past * stream

@@ -1,10 +1,12 @@
-"""Spike Detection: readings far from the moving average of their sensor (BriskStream, section 6.1; workloads C.3).
+"""Spike detection: compares each temperature reading with the moving average of its sensor.
 
     source -> parse (stateless) -> moving_average (partitioned by device) -> detect (stateless) -> sink
 
-A line is `date time epoch mote temperature humidity light voltage`, as the Intel lab's sensors wrote them. Temperatures
-are fixed point, 1/10000 degree. Every valid reading gives one output, spike or not; lines with fewer than eight fields,
-or a mote or temperature that is no number, are invalid.
+The application comes from BriskStream, section 6.1.
+
+A line reads `date time epoch mote temperature humidity light voltage`, as in the data of the Intel lab's sensors.
+Temperatures are fixed-point numbers in 1/10000 degree. Every valid reading has one output, which tells whether it is a
+spike. A line with fewer than eight fields, or without a number for mote or temperature, is invalid.
 """
 
 from functools import lru_cache
@@ -18,11 +20,16 @@ app = App(
     "sd",
     reads="BriskStream, section 6.1; the threshold of its code",
     params={
-        "window": Param(1000, "readings of a device that are averaged", minimum=1, maximum=10_000),
-        "threshold_e4": Param(300, "a spike is this far from the average, in 1/10000", minimum=0, maximum=100_000),
-        "devices": Param(54, "sensors", minimum=1, maximum=1_000_000),
-        "spike_ratio": Param(0.001, "share of readings raised 1.1 to 5 times", minimum=0.0, maximum=1.0),
-        "invalid_ratio": Param(0.0, "share of lines that cannot be read", minimum=0.0, maximum=1.0),
+        "window": Param(1000, "number of readings in the moving average of a device", minimum=1, maximum=10_000),
+        "threshold_e4": Param(
+            300,
+            "relative deviation from the average above which a reading is a spike, in 1/10000",
+            minimum=0,
+            maximum=100_000,
+        ),
+        "devices": Param(54, "number of sensors", minimum=1, maximum=1_000_000),
+        "spike_ratio": Param(0.001, "share of readings that are multiplied by 1.1 to 5", minimum=0.0, maximum=1.0),
+        "invalid_ratio": Param(0.0, "share of lines that are invalid", minimum=0.0, maximum=1.0),
     },
     profiles={"sd-wide": Profile("the threshold of ParaGroup's benchmark", {"threshold_e4": 2500})},
 )
@@ -66,7 +73,7 @@ class Signal:
 
 
 def natural(line, start, stop):
-    """The number of one to nine digits in line[start:stop], or INVALID."""
+    """Returns the number of one to nine digits in line[start:stop], or INVALID."""
     if stop <= start or stop > start + 9:
         return INVALID
     number = 0
@@ -79,7 +86,7 @@ def natural(line, start, stop):
 
 
 def decimal(line, start, stop):
-    """line[start:stop] in 1/10000, digits beyond the fourth cut off; INVALID unless [-]digits[.digits], below 10^5."""
+    """Returns line[start:stop] in 1/10000, rounded towards 0; INVALID unless [-]digits[.digits], below 10^5."""
     negative = start < stop and line[start] == MINUS
     if negative:
         start += 1
@@ -141,7 +148,7 @@ def moving_average(row, window, out):
 
 
 def detect(row, out):
-    # |value - average| > threshold * average, without rounding the average
+    # This is |value - average| > threshold * average, without rounding the average.
     distance = abs(row.value * row.size - row.total) * 10_000
     spike = distance > p.threshold_e4 * row.total
     out.emit(device=row.device, average=row.total // row.size, value=row.value, spike=spike)
@@ -149,7 +156,7 @@ def detect(row, out):
 
 readings = app.source(Line).flat_map(parse, Reading).key_by("device")
 readings.process(moving_average, state=Window, output=Averaged).flat_map(detect, Signal).sink()
-# Which readings an average is of hangs on their order.
+# An average depends on the order of the readings.
 app.agrees_unordered("device", "value")
 
 
@@ -161,10 +168,10 @@ PERIOD = 31_000  # milliseconds between two readings of one device, on average
 
 @app.generates
 def lines(params, seed, start, stop):
-    """A reading every 31 s / devices, of a device drawn at random; ts in milliseconds.
+    """Makes a reading of a random device every 31 s / devices; ts is in milliseconds.
 
-    Temperature: 20 degrees, a daily wave of 5 with a phase of the device's own, noise of 0.2 (the sum of twelve
-    uniform draws).
+    The temperature is 20 degrees, plus a daily wave of 5 degrees with a phase of each device, plus noise. The noise of
+    0.2 degrees is the sum of twelve uniform draws.
     """
     draws = Draws(seed, "sd.readings", start, stop)
     ts = np.arange(start, stop) * PERIOD // params["devices"]
@@ -213,14 +220,14 @@ def lines(params, seed, start, stop):
     return {"ts": ts, "line": tokens.lines(list(columns.values()))}
 
 
-# What is written instead of one part of the line: no number, no mote, and fields that are missing.
+# Invalid replacements for a part of the line: no number, no mote, missing fields.
 BROKEN = [("whole", b"?."), ("mote", b"m7 "), ("light", b""), ("voltage", b"")]
 TOKENS = sorted({token for _, token in BROKEN})
 
 
 @lru_cache(maxsize=1)
 def _wave():
-    """5 sin(2 pi t / day) at every second, in 1/10000 degree. Rounding hides the sine's last bits."""
+    """Returns 5 sin(2 pi t / day) at every second, in 1/10000 degree; rounding hides the last bits of the sine."""
     return np.rint(50_000 * np.sin(2 * np.pi * np.arange(DAY) / DAY)).astype(np.int64)
 
 
@@ -245,7 +252,7 @@ def _tokens(devices):
 VALID = r"""CAST(line AS STRING) RLIKE '^([^ ]+ ){3}[0-9]{1,9} -?[0-9]{1,5}([.][0-9]+)? ([^ ]+ ){2}.+$'"""
 
 app.invariant(
-    "one output, of its device, for each valid reading, none for others",
+    "each valid reading has one output with its device, and other lines have none",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, o.outputs, e.device, o.of_device FROM
     (SELECT seq, {VALID} AS valid, try_cast(split_part(CAST(line AS STRING), ' ', 4) AS INT) AS device FROM events) e
     FULL OUTER JOIN (SELECT seq, count(*) AS outputs, max(device) AS of_device FROM outputs GROUP BY seq) o
@@ -253,22 +260,22 @@ app.invariant(
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_device <> e.device""",
 )
 app.invariant(
-    "an average lies between the least and the greatest value of its device so far",
+    "an average lies between the smallest and the largest reading of its device so far",
     """SELECT * FROM (SELECT *, min(value) OVER so_far AS least, max(value) OVER so_far AS greatest FROM outputs
     WINDOW so_far AS (PARTITION BY device ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW))
     WHERE average < least OR average > greatest""",
     by_order=True,
 )
 app.invariant(
-    "every spike is relatively further from its average than anything else",
-    # The output's average is rounded down by less than 1: one unit of slack on each side.
+    "no spike has a smaller relative deviation than a reading that is not a spike",
+    # The output's average is rounded down by less than 1, so the comparison allows one unit on each side.
     """SELECT * FROM (SELECT
     max(CASE WHEN NOT spike THEN (abs(value - average) - 1) / (average + 1) END) AS calm,
     min(CASE WHEN spike THEN (abs(value - average) + 1) / average END) AS alarmed
     FROM outputs WHERE average > 0) WHERE calm > alarmed""",
 )
 app.invariant(
-    "a device's final sum is the sum of its window",
+    "a device's final sum is that of its window",
     """SELECT key, total, recent FROM state_moving_average
     WHERE total <> aggregate(recent, CAST(0 AS BIGINT), (a, x) -> a + x)""",
 )

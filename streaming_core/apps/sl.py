@@ -1,11 +1,14 @@
-"""Streaming Ledger: deposits, and transfers between accounts and between assets (TStream, section VI-A; workloads A.2).
+"""Streaming Ledger: deposits, and transfers between accounts and between assets.
 
-    ledger (transaction: a deposit's 2 or a transfer's 4 records) -> sink
+    ledger (transaction: 2 records for a deposit, 4 for a transfer) -> sink
 
-A transfer needs its source account above `min_bal` and above the amount, and its source asset above its amount, all
-strictly; else it is rejected and leaves no trace. A deposit credits `dst_acct` and `dst_asset`. The output holds the
-balances after the event: of rejected transfers, the unchanged ones. Events with a negative amount, an unknown kind or a
-key outside the tables are invalid.
+The application comes from TStream, section VI-A.
+
+A deposit credits `dst_acct` and `dst_asset`. A transfer needs more than `min_bal` and more than its amount in its
+source account, and more than its amount in its source asset. Otherwise it is rejected, without any effect.
+
+The output holds the balances after the event; after a rejected transfer they are unchanged. An event is invalid if an
+amount is negative, its kind is unknown, or a key lies outside the tables.
 """
 
 import numpy as np
@@ -16,35 +19,48 @@ from streaming_core.generator import Draws, Keys, of_eight
 
 app = App(
     "sl",
-    reads="TStream, section VI-A; conditions and amounts of its code, transfers as MorphStream corrects them",
+    reads="TStream, section VI-A; conditions and amounts from its code, transfers as corrected by MorphStream",
     params={
-        "n_items": Param(10_000, "accounts, and assets", minimum=1, maximum=100_000_000),
-        "init_balance": Param(0, "what every account and asset begins with", minimum=0, maximum=10**15),
-        "min_balance": Param(0, "what a transfer must find in its source account at least", minimum=0, maximum=10**15),
-        "min_balance_rise": Param(0, "added to it per 1000 events, as deposits accumulate", minimum=0, maximum=10**9),
-        "max_amount": Param(10_000, "amounts moved between accounts lie below", minimum=1, maximum=10**9),
-        "max_asset_amount": Param(1_000, "amounts moved between assets lie below", minimum=1, maximum=10**9),
+        "n_items": Param(10_000, "number of accounts, and number of assets", minimum=1, maximum=100_000_000),
+        "init_balance": Param(0, "initial balance of every account and asset", minimum=0, maximum=10**15),
+        "min_balance": Param(0, "balance that the source account of a transfer must exceed", minimum=0, maximum=10**15),
+        "min_balance_rise": Param(
+            0, "increase of `min_balance` per 1,000 events, as deposits accumulate", minimum=0, maximum=10**9
+        ),
+        "max_amount": Param(
+            10_000, "upper bound of amounts moved between accounts, exclusive", minimum=1, maximum=10**9
+        ),
+        "max_asset_amount": Param(
+            1_000, "upper bound of amounts moved between assets, exclusive", minimum=1, maximum=10**9
+        ),
         "deposit_ratio": Param(0.5, "share of deposits", minimum=0.0, maximum=1.0),
-        "work": Param(0, "rounds of dummy work per balance changed", minimum=0, maximum=1_000_000),
+        "work": Param(0, "rounds of extra work per changed balance", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of the keys", minimum=0.0, maximum=4.0),
-        "partitioned": Param(True, "keys are drawn partition by partition; false: from the whole table"),
-        "gen_parts": Param(40, "partitions keys are drawn from, whatever the threads", minimum=1, maximum=1024),
-        "mp_ratio": Param(0.25, "share of events over 4 partitions (deposits: 2)", minimum=0.0, maximum=1.0),
+        "partitioned": Param(True, "draw keys partition by partition; false: from the whole table"),
+        "gen_parts": Param(
+            40, "partitions to draw keys from; independent of the number of threads", minimum=1, maximum=1024
+        ),
+        "mp_ratio": Param(
+            0.25,
+            "share of multi-partition events: transfers over 4 partitions, deposits over 2",
+            minimum=0.0,
+            maximum=1.0,
+        ),
         "pattern": Param(
             "code",
-            "code: the last of every 8 events are multi-partition ones; independent: drawn",
+            "code: the last of every 8 events are multi-partition, as in TStream's code; independent: random",
             choices=("code", "independent"),
         ),
-        "duplicates": Param(False, "a transfer's source and target may be the same"),
+        "duplicates": Param(False, "allow a transfer with the same source and target"),
         "invalid_ratio": Param(0.0, "share of events with negative amounts", minimum=0.0, maximum=1.0),
     },
     profiles={
         "sl-code": Profile(
-            "balances begin at 0, as in TStream's code; most rejections come early", {"init_balance": 0}
+            "balances start at 0, as in TStream's code; most rejections come early", {"init_balance": 0}
         ),
-        "sl-rich": Profile("balances begin at ten millions: nothing is rejected", {"init_balance": 10_000_000}),
+        "sl-rich": Profile("balances start at ten million: nothing is rejected", {"init_balance": 10_000_000}),
         "sl-tight": Profile(
-            "sources must be as wealthy as the mean: about half of the transfers are rejected",
+            "sources need the mean balance: about half of the transfers are rejected",
             {"init_balance": 100_000, "min_balance": 100_000, "min_balance_rise": 400},
         ),
     },
@@ -175,7 +191,7 @@ def settle(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Deposits and transfers in a pattern of 8, keys by partition (workloads A.0.1); ts is the number of the event."""
+    """Draws deposits and transfers in a pattern of 8, keys by partition; ts is the number of the event."""
     n_items, distinct = params["n_items"], not params["duplicates"]
     if distinct and n_items < 2:
         raise BadInput("app sl: a transfer between two accounts needs n_items of at least 2, got 1")
@@ -191,7 +207,7 @@ def requests(params, seed, start, stop):
         where = (partition + further * multi) % space.parts
         return space.draw(draws, lane, where, multi, (2, 1) if distinct else (1, 1), avoid if distinct else ())
 
-    # A multi-partition transfer moves on by one partition from record to record, a deposit from account to asset.
+    # A multi-partition transfer goes to the next partition at each record, a deposit from account to asset.
     account = key(1, 0)
     other_account = key(2, 1, account)
     asset = key(3, np.where(transfer, 2, 1))
@@ -220,16 +236,16 @@ VALID = """greatest(src_acct, dst_acct) < (SELECT count(*) FROM state_accounts)
     AND kind <= 1 AND amt_acct >= 0 AND amt_asset >= 0"""
 
 app.invariant(
-    "one output of its kind for each valid event, none for others",
+    "each valid event has one output of its kind, and other events have none",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
     (SELECT seq, kind, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(kind) AS of_kind FROM outputs GROUP BY seq) o ON e.seq = o.seq
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind""",
 )
 app.invariant(
-    # All rows of a table begin alike, so what is left of their final balances after taking the accepted movements away
-    # must be one number.
-    "money only moves: every balance ends as all began, plus what was accepted for it, minus what was taken from it",
+    # All rows of a table start with the same balance. So the final balances minus the accepted changes must be one
+    # number.
+    "a final balance is the initial one, plus all accepted credits, minus all accepted debits",
     """WITH movements AS (SELECT name, key, sum(amount) AS moved FROM
         (SELECT stack(4, 'accounts', e.dst_acct, e.amt_acct,
             'accounts', e.src_acct, IF(e.kind = 1, -e.amt_acct, 0),
@@ -243,14 +259,14 @@ app.invariant(
     SELECT * FROM (SELECT *, mode(opening) OVER (PARTITION BY name) AS others FROM openings) WHERE opening <> others""",
 )
 app.invariant(
-    "no balance is ever negative",
+    "no balance is negative",
     """SELECT seq AS row, least(src_acct, dst_acct, src_asset, dst_asset) AS balance FROM outputs
     WHERE least(src_acct, dst_acct, src_asset, dst_asset) < 0
     UNION ALL SELECT key, balance FROM state_accounts WHERE balance < 0
     UNION ALL SELECT key, balance FROM state_assets WHERE balance < 0""",
 )
 app.invariant(
-    "deposits are accepted, and transfers just when their sources had enough",
+    "all deposits are accepted, and a transfer exactly when its sources suffice",
     """SELECT * FROM (SELECT o.*, e.min_bal, e.amt_acct, e.amt_asset,
     o.src_acct + CASE WHEN o.ok AND e.src_acct <> e.dst_acct THEN e.amt_acct ELSE 0 END AS had,
     o.src_asset + CASE WHEN o.ok AND e.src_asset <> e.dst_asset THEN e.amt_asset ELSE 0 END AS had_asset

@@ -1,14 +1,19 @@
-"""Trip Booking: two flights and a hotel, all of them or nothing (Lockstep's own).
+"""Trip booking: reserves seats on two flights and rooms in a hotel, all of them or none.
 
     trips (transaction: two rows of one table and one of another) -> sink
 
-A BOOK wants `party` seats on a flight out and on another one back, and rooms for two each for `nights`. It is accepted
-when both flights have the seats, the hotel has the rooms, and what all of it costs by the prices of the moment stays
-within the budget: one condition over rows of two tables. Whatever is sold gets dearer by `rise`. A CANCEL gives back as
-much, if as much was taken. Demand is larger than supply and most events are rejected: what an engine has to get right
-here are conditions that look at many rows, and rejections that leave no trace in any. The output holds the prices paid
-together, and what was taken of each before the event. Events of an unknown kind, with a flight or hotel that does not
-exist, the same flight twice, no party, or a negative budget are invalid.
+The application is Lockstep's own. It tests conditions over many rows, and rejections that must leave no effect. Demand
+exceeds supply, so most events are rejected.
+
+- A BOOK wants `party` seats on each of two flights, and a room for two people each, for `nights`. It needs enough seats
+  and rooms, and a total cost, at current prices, within the budget: one condition over rows of two tables. Each sale
+  raises a price by `rise` per seat or room.
+- A CANCEL returns as many seats and rooms, if as many were taken.
+
+The output holds the total cost of a booking, and how much was taken of each row before the event.
+
+An event is invalid if its kind is unknown or if a flight or hotel does not exist. It is also invalid if both flights
+are the same, the party is empty, or the budget is negative.
 """
 
 import numpy as np
@@ -19,23 +24,23 @@ from streaming_core.generator import Draws, Keys
 
 app = App(
     "tb",
-    reads="Lockstep's own: conditions over rows of two tables, and a high ratio of aborts",
+    reads="Lockstep's own: conditions over rows of two tables, and many aborts",
     params={
-        "n_flights": Param(1_000, "flights", minimum=1, maximum=100_000_000),
-        "n_hotels": Param(1_000, "hotels", minimum=1, maximum=100_000_000),
-        "seats": Param(200, "seats of every flight", minimum=0, maximum=10**15),
-        "rooms": Param(200, "rooms of every hotel", minimum=0, maximum=10**15),
-        "rise": Param(1, "what a seat or room sold adds to the price of the next", minimum=0, maximum=10**6),
-        "max_budget": Param(2_000, "budgets lie below", minimum=1, maximum=10**9),
+        "n_flights": Param(1_000, "number of flights", minimum=1, maximum=100_000_000),
+        "n_hotels": Param(1_000, "number of hotels", minimum=1, maximum=100_000_000),
+        "seats": Param(200, "seats per flight", minimum=0, maximum=10**15),
+        "rooms": Param(200, "rooms per hotel", minimum=0, maximum=10**15),
+        "rise": Param(1, "price increase per seat or room sold", minimum=0, maximum=10**6),
+        "max_budget": Param(2_000, "upper bound of budgets, exclusive", minimum=1, maximum=10**9),
         "cancel_ratio": Param(0.25, "share of cancellations", minimum=0.0, maximum=1.0),
-        "work": Param(0, "rounds of dummy work per flight or hotel changed", minimum=0, maximum=1_000_000),
+        "work": Param(0, "rounds of extra work per changed flight or hotel", minimum=0, maximum=1_000_000),
         "theta": Param(0.6, "Zipf exponent of flights and hotels", minimum=0.0, maximum=4.0),
         "invalid_ratio": Param(0.0, "share of events with a negative budget", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "tb-rush": Profile("all want the same few", {"n_flights": 20, "n_hotels": 10}),
+        "tb-rush": Profile("all events use 20 flights and 10 hotels", {"n_flights": 20, "n_hotels": 10}),
         "tb-calm": Profile(
-            "enough of everything: nothing is rejected",
+            "enough seats and rooms: nothing is rejected",
             {"seats": 10**9, "rooms": 10**9, "rise": 0, "max_budget": 10**9, "cancel_ratio": 0.0},
         ),
     },
@@ -43,7 +48,7 @@ app = App(
 p = app.params
 BOOK = 0
 CANCEL = 1
-OWN = 0  # the seed of what is the same in every workload
+OWN = 0  # seed of the data that is the same in every workload
 
 
 @record
@@ -155,7 +160,7 @@ def trips(request, txn):
         txn.require(affordable, out, back, hotel)
     else:
         txn.require(were_taken, out, back, hotel)
-    # A trip costs what its parts cost before it raised their prices.
+    # The cost of a trip uses the prices before the trip raises them.
     txn.read(out)
     txn.read(back)
     txn.read(hotel)
@@ -186,9 +191,9 @@ def confirm(request, txn, out):
 
 @app.generates
 def requests(params, seed, start, stop):
-    """Flights and hotels by Zipf, everything else uniform; ts is the number of the event."""
+    """Draws flights and hotels by Zipf's law, all else uniformly; ts is the number of the event."""
     if params["n_flights"] < 2:
-        raise BadInput("app tb: a flight out and another one back need n_flights of at least 2, got 1")
+        raise BadInput("app tb: a trip takes two flights, so n_flights must be at least 2, got 1")
     draws = Draws(seed, "tb.requests", start, stop)
     keys = Draws(seed, "tb.flights", start, stop)
     whole, single = np.zeros(stop - start, np.int64), np.zeros(stop - start, bool)  # one partition: all of a table
@@ -215,7 +220,7 @@ def requests(params, seed, start, stop):
 VALID = """greatest(out, back) < (SELECT count(*) FROM state_flights) AND hotel < (SELECT count(*) FROM state_hotels)
     AND out <> back AND kind <= 1 AND party > 0 AND budget >= 0"""
 
-# What each event asked of each row, and what came of it: (seq, name, key, seen, moved).
+# Each row of each event: (seq, name, key, seen, size), and the event's kind and whether it was accepted.
 PARTS = """SELECT e.seq, stack(3, 'flights', e.out, o.out, int(e.party), 'flights', e.back, o.back, int(e.party),
     'hotels', e.hotel, o.rooms, int((e.party + 1) DIV 2)) AS (name, key, seen, size), o.kind, o.ok
     FROM outputs o JOIN events e ON o.seq = e.seq"""
@@ -223,18 +228,18 @@ STOCK = """SELECT 'flights' AS name, key, capacity, taken FROM state_flights
     UNION ALL SELECT 'hotels', key, capacity, taken FROM state_hotels"""
 
 app.invariant(
-    "one answer of its kind for each valid event, none for others",
+    "each valid event has one answer of its kind, and other events have none",
     f"""SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.kind, o.outputs, o.of_kind FROM
     (SELECT seq, kind, {VALID} AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(kind) AS of_kind FROM outputs GROUP BY seq) o ON e.seq = o.seq
     WHERE e.seq IS NULL OR coalesce(o.outputs, 0) <> CAST(e.valid AS INT) OR o.of_kind <> e.kind""",
 )
 app.invariant(
-    "nothing is sold twice: no more is taken than there is, and no less than nothing",
+    "the number taken lies between 0 and the capacity",
     f"SELECT * FROM ({STOCK}) WHERE taken NOT BETWEEN 0 AND capacity",
 )
 app.invariant(
-    "an event sees what those before it have taken, and all of them together leave what is taken in the end",
+    "an event sees the numbers taken by all events before it, and the final numbers follow from all events",
     f"""WITH parts AS
     (SELECT *, CASE WHEN NOT ok THEN 0 WHEN kind = 0 THEN size ELSE -size END AS moved FROM ({PARTS})),
     sums AS (SELECT *, sum(moved) OVER (PARTITION BY name, key ORDER BY seq) - moved AS before FROM parts)
@@ -244,7 +249,7 @@ app.invariant(
     ON s.name = m.name AND s.key = m.key WHERE s.taken <> coalesce(m.moved, 0)""",
 )
 app.invariant(
-    "bookings are accepted just when everything was there and within budget, cancellations when as much was taken",
+    "a booking is accepted exactly when stock and budget suffice, a cancellation when as much was taken",
     f"""SELECT d.*, o.cost, e.budget FROM
     (SELECT p.seq, p.kind, bool_and(p.ok) AS ok, bool_and(s.capacity - p.seen >= p.size) AS there,
     bool_and(p.seen >= p.size) AS taken FROM ({PARTS}) p JOIN ({STOCK}) s ON s.name = p.name AND s.key = p.key

@@ -1,16 +1,19 @@
-"""Toll Processing: what a road's segments charge, by their speed and by the vehicles seen on them (TStream, sections II
-and VI-A; workloads A.4).
+"""Toll processing: the toll of a road's segments, from their average speed and their number of vehicles.
 
-    road_speed + vehicle_count + toll_notification (one joint transaction of three) -> sink
+    road_speed + vehicle_count + toll_notification (one joint transaction of three operators) -> sink
 
-Three transactional operators share two tables: road_speed averages a segment's speed (each report weighs a half),
-vehicle_count adds the vehicle to the segment's set, toll_notification reads both, after the event's own contribution.
-A report of a negative speed is rejected by road_speed's condition, and with it all three. A report of a segment outside
-the tables is invalid.
+The application comes from TStream, sections II and VI-A. Three transactional operators share two tables:
 
-Reports are drawn each by itself, skewed over segments (parameters vehicles, max_speed, theta, reports_per_s), or are
-those of the vehicles on one of Linear Road's expressways (veh_per_s, seconds), of which only the segment's number
-counts here. Event time is in seconds.
+- `road_speed` updates a segment's average speed: a report moves it halfway to the reported speed.
+- `vehicle_count` adds the vehicle to the segment's set.
+- `toll_notification` reads both, after the event's own updates.
+
+The condition of `road_speed` rejects a report with a negative speed, and thereby all three operators. A report of a
+segment outside the tables is invalid.
+
+`input` selects the reports. With `zipf`, each report is an independent draw, skewed over segments (`vehicles`,
+`max_speed`, `theta`, `reports_per_s`). With `linear_road`, the vehicles on one of Linear Road's expressways report
+(`veh_per_s`, `seconds`); only the number of the segment counts here. Event time is in seconds.
 """
 
 from streaming_core.api import App, Param, Profile, Set, boolean, burn, f64, i16, i64, record, u8, u32
@@ -20,18 +23,20 @@ app = App(
     "tp",
     reads="TStream, sections II and VI-A; tolls as in Linear Road",
     params={
-        "input": Param("zipf", "reports drawn each by itself, or Linear Road's", choices=("zipf", "linear_road")),
-        "segments": Param(100, "segments of the road", minimum=1, maximum=256),
-        "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
-        "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
-        "work": Param(0, "rounds of dummy work per segment changed", minimum=0, maximum=1_000_000),
+        "input": Param(
+            "zipf", "zipf: independent draws; linear_road: the vehicles of Linear Road", choices=("zipf", "linear_road")
+        ),
+        "segments": Param(100, "number of segments", minimum=1, maximum=256),
+        "vehicles": Param(100_000, "number of vehicles", minimum=1, maximum=1 << 32),
+        "max_speed": Param(100, "highest reported speed", minimum=0, maximum=32_767),
+        "work": Param(0, "rounds of extra work per changed segment", minimum=0, maximum=1_000_000),
         "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
         "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
-        "flagged": Param(False, "a flag, and not a speed of 0, tells that a segment's speed is still to be measured"),
-        "window": Param(0, "seconds after which vehicles are counted anew; 0: never", minimum=0, maximum=1_000_000_000),
-        "invalid_ratio": Param(
-            0.0, "share of reports with a speed of -1, which are rejected", minimum=0.0, maximum=1.0
+        "flagged": Param(False, "mark segments without a measured speed by a flag; false: by a speed of 0"),
+        "window": Param(
+            0, "seconds after which a segment's count starts again; 0: never", minimum=0, maximum=1_000_000_000
         ),
+        "invalid_ratio": Param(0.0, "share of reports with speed -1, which are rejected", minimum=0.0, maximum=1.0),
         "veh_per_s": PARAMS["veh_per_s"],
         "seconds": PARAMS["seconds"],
     },
@@ -39,13 +44,15 @@ app = App(
         "tp-code": Profile(
             "a segment whose average is 0 counts as not yet measured, as in TStream's code", {"flagged": False}
         ),
-        "tp-clean": Profile("whether a segment was measured is kept apart from its speed", {"flagged": True}),
-        "tp-minutes": Profile("vehicles per minute, as Linear Road counts them", {"window": 60}),
+        "tp-clean": Profile(
+            "a flag, separate from the speed, marks segments without a measured speed", {"flagged": True}
+        ),
+        "tp-minutes": Profile("count vehicles per minute, as in Linear Road", {"window": 60}),
     },
 )
 p = app.params
-SLOW = 40  # a toll is due below this speed,
-CROWD = 50  # above this number of vehicles
+SLOW = 40  # a toll is due below this speed
+CROWD = 50  # and above this number of vehicles
 
 
 @record
@@ -153,7 +160,7 @@ app.generates(position_reports)
 
 
 app.invariant(
-    "one output, of its vehicle and segment, for each valid report, none for others",
+    "each valid report has one output with its vehicle and segment, and other reports have none",
     """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.vid, e.seg, o.outputs, o.of_vid, o.of_seg FROM
     (SELECT seq, vid, seg, seg < (SELECT count(*) FROM state_speeds) AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(vid) AS of_vid, max(seg) AS of_seg FROM outputs GROUP BY seq) o
@@ -161,18 +168,18 @@ app.invariant(
     OR o.of_vid <> e.vid OR o.of_seg <> e.seg""",
 )
 app.invariant(
-    "a report is rejected just when its speed is negative, and then says nothing more",
+    "a report is rejected exactly when its speed is negative, and its results are then 0",
     """SELECT o.*, e.speed AS reported FROM outputs o JOIN events e ON o.seq = e.seq
     WHERE o.ok <> (e.speed >= 0) OR (NOT o.ok AND (o.speed <> 0 OR o.count <> 0 OR o.toll <> 0))""",
 )
 app.invariant(
-    "the toll follows from the speed and the number of vehicles beside it",
+    "the toll follows from the speed and the number of vehicles in the same output",
     f"""SELECT * FROM outputs
     WHERE toll <> IF(speed < {SLOW} AND count > {CROWD}, 2 * (count - {CROWD}) * (count - {CROWD}), 0)""",
 )
 app.invariant(
-    # A segment whose average is 0 begins anew with the reported speed, or not, depending on the profile.
-    "a report pulls its segment's average half the way to its speed, and sets the first",
+    # Depending on `flagged`, a segment with an average of 0 takes the reported speed, or moves halfway to it.
+    "a report moves its segment's average halfway to its speed, and the first report sets it",
     """SELECT * FROM (SELECT o.seq, o.seg, o.speed, e.speed AS reported,
     lag(o.speed) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
     FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok)
@@ -180,20 +187,20 @@ app.invariant(
     OR (coalesce(former, 0) = 0 AND speed = reported))""",
 )
 app.invariant(
-    "a segment's count grows by one at most, and shrinks only where a new window begins",
+    "a segment's count grows by at most one, and shrinks only when a new window starts",
     """SELECT * FROM (SELECT o.seq, o.seg, o.count, s.begin,
     lag(o.count, 1, 0) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
     FROM outputs o JOIN state_presence s ON s.key = o.seg WHERE o.ok)
     WHERE count NOT IN (former, former + 1) AND NOT (begin > 0 AND count = 1)""",
 )
 app.invariant(
-    "a segment ends as its last accepted report has left it",
+    "a segment's final state is that after its last accepted report",
     """SELECT s.key, s.average, c.count, o.* FROM state_speeds s JOIN state_presence c ON c.key = s.key LEFT JOIN
     (SELECT seg, max_by(speed, seq) AS speed, max_by(count, seq) AS last FROM outputs WHERE ok GROUP BY seg) o
     ON o.seg = s.key WHERE s.average <> coalesce(o.speed, 0) OR c.count <> coalesce(o.last, 0)""",
 )
 app.invariant(
-    "a segment's vehicles are those that have reported from it, each once, since its window began",
+    "a segment's set holds the vehicles that reported from it since its window started, each once",
     """SELECT s.key, s.count, size(s.vehicles) AS vehicles, size(v.seen) AS seen FROM state_presence s LEFT JOIN
     (SELECT c.key, collect_set(e.vid) AS seen FROM events e JOIN outputs o ON o.seq = e.seq
     JOIN state_presence c ON c.key = e.seg WHERE o.ok AND e.ts >= c.begin GROUP BY c.key) v ON v.key = s.key

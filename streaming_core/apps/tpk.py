@@ -1,13 +1,15 @@
-"""Toll Processing, keyed: the same tolls the conventional way, every operator with state of its own (TStream, section
-II, Figure 2(a)).
+"""Toll processing with keyed state: the tolls of `tp`, from operators that each own their state.
 
     source -> parse (stateless) -> road_speed (by segment) -> vehicle_count (by segment) -> toll_notification -> sink
 
-What `tp` keeps in tables that its operators share, here is state of the operator that changes it, partitioned by
-segment; what the notification needs of both travels with the report, so each step waits for the one in front of it. It
-works because all of an event's state has one key: a transaction over several segments could not be written like this.
-Reports, tolls and their meaning are those of `tp` with its default profile; a segment's average is 0 until its first
-report. A report of a negative speed changes nothing and is answered as rejected.
+The application comes from TStream, section II, figure 2(a), which shows the conventional way.
+
+In `tp`, operators share tables. Here each operator keeps its own state, partitioned by segment. The report carries the
+speed and the count to the notification, so each step waits for the step before. This works because all state of an
+event has one key. A transaction over several segments is not possible in this way.
+
+Reports and tolls are those of `tp` with its default profile. A segment's average is 0 until its first report. A report
+with a negative speed changes nothing, and its answer says that it is rejected.
 """
 
 from streaming_core.api import App, Param, Set, boolean, f64, i16, i64, record, u8, u32
@@ -17,22 +19,22 @@ app = App(
     "tpk",
     reads="TStream, section II, Figure 2(a); tolls as in Linear Road",
     params={
-        "input": Param("zipf", "reports drawn each by itself, or Linear Road's", choices=("zipf", "linear_road")),
-        "segments": Param(100, "segments of the road", minimum=1, maximum=256),
-        "vehicles": Param(100_000, "vehicles there are", minimum=1, maximum=1 << 32),
-        "max_speed": Param(100, "the highest speed reported", minimum=0, maximum=32_767),
+        "input": Param(
+            "zipf", "zipf: independent draws; linear_road: the vehicles of Linear Road", choices=("zipf", "linear_road")
+        ),
+        "segments": Param(100, "number of segments", minimum=1, maximum=256),
+        "vehicles": Param(100_000, "number of vehicles", minimum=1, maximum=1 << 32),
+        "max_speed": Param(100, "highest reported speed", minimum=0, maximum=32_767),
         "theta": Param(0.2, "Zipf exponent of the segments", minimum=0.0, maximum=4.0),
         "reports_per_s": Param(1_000, "reports per second of event time", minimum=1, maximum=1_000_000_000),
-        "invalid_ratio": Param(
-            0.0, "share of reports with a speed of -1, which are rejected", minimum=0.0, maximum=1.0
-        ),
+        "invalid_ratio": Param(0.0, "share of reports with speed -1, which are rejected", minimum=0.0, maximum=1.0),
         "veh_per_s": PARAMS["veh_per_s"],
         "seconds": PARAMS["seconds"],
     },
 )
 p = app.params
-SLOW = 40  # a toll is due below this speed,
-CROWD = 50  # above this number of vehicles
+SLOW = 40  # a toll is due below this speed
+CROWD = 50  # and above this number of vehicles
 
 
 @record
@@ -132,12 +134,12 @@ counts = passages.key_by("seg").process(vehicle_count, state=Presence, output=Co
 counts.flat_map(toll_notification, Toll).sink()
 
 
-app.generates(position_reports)  # the very ones that `tp` gets
+app.generates(position_reports)  # the same events as in `tp`
 
 
 app.invariant(
-    "one output, of its vehicle and segment, for each valid report, none for others",
-    # A segment of the road that anybody has reported from has a state; one that is not there has none.
+    "each valid report has one output with its vehicle and segment, and other reports have none",
+    # A segment has a state exactly if it is valid and a vehicle reported from it.
     """SELECT coalesce(e.seq, o.seq) AS seq, e.valid, e.vid, e.seg, o.outputs, o.of_vid, o.of_seg FROM
     (SELECT seq, vid, seg, seg IN (SELECT key FROM state_road_speed) AS valid FROM events) e FULL OUTER JOIN
     (SELECT seq, count(*) AS outputs, max(vid) AS of_vid, max(seg) AS of_seg FROM outputs GROUP BY seq) o
@@ -145,31 +147,31 @@ app.invariant(
     OR o.of_vid <> e.vid OR o.of_seg <> e.seg""",
 )
 app.invariant(
-    "a report is rejected just when its speed is negative, and then says nothing more",
+    "a report is rejected exactly when its speed is negative, and its results are then 0",
     """SELECT o.*, e.speed AS reported FROM outputs o JOIN events e ON o.seq = e.seq
     WHERE o.ok <> (e.speed >= 0) OR (NOT o.ok AND (o.speed <> 0 OR o.count <> 0 OR o.toll <> 0))""",
 )
 app.invariant(
-    "the toll follows from the speed and the number of vehicles beside it",
+    "the toll follows from the speed and the number of vehicles in the same output",
     f"""SELECT * FROM outputs
     WHERE toll <> IF(speed < {SLOW} AND count > {CROWD}, 2 * (count - {CROWD}) * (count - {CROWD}), 0)""",
 )
 app.invariant(
-    "a report pulls its segment's average half the way to its speed, and sets the first",
+    "a report moves its segment's average halfway to its speed, and the first report sets it",
     """SELECT * FROM (SELECT o.seq, o.seg, o.speed, e.speed AS reported,
     lag(o.speed) OVER (PARTITION BY o.seg ORDER BY o.seq) AS former
     FROM outputs o JOIN events e ON o.seq = e.seq WHERE o.ok)
     WHERE speed <> IF(coalesce(former, 0) = 0, reported, (former + reported) / 2)""",
 )
 app.invariant(
-    "a segment's vehicles are those that have reported from it, each once, and so many are counted",
+    "a segment's set holds the vehicles that reported from it, each once, and its count is their number",
     """SELECT s.key, s.count, size(s.vehicles) AS vehicles, size(v.seen) AS seen FROM state_vehicle_count s LEFT JOIN
     (SELECT e.seg, collect_set(e.vid) AS seen FROM events e JOIN outputs o ON o.seq = e.seq WHERE o.ok GROUP BY e.seg) v
     ON v.seg = s.key
     WHERE s.count <> size(s.vehicles) OR array_sort(s.vehicles) <> coalesce(array_sort(v.seen), array())""",
 )
 app.invariant(
-    "a segment ends as its last accepted report has left it",
+    "a segment's final state is that after its last accepted report",
     """SELECT s.key, s.average, o.* FROM state_road_speed s LEFT JOIN
     (SELECT seg, max_by(speed, seq) AS speed FROM outputs WHERE ok GROUP BY seg) o
     ON o.seg = s.key WHERE s.average <> coalesce(o.speed, 0)""",

@@ -1,9 +1,11 @@
-"""Word Count: running counts of the words of a stream of sentences (BriskStream, section 2.2; workloads C.1).
+"""Word count: running counts of the words in a stream of sentences.
 
     source -> split (stateless) -> count (partitioned by word) -> sink
 
-A sentence is one line of words between single blanks; an empty line is invalid. Every word leaves the pipeline with the
-number of times it has been seen: outputs are the same in every engine that keeps the order of one word's sightings.
+The application comes from BriskStream, section 2.2.
+
+A sentence is a line of words between single blanks. An empty line is invalid. The output holds every word with the
+number of times it has occurred so far. An engine needs to keep only the order of equal words to give these results.
 """
 
 from functools import lru_cache
@@ -17,15 +19,15 @@ app = App(
     "wc",
     reads="BriskStream, section 2.2 and figure 2",
     params={
-        "words": Param(10, "words in a sentence", minimum=1, maximum=1000),
-        "vocabulary": Param(10_000, "different words", minimum=1, maximum=1_000_000),
-        "skew": Param(0.0, "Zipf exponent of the words; 0 = all equally likely", minimum=0.0, maximum=4.0),
-        "distinct": Param(False, "random decimal fractions for words, practically all different"),
+        "words": Param(10, "words per sentence", minimum=1, maximum=1000),
+        "vocabulary": Param(10_000, "number of different words", minimum=1, maximum=1_000_000),
+        "skew": Param(0.0, "Zipf exponent of the words; 0: all equally likely", minimum=0.0, maximum=4.0),
+        "distinct": Param(False, "use random decimal fractions as words, nearly all of them different"),
         "invalid_ratio": Param(0.0, "share of empty lines", minimum=0.0, maximum=1.0),
     },
     profiles={
-        "wc-skewed": Profile("natural language's skew", {"skew": 1.0}),
-        "wc-distinct": Profile("as BriskStream's code generates: the state grows for ever", {"distinct": True}),
+        "wc-skewed": Profile("the skew of natural language", {"skew": 1.0}),
+        "wc-distinct": Profile("as BriskStream's code generates: the state grows without bound", {"distinct": True}),
     },
 )
 p = app.params
@@ -82,7 +84,7 @@ app.agrees_unordered("word", "n", states=("count",))
 
 @app.generates
 def sentences(params, seed, start, stop):
-    """Every word is drawn by itself; ts is the number of the sentence."""
+    """Draws each word independently; ts is the number of the sentence."""
     draws = Draws(seed, "wc.words", start, stop)
     columns = []
     if params["distinct"]:
@@ -117,13 +119,13 @@ def _fractions():
 
 
 app.invariant(
-    "the n-th sighting of a word is counted n",
+    "the n-th occurrence of a word has count n",
     """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY word ORDER BY seq, sub) AS expected FROM outputs)
     WHERE n <> expected""",
     by_order=True,
 )
 app.invariant(
-    "a sentence gives one output per word",
+    "a sentence has one output per word",
     r"""SELECT coalesce(e.seq, o.seq) AS seq, e.words, o.outputs FROM
     (SELECT seq, size(filter(split(CAST(line AS STRING), ' '), w -> w <> '')) AS words FROM events) e
     FULL OUTER JOIN (SELECT seq, count(*) AS outputs FROM outputs GROUP BY seq) o ON e.seq = o.seq

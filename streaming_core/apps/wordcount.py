@@ -1,10 +1,10 @@
-"""wordcount: how many of the tweets of the last two minutes have each word (STRETCH, section 8.1; workloads E.1).
+"""Word count of tweets: the number of tweets in the last two minutes that contain each word.
 
-    tweets -> count (windows by word: each tweet has the keys that are its words) -> sink
+    tweets -> count (windows by word: the keys of a tweet are its words) -> sink
 
-Words lie between runs of ASCII whitespace; case and punctuation are theirs. A word that a tweet has twice counts once
-as STRETCH has it (`multiplicity` set), twice as Flink does (bag): results of the two are never compared. A count leaves
-with the end of its window.
+The application comes from STRETCH, section 8.1. ASCII whitespace separates words; case and punctuation are part of a
+word. A word that a tweet repeats counts once in STRETCH (`multiplicity` set), and every time in Flink (bag). Lockstep
+never compares results of the two. A count leaves at the end of its window.
 """
 
 from streaming_core.api import App, Param, Profile, i64, record, text
@@ -25,12 +25,16 @@ app = App(
     reads="STRETCH, section 8.1 and operators 11, 12 and 14",
     params={
         **TWEETS,
-        "advance": Param(60_000, "ms from one window to the next", minimum=1, maximum=LONGEST_WINDOW),
-        "size": Param(120_000, "ms of a window", minimum=1, maximum=LONGEST_WINDOW),
-        "multiplicity": Param("set", "a word said twice counts once (set) or twice (bag)", choices=("set", "bag")),
+        "advance": Param(
+            60_000, "milliseconds from the start of one window to that of the next", minimum=1, maximum=LONGEST_WINDOW
+        ),
+        "size": Param(120_000, "length of a window in milliseconds", minimum=1, maximum=LONGEST_WINDOW),
+        "multiplicity": Param(
+            "set", "count a word that a tweet repeats once (set) or every time (bag)", choices=("set", "bag")
+        ),
     },
     profiles={
-        "wordcount-bag": Profile("every occurrence counts, as in Flink's implementation", {"multiplicity": "bag"}),
+        "wordcount-bag": Profile("count every occurrence, as Flink's implementation does", {"multiplicity": "bag"}),
     },
 )
 
@@ -92,7 +96,7 @@ app.generates(tweets)
 
 
 app.invariant(
-    "a window's counts add up to the words of its tweets",
+    "the counts of a window add up to the number of words in its tweets",
     f"""SELECT coalesce(e.ts, o.ts) AS ts, e.words, o.counted FROM
     (SELECT at * :advance + :size AS ts, sum(words) AS words FROM
         (SELECT explode({ENDS}) AS at,
@@ -103,18 +107,18 @@ app.invariant(
     WHERE e.ts IS NULL OR o.ts IS NULL OR e.words <> o.counted""",
 )
 app.invariant(
-    "a window ends a size behind a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
+    "a window ends one size after a multiple of the advance", "SELECT * FROM outputs WHERE (ts - :size) % :advance <> 0"
 )
 app.invariant(
-    "a word is counted once in a window, and was there",
+    "a window lists a word once, with a count of at least 1",
     "SELECT ts, word, count(*) AS times, min(n) AS n FROM outputs GROUP BY ts, word HAVING count(*) > 1 OR min(n) < 1",
 )
 app.invariant(
-    "a window's counts leave with the first tweet from its end on, or when there are no more tweets",
+    "a window's counts leave with the first tweet at or after its end, or at the end of the stream",
     LEFT_OUT_OF_TIME,
 )
 app.invariant(
-    "of windows that end together the earlier comes first",
+    "if one tweet ends several windows, the earlier windows leave first",
     OUT_OF_ORDER,
     by_order=True,
 )

@@ -23,29 +23,33 @@ RANKS = 1000  # units that may begin within a second
 LINES = 64  # more than a unit has clicks or lines
 
 _BOTH = {
-    "events_per_day": Param(50_000, "events of a simulated day, on average", minimum=10, maximum=20_000_000),
-    "items": Param(18_000, "items there are", minimum=4, maximum=1_000_000),
-    "categories": Param(9, "categories of items: as many as there are names, or as the task says", choices=(9, 10)),
+    "events_per_day": Param(50_000, "average number of events per simulated day", minimum=10, maximum=20_000_000),
+    "items": Param(18_000, "number of items", minimum=4, maximum=1_000_000),
+    "categories": Param(9, "number of item categories: 9 as in the kit, 10 as in the paper", choices=(9, 10)),
     "mode": Param(
         "stream",
-        "stream: a visit is one series of clicks, and tickets of a second take turns line by line; kit: a day's clicks "
-        "and tickets lie anywhere in the day",
+        "stream: a visit is a series of clicks, and tickets alternate line by line; "
+        "kit: clicks and tickets lie at random times of the day",
         choices=("stream", "kit"),
     ),
     "begin": Param(2_452_155, "date_sk of the first day; 2452155 is 2001-09-02", minimum=0, maximum=4_000_000),
     "null_ratio": Param(0.00025, "share of NULLs in columns that may be NULL", minimum=0.0, maximum=1.0),
-    "invalid_ratio": Param(0.0, "share of events of item 0, which does not exist", minimum=0.0, maximum=1.0),
+    "invalid_ratio": Param(0.0, "share of events with item 0, which does not exist", minimum=0.0, maximum=1.0),
 }
 CLICKS = {
     **_BOTH,
-    "users": Param(10_000, "users who are known, fewer than the kit has: so is the time", minimum=1, maximum=1_000_000),
-    "pages": Param(60, "web pages", minimum=1, maximum=100_000),
+    "users": Param(
+        10_000, "number of known users; smaller than in the kit, as is the simulated time", minimum=1, maximum=1_000_000
+    ),
+    "pages": Param(60, "number of web pages", minimum=1, maximum=100_000),
 }
 SALES = {
     **_BOTH,
-    "customers": Param(100_000, "customers", minimum=1, maximum=1_000_000),
-    "stores": Param(12, "stores", minimum=1, maximum=100_000),
-    "trend_days": Param(20, "days over which sales of a category rise or fall", minimum=1, maximum=100_000),
+    "customers": Param(100_000, "number of customers", minimum=1, maximum=1_000_000),
+    "stores": Param(12, "number of stores", minimum=1, maximum=100_000),
+    "trend_days": Param(
+        20, "number of days over which the sales of a category rise or fall", minimum=1, maximum=100_000
+    ),
 }
 
 # In the order of their names: 0 ad, 1 dynamic, 2 feedback, 3 general, 4 order, 5 protected, 6 review, 7 welcome.

@@ -36,14 +36,18 @@ NEVER = 1 << 30
 MOST = 1 << 23  # vehicles, about: 100 bytes each
 
 PARAMS = {
-    "xways": Param(1, "expressways", minimum=1, maximum=250),
-    "seconds": Param(10_800, "simulated seconds, repeated without end", minimum=120, maximum=86_400),
-    "veh_per_s": Param(10.0, "vehicles that enter an expressway per second, at most", minimum=0.01, maximum=100.0),
-    "request_ratio": Param(0.01, "share of reports with which a vehicle asks for something", minimum=0.0, maximum=1.0),
-    "no_type4": Param(False, "no travel time requests, which 40 % of the requests are"),
-    "congestion": Param(False, "in the middle third of the time vehicles travel at 60 % of their speed"),
-    "accidents": Param(True, "every 5 to 15 minutes two vehicles of an expressway stop in the same place"),
-    "invalid_ratio": Param(0.0, "share of reports from a direction that is not there", minimum=0.0, maximum=1.0),
+    "xways": Param(1, "number of expressways", minimum=1, maximum=250),
+    "seconds": Param(
+        10_800, "length of the simulation in seconds; it repeats without end", minimum=120, maximum=86_400
+    ),
+    "veh_per_s": Param(
+        10.0, "largest number of vehicles that enter an expressway per second", minimum=0.01, maximum=100.0
+    ),
+    "request_ratio": Param(0.01, "share of reports with which a vehicle sends a request", minimum=0.0, maximum=1.0),
+    "no_type4": Param(False, "omit travel time requests, which make up 40 % of the requests"),
+    "congestion": Param(False, "vehicles travel at 60 % of their speed in the middle third of the time"),
+    "accidents": Param(True, "two vehicles of an expressway stop in the same place every 5 to 15 minutes"),
+    "invalid_ratio": Param(0.0, "share of reports with an invalid direction", minimum=0.0, maximum=1.0),
 }
 
 

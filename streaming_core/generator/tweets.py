@@ -31,12 +31,12 @@ RANKS = 1 << 17  # tweets that may come within a second
 PERIOD = 16_384  # tweets that are made at once, about
 
 TWEETS = {
-    "rate": Param(25.0, "tweets a second, on average", minimum=0.01, maximum=100_000.0),
-    "users": Param(1_000_000, "users", minimum=1, maximum=1_000_000_000),
-    "vocabulary": Param(200_000, "different words", minimum=1, maximum=1_000_000),
-    "skew": Param(1.0, "Zipf exponent of the words; 0 = all equally likely", minimum=0.0, maximum=4.0),
+    "rate": Param(25.0, "average number of tweets per second", minimum=0.01, maximum=100_000.0),
+    "users": Param(1_000_000, "number of users", minimum=1, maximum=1_000_000_000),
+    "vocabulary": Param(200_000, "number of different words", minimum=1, maximum=1_000_000),
+    "skew": Param(1.0, "Zipf exponent of the words; 0: all equally likely", minimum=0.0, maximum=4.0),
     "hashtag_ratio": Param(0.25, "share of tweets with hashtags", minimum=0.0, maximum=1.0),
-    "hashtags": Param(20_000, "different hashtags", minimum=1, maximum=1_000_000),
+    "hashtags": Param(20_000, "number of different hashtags", minimum=1, maximum=1_000_000),
     "hashtag_skew": Param(1.1, "Zipf exponent of the hashtags", minimum=0.0, maximum=4.0),
 }
 

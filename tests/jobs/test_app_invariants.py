@@ -83,95 +83,95 @@ def move_money(state):
     state[3]["balance"] += 1
 
 
-MONEY = "money only moves: every balance ends as all began, plus what was accepted for it, minus what was taken from it"
+MONEY = "a final balance is the initial one, plus all accepted credits, minus all accepted debits"
 
 OB_ONE = (
-    "one answer of its kind for each valid event, none for others; orders succeed, who is not authorised gets nothing"
+    "each valid event has one answer of its kind; authorised orders succeed, and unauthorised events have no effect"
 )
-OB_SOLD = "an item ends with what it began with, plus what was added, minus what was sold"
-OB_SEES = "a bid sees the newest asking prices, and the quantities that everything before it has left"
-OB_JUST = "a bid for one item is accepted just when it is offered at that price and in that quantity"
-TP_ONE = "one output, of its vehicle and segment, for each valid report, none for others"
-TP_REJECTED = "a report is rejected just when its speed is negative, and then says nothing more"
-TP_TOLL = "the toll follows from the speed and the number of vehicles beside it"
-TP_PULLS = "a report pulls its segment's average half the way to its speed, and sets the first"
-TP_GROWS = "a segment's count grows by one at most, and shrinks only where a new window begins"
-TP_ENDS = "a segment ends as its last accepted report has left it"
-TP_VEHICLES = "a segment's vehicles are those that have reported from it, each once, since its window began"
-TPK_VEHICLES = "a segment's vehicles are those that have reported from it, each once, and so many are counted"
-LR_ANSWERS = "a report has three answers and one warning at most, a request for money one, nothing else any"
-LR_TOLD = "a vehicle is told a toll just when it is in another segment than it was, and does not leave there"
-LR_TOLL = "a toll follows from the velocity, the number of vehicles and the accident beside it"
-LR_CROWD = "a segment has as many vehicles as have reported from it in the minute"
-LR_COUNT = "a toll is by the number of vehicles of the minute before"
-LR_PACE = "the velocity after a segment's last report of a minute is that of all vehicles in five minutes"
-LR_VELOCITY = "a toll is by the velocity after the minute before"
-LR_WARNED = "who enters a segment is warned of an accident just when one is ahead"
-LR_ACCIDENT = "an accident is where, in the minute before, a vehicle still stood that had another one beside it"
-LR_BALANCE = "a balance is what was paid before it was asked for"
-LR_ACCOUNT = "an account ends with what its vehicle has paid, and with what it still owes"
-LR_HISTORY = "an expenditure is what the history says"
-NEW_FIRST = "a vehicle's first report, and each from elsewhere than the one before, is forwarded"
-NEW_STAYED = "where a vehicle has stayed, just those reports are forwarded that come after the longest silences"
-NEW_LAST = "a vehicle is remembered as it has last reported, if ever"
-FX_ONE = "one answer of its kind for each valid event, none for others"
-FX_QUOTE = "a quote sets its rate just when it lies near enough to the other one, which stays"
-FX_MOVES = "a swap gives each what the other had, a transfer what its share of that comes to"
-FX_ENDS = "a transfer goes by the newest rates, and every row ends as it was last shown, or as it began"
-TB_ONE = "one answer of its kind for each valid event, none for others"
-TB_TWICE = "nothing is sold twice: no more is taken than there is, and no less than nothing"
-TB_SEES = "an event sees what those before it have taken, and all of them together leave what is taken in the end"
-TB_JUST = "bookings are accepted just when everything was there and within budget, cancellations when as much was taken"
+OB_SOLD = "an item's final quantity is the initial one, plus additions, minus sales"
+OB_SEES = "a bid sees the latest asking prices, and the quantities after all earlier events"
+OB_JUST = "a bid for one item is accepted exactly when price and quantity suffice"
+TP_ONE = "each valid report has one output with its vehicle and segment, and other reports have none"
+TP_REJECTED = "a report is rejected exactly when its speed is negative, and its results are then 0"
+TP_TOLL = "the toll follows from the speed and the number of vehicles in the same output"
+TP_PULLS = "a report moves its segment's average halfway to its speed, and the first report sets it"
+TP_GROWS = "a segment's count grows by at most one, and shrinks only when a new window starts"
+TP_ENDS = "a segment's final state is that after its last accepted report"
+TP_VEHICLES = "a segment's set holds the vehicles that reported from it since its window started, each once"
+TPK_VEHICLES = "a segment's set holds the vehicles that reported from it, each once, and its count is their number"
+LR_ANSWERS = "a report has three answers and at most one warning, a balance or expenditure request one answer"
+LR_TOLD = "a vehicle is told a toll exactly when it enters a segment other than to leave the road"
+LR_TOLL = "a toll follows from the velocity, the number of vehicles and the accident in the same output"
+LR_CROWD = "a segment's number of vehicles is the number that reported from it in the minute"
+LR_COUNT = "a toll uses the number of vehicles in the minute before"
+LR_PACE = "a segment's velocity after its last report of a minute is the mean of all vehicles over five minutes"
+LR_VELOCITY = "a toll uses the velocity at the end of the minute before"
+LR_WARNED = "a vehicle that enters a segment is warned exactly when an accident is ahead"
+LR_ACCIDENT = "an accident is where, in the minute before, two vehicles stood in the same place"
+LR_BALANCE = "a balance is the sum of all payments before the request"
+LR_ACCOUNT = "an account's final state is the sum that its vehicle paid and the toll that it still owes"
+LR_HISTORY = "an expenditure equals that in the history of tolls"
+NEW_FIRST = "a vehicle's first report, and each report from another segment than the one before, is forwarded"
+NEW_STAYED = "of reports from the same segment, exactly those after the longest silences are forwarded"
+NEW_LAST = "a vehicle's final state is its last report"
+FX_ONE = "each valid event has one answer of its kind, and other events have none"
+FX_QUOTE = "a quote sets its rate exactly when the other rate is close enough; the other rate stays"
+FX_MOVES = "a swap exchanges two balances, and a transfer moves the converted share"
+FX_ENDS = "a transfer uses the latest rates, and a row's final value is the last one shown, or the initial one"
+TB_ONE = "each valid event has one answer of its kind, and other events have none"
+TB_TWICE = "the number taken lies between 0 and the capacity"
+TB_SEES = "an event sees the numbers taken by all events before it, and the final numbers follow from all events"
+TB_JUST = "a booking is accepted exactly when stock and budget suffice, a cancellation when as much was taken"
 
-Q1_ORDER = "a list is in order: most frequent first, then by the smaller item, then by the larger, which is another"
-Q1_LISTS = "there is one list for each hour in which a ticket has two items"
-Q1_PAIRS = "a pair is counted once for each ticket of the hour that has both items"
-Q1_HOUR = "the pairs of the last hour are those of its tickets, n(n-1)/2 of each"
-Q1_BASKET = "a basket holds the items of its ticket that are wanted, each once"
-Q2_ORDER = "a list is in order: most frequent first, then by the first item, then by the second, which is another"
-Q2_GROWS = "no count ever shrinks"
-Q2_ENDS = "the last list shows the final counts, and all pairs have been counted"
-Q2_SESSION = "a user's last session ends with the last view, and holds views of the user, each item once"
-Q3_ORDER = "a list is in order: most frequent first, then by the item"
-Q3_CAUSE = "a list is of the purchase that caused it"
-Q3_GROWS = "a list differs from the one before by as many views as are remembered, at most"
-Q3_ENDS = "the last list of an item holds the most frequent of its final counts"
-Q3_VIEWS = "no more views are counted than lie among a user's last clicks before a purchase"
-Q4_ONE = "each output takes one more session of at least one page into account"
-Q4_AVERAGE = "the average is the total by the number, to a tenth, halves rounded up"
+Q1_ORDER = "a list is sorted by count, then by smaller item, then by larger item, and the two items differ"
+Q1_LISTS = "each hour in which a ticket has two items has one list"
+Q1_PAIRS = "a pair's count is the number of tickets of the hour with both items"
+Q1_HOUR = "the last hour has n(n-1)/2 pairs for each ticket of n items"
+Q1_BASKET = "a basket holds the wanted items of its ticket, each once"
+Q2_ORDER = "a list is sorted by count, then by first item, then by second item, and the two items differ"
+Q2_GROWS = "no count shrinks"
+Q2_ENDS = "the last list holds the final counts, and their total covers all pairs"
+Q2_SESSION = "a user's last session ends with the user's last view, and holds only viewed items, each once"
+Q3_ORDER = "a list is sorted by count, then by item"
+Q3_CAUSE = "a list names the item of its purchase"
+Q3_GROWS = "two successive lists of an item differ by at most as many views as a user's memory holds"
+Q3_ENDS = "the last list of an item holds its highest final counts"
+Q3_VIEWS = "a count is at most the number of such views among the last clicks before a purchase"
+Q4_ONE = "each output covers one session more than the one before, with at least one page"
+Q4_AVERAGE = "the average is total / number in tenths, with halves rounded up"
 Q4_ENDS = "the last output holds the final sums"
-Q4_MOST = "no more sessions and pages are averaged than users have had"
-Q4_SESSION = "a user's last session ends with the last page, and the only one has all pages"
-Q15_FALLS = "a line does not rise, and its fractions are proper ones"
-Q15_GROWS = "a line of a category takes more days into account than the one before"
-Q15_ENDS = "what a category ends with is the line of its final sums, exactly, if that does not rise"
-Q15_SALES = "the days of a category are some of those there are, and its sales some of those of one store"
-MATRIX_EVENT = "an output is of its event's key, and an event's outputs take turns"
-MATRIX_COUNT = "a key's tuples are counted in order, and no more than there are"
-MATRIX_SUM = "an output after a key's last tuple carries the checksum of its final state"
-MATRIX_COPIES = "a tuple has as many outputs as any other of its operator, or one more, or one less"
+Q4_MOST = "the average covers no more sessions and pages than the users had"
+Q4_SESSION = "a user's last session ends with the user's last page, and an only session has all pages"
+Q15_FALLS = "a line does not rise, and its fractions are smaller than 1"
+Q15_GROWS = "each line of a category covers more days than the one before"
+Q15_ENDS = "a category's last line follows exactly from its final sums, if it does not rise"
+Q15_SALES = "a category has no more days than the stream, and all categories no more sales than one store"
+MATRIX_EVENT = "an output has the key of its event, and the outputs of an event are in order"
+MATRIX_COUNT = "the tuples of a key are numbered in order, up to the final count"
+MATRIX_SUM = "the outputs of a key's last tuple hold the checksum of its final state"
+MATRIX_COPIES = "the numbers of outputs of two tuples differ by at most one"
 
-WORDS_SUM = "a window's counts add up to the words of its tweets"
-WORDS_ONCE = "a word is counted once in a window, and was there"
-PAIRS_SUM = "a window's counts add up to the pairs of its tweets"
-PAIRS_ONCE = "a pair is counted once in a window, and was there"
-WINDOW_END = "a window ends a size behind a multiple of the advance"
-WINDOW_LEAVES = "a window's counts leave with the first tweet from its end on, or when there are no more tweets"
-WINDOW_ORDER = "of windows that end together the earlier comes first"
-TAGS_MAX = "a hashtag's value in a window is the length of the longest of its tweets there"
-TAGS_ONCE = "a hashtag leaves a window once"
-TAGS_LEAVE = "a window's hashtags leave with the first tweet from its end on, or when there are no more tweets"
-FORWARD_SAME = "what is forwarded is a tweet as it came, a moment later"
-FORWARD_ALL = "every instance forwards every tweet once; or each is forwarded once, by the instances in turn"
-JOIN_PAIR = "a pair is a left and a right row near each other, as they came"
-JOIN_WINDOW = "a pair's rows lie in one window, and it leaves a moment after the later one"
-JOIN_ONCE = "no pair leaves twice"
-JOIN_COUNT = "there are as many pairs as the number of comparisons lets one expect"
-HEDGE_PAIR = "a pair is of two companies, as they were traded"
-HEDGE_BAND = "a pair's trades are as far above their average as below, to five percent"
-HEDGE_WINDOW = "a pair's trades lie in one window, and it leaves a moment after the later one"
-HEDGE_ONCE = "no pair leaves twice the same way round"
-FORWARD_ORDER = "the copies of a tweet come in the order of the instances"
+WORDS_SUM = "the counts of a window add up to the number of words in its tweets"
+WORDS_ONCE = "a window lists a word once, with a count of at least 1"
+PAIRS_SUM = "the counts of a window add up to the number of pairs in its tweets"
+PAIRS_ONCE = "a window lists a pair once, with a count of at least 1"
+WINDOW_END = "a window ends one size after a multiple of the advance"
+WINDOW_LEAVES = "a window's counts leave with the first tweet at or after its end, or at the end of the stream"
+WINDOW_ORDER = "if one tweet ends several windows, the earlier windows leave first"
+TAGS_MAX = "a window lists each of its hashtags with the length of the longest tweet"
+TAGS_ONCE = "a window lists a hashtag once"
+TAGS_LEAVE = "a window's hashtags leave with the first tweet at or after its end, or at the end of the stream"
+FORWARD_SAME = "each output is an unchanged tweet, stamped one millisecond later"
+FORWARD_ALL = "every instance forwards each tweet once; with `once`, the instances take turns"
+JOIN_PAIR = "a pair joins an unchanged left row and an unchanged right row that are close to each other"
+JOIN_WINDOW = "a pair's rows lie in one window, and the pair is stamped one millisecond after the later row"
+JOIN_ONCE = "no pair occurs twice in the output"
+JOIN_COUNT = "the number of pairs is close to that expected from the number of comparisons"
+HEDGE_PAIR = "a pair's trades belong to two companies and have the prices of their events"
+HEDGE_BAND = "a pair's distances from the averages are opposite, within five percent"
+HEDGE_WINDOW = "a pair's trades lie in one window, and the pair is stamped one millisecond after the later trade"
+HEDGE_ONCE = "no pair occurs twice with the same left trade"
+FORWARD_ORDER = "the copies of a tweet leave in the order of the instances"
 
 
 def lose_all(rows, **same):
@@ -196,45 +196,57 @@ def exchange_windows(rows):
 WRONG = [
     (
         "gs",
-        "one output of its kind for each valid event, none for others; a write sums up nothing",
+        "each valid event has one output of its kind, with sum 0 for a write; other events have none",
         lambda o, s: lose(o),
     ),
-    ("gs", "a record ends with its newest write, or as it began", lambda o, s: s["state_items"][7].update(value=-1)),
-    ("gs", "a read sums up the newest earlier writes", lambda o, s: set_first(o, lambda r: r["is_read"], total=5)),
     (
         "gs",
-        "one output of its kind for each valid event, none for others; a write sums up nothing",
+        "a record's final value is that of its last write, or the initial one",
+        lambda o, s: s["state_items"][7].update(value=-1),
+    ),
+    (
+        "gs",
+        "a read sums the latest earlier write of each record",
+        lambda o, s: set_first(o, lambda r: r["is_read"], total=5),
+    ),
+    (
+        "gs",
+        "each valid event has one output of its kind, with sum 0 for a write; other events have none",
         lambda o, s: set_first(o, lambda r: not r["is_read"], is_read=True),
     ),
     (
         "gs",
-        "one output of its kind for each valid event, none for others; a write sums up nothing",
+        "each valid event has one output of its kind, with sum 0 for a write; other events have none",
         lambda o, s: set_first(o, lambda r: not r["is_read"], mixed=1),
     ),
-    ("sl", "one output of its kind for each valid event, none for others", lambda o, s: o.append(dict(o[0], sub=1))),
+    (
+        "sl",
+        "each valid event has one output of its kind, and other events have none",
+        lambda o, s: o.append(dict(o[0], sub=1)),
+    ),
     ("sl", MONEY, lambda o, s: move_money(s["state_accounts"])),
     ("sl", MONEY, lambda o, s: move_money(s["state_assets"])),
     ("sl", MONEY, lambda o, s: set_first(o, lambda r: r["kind"] == 1 and r["ok"], ok=False)),
-    ("sl", "no balance is ever negative", lambda o, s: set_first(o, lambda r: r["kind"] == 1, dst_acct=-1)),
-    ("sl", "no balance is ever negative", lambda o, s: s["state_assets"][2].update(balance=-1)),
+    ("sl", "no balance is negative", lambda o, s: set_first(o, lambda r: r["kind"] == 1, dst_acct=-1)),
+    ("sl", "no balance is negative", lambda o, s: s["state_assets"][2].update(balance=-1)),
     (
         "sl",
-        "deposits are accepted, and transfers just when their sources had enough",
+        "all deposits are accepted, and a transfer exactly when its sources suffice",
         lambda o, s: set_first(o, lambda r: r["kind"] == 0, ok=False),
     ),
     (
         "sl",
-        "deposits are accepted, and transfers just when their sources had enough",
+        "all deposits are accepted, and a transfer exactly when its sources suffice",
         lambda o, s: set_first(o, lambda r: r["kind"] == 1 and r["ok"], ok=False),
     ),
     (
         "sl",
-        "deposits are accepted, and transfers just when their sources had enough",
+        "all deposits are accepted, and a transfer exactly when its sources suffice",
         lambda o, s: set_first(o, lambda r: r["kind"] == 1 and not r["ok"], ok=True),
     ),
     (
         "sl",
-        "one output of its kind for each valid event, none for others",
+        "each valid event has one output of its kind, and other events have none",
         lambda o, s: set_first(o, lambda r: r["kind"] == 1, kind=0),
     ),
     ("ob", OB_ONE, lambda o, s: lose(o)),
@@ -247,7 +259,7 @@ WRONG = [
     ("ob", OB_SOLD, lambda o, s: last(o, lambda r: r["kind"] == 0 and r["ok"]).update(ok=False)),
     (
         "ob",
-        "an item ends with the asking price of the last ALTER that names it",
+        "an item's final asking price is that of its last ALTER",
         lambda o, s: shift(s["state_goods"], "ask"),
     ),
     ("ob", "no quantity is ever negative", lambda o, s: set_first(o, lambda r: r["kind"] == 0, qty=-1)),
@@ -304,36 +316,40 @@ WRONG = [
     ("tpk", TP_ENDS, lambda o, s: shift(s["state_road_speed"], "average")),
     ("tpk", TPK_VEHICLES, lambda o, s: s["state_vehicle_count"][1]["vehicles"].pop()),
     ("tpk", TPK_VEHICLES, lambda o, s: s["state_vehicle_count"][2].update(count=1)),
-    ("wc", "the n-th sighting of a word is counted n", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),
-    ("wc", "a sentence gives one output per word", lambda o, s: lose(o, lambda r: r["sub"] == 3)),
+    ("wc", "the n-th occurrence of a word has count n", lambda o, s: set_first(o, lambda r: r["n"] == 2, n=1)),
+    ("wc", "a sentence has one output per word", lambda o, s: lose(o, lambda r: r["sub"] == 3)),
     ("wc", "a word's final count is its number of outputs", lambda o, s: s["state_count"][4].update(n=1)),
     ("wc", "a word's final count is its number of outputs", lambda o, s: lose(s["state_count"])),
-    ("fd", "one signal, of its entity, for each valid transaction, none for others", lambda o, s: lose(o)),
+    ("fd", "each valid line has one signal with its entity, and other lines have none", lambda o, s: lose(o)),
     (
         "fd",
-        "one signal, of its entity, for each valid transaction, none for others",
+        "each valid line has one signal with its entity, and other lines have none",
         lambda o, s: o[5].update(entity=b"E999999999"),
     ),
-    ("fd", "no score before an entity's window is full", lambda o, s: o[0].update(score=1)),
+    ("fd", "an entity has no score before its window is full", lambda o, s: o[0].update(score=1)),
     ("fd", "a score lies between 0 and 1", lambda o, s: o[9].update(score=(1 << 32) + 1)),
     (
         "fd",
-        "every outlier scores at least what any other does",
+        "no outlier scores lower than a transaction that is not an outlier",
         lambda o, s: set_first(o, lambda r: r["outlier"], outlier=False),
     ),
-    ("sd", "one output, of its device, for each valid reading, none for others", lambda o, s: lose(o)),
-    ("sd", "one output, of its device, for each valid reading, none for others", lambda o, s: o[5].update(device=99)),
+    ("sd", "each valid reading has one output with its device, and other lines have none", lambda o, s: lose(o)),
     (
         "sd",
-        "an average lies between the least and the greatest value of its device so far",
+        "each valid reading has one output with its device, and other lines have none",
+        lambda o, s: o[5].update(device=99),
+    ),
+    (
+        "sd",
+        "an average lies between the smallest and the largest reading of its device so far",
         lambda o, s: o[50].update(average=3_000_000),
     ),
     (
         "sd",
-        "every spike is relatively further from its average than anything else",
+        "no spike has a smaller relative deviation than a reading that is not a spike",
         lambda o, s: max(o, key=lambda r: abs(r["value"] - r["average"]) / r["average"]).update(spike=False),
     ),
-    ("sd", "a device's final sum is the sum of its window", lambda o, s: s["state_moving_average"][0].update(total=1)),
+    ("sd", "a device's final sum is that of its window", lambda o, s: s["state_moving_average"][0].update(total=1)),
     ("q1", Q1_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == 0, a=1_000)),
     ("q1", Q1_ORDER, lambda o, s: set_first(o, lambda r: r["rank"] == 1, n=1_000)),
     ("q1", Q1_ORDER, lambda o, s: lose(o, lambda r: r["rank"] == 0)),
@@ -394,25 +410,25 @@ WRONG = [
     ("matrix", MATRIX_SUM, lambda o, s: o[-1].update(checksum=(o[-1]["checksum"] + 1) % (1 << 32))),
     ("matrix", MATRIX_SUM, lambda o, s: s["state_fold"][1]["words"].__setitem__(0, 5)),
     ("matrix", MATRIX_COPIES, lambda o, s: o.extend(dict(o[-1], sub=o[-1]["sub"] + k) for k in (1, 2, 3))),
-    ("pos_rep", "one output for each valid position report, none for anything else", lambda o, s: lose(o)),
+    ("pos_rep", "each valid position report has one output, and other events have none", lambda o, s: lose(o)),
     (
         "pos_rep",
-        "one output for each valid position report, none for anything else",
+        "each valid position report has one output, and other events have none",
         lambda o, s: o.append({**o[-1], "seq": EVENTS}),
     ),
     ("pos_rep", "a report is forwarded unchanged", lambda o, s: o[7].update(lane=5)),
     (
         "new_seg",
-        "at most one output for a valid position report, none for anything else",
+        "a valid position report has at most one output, and other events have none",
         lambda o, s: o.append({**o[-1], "sub": 1}),
     ),
     (
         "new_seg",
-        "at most one output for a valid position report, none for anything else",
+        "a valid position report has at most one output, and other events have none",
         lambda o, s: o.append({**o[-1], "seq": EVENTS}),
     ),
-    ("new_seg", "a report is forwarded unchanged, and marked", lambda o, s: o[7].update(pos=5)),
-    ("new_seg", "a report is forwarded unchanged, and marked", lambda o, s: o[7].update(new_seg=False)),
+    ("new_seg", "a report is forwarded unchanged, with `new_seg` set", lambda o, s: o[7].update(pos=5)),
+    ("new_seg", "a report is forwarded unchanged, with `new_seg` set", lambda o, s: o[7].update(new_seg=False)),
     ("new_seg", NEW_FIRST, lambda o, s: lose(o)),
     ("new_seg", NEW_STAYED, lambda o, s: forward_one_more(o)),
     ("new_seg", NEW_LAST, lambda o, s: s["state_new_seg"][3].update(seg=100)),
@@ -605,7 +621,7 @@ def test_violating_rows_can_be_shown(spark, right, tmp_path):
     rows[0]["ok"] = False
     outputs = pa.Table.from_pylist(rows, result.output_table().schema)
     views = write(tmp_path / "x", events, outputs, result.state_tables())
-    label = "deposits are accepted, and transfers just when their sources had enough"
+    label = "all deposits are accepted, and a transfer exactly when its sources suffice"
     (held,) = find(spark, [(0, label, app.invariants[label])], {0: views}).values()
     assert held.rows[0]["seq"] == 0
 
