@@ -1,12 +1,14 @@
-"""The engine's own benchmark: applications with their defaults, and the comparisons of papers as suites.
+"""The benchmarks of the engine: all applications with their defaults, and the comparisons of papers as suites.
 
-race          the compiled loop and ways of executing take turns over one workload; every result is checked
-applications  every way of executing every application: `streaming-core bench [APP ...]`
-files         from Parquet to Parquet, beside what pyarrow takes: `streaming-core bench --files`
-suite         a paper's comparisons as named experiments: `streaming-core bench --suite NAME`
-tstream       the experiments of TStream; beside it ordered, viper, briskstream and stretch (and its `switching`)
-requests      who asks for reconfigurations beside a pass
-reconfigurations  what these took, and what whoever waits for outputs saw of them
-report        JSON, and tables for people
-host          what a benchmark says about where it was made
+- `race`: the compiled loop and ways of executing take turns on one workload; it checks every result.
+- `applications`: every way of executing every application, `streaming-core bench [APP ...]`.
+- `files`: from Parquet to Parquet, compared with pyarrow, `streaming-core bench --files`.
+- `suite`: the comparisons of a paper as named experiments, `streaming-core bench --suite NAME`.
+- `tstream`: the experiments of TStream; likewise `ordered`, `viper`, `briskstream`, `rlas` and `stretch`.
+- `servers`: simulations of the paper's servers, part of `rlas`.
+- `switching`: reconfigurations, part of `stretch`.
+- `requests`: a thread that requests reconfigurations during a pass.
+- `reconfigurations`: how long reconfigurations take, and their effect on outputs.
+- `report`: JSON, and tables for people.
+- `host`: facts about the machine.
 """

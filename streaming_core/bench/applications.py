@@ -11,7 +11,7 @@ from streaming_core.bench.race import Race
 from streaming_core.run import engine
 from streaming_core.run.way import EXECUTORS, RunSpec, executors_of
 
-# The others: 1,000,000; a line of wc is ten words, a tweet has thirty pairs, a trade meets hundreds.
+# All others have 1,000,000. A line of wc has ten words, a tweet has thirty pairs, a trade meets hundreds of trades.
 EVENTS = {"wc": 200_000, "matrix": 200_000, "paircount": 100_000, "hedge": 100_000}
 
 
@@ -25,7 +25,7 @@ def run(
     """Benchmarks applications; returns the host, the settings and one result per application and way.
 
     Raises:
-        BadInput: unknown application, thread counts or repetitions out of range.
+        BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
     counts = host.thread_counts(threads, repetitions)
     results = []

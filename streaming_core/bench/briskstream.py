@@ -1,7 +1,6 @@
-"""The experiments of BriskStream (section 6): its applications pinned, with and without jumbo tuples, and what order
-costs, which it does not keep.
+"""The experiments of BriskStream (section 6): pinned replicas, jumbo tuples, and the cost of total order.
 
-Of its text only what the abstract says was at hand to be quoted as a claim.
+BriskStream itself keeps no order. Only its abstract was at hand for quoted claims.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ SCALES = Claim(
 
 
 def _channels(app: str) -> tuple[str, ...]:
-    """`spsc` only where the application says what agrees without order; `merge_sort` is Viper's comparison."""
+    """Returns the channels to compare: `spsc` needs an application that declares what agrees without order."""
     return ("gate", "spsc") if registry.load(app).unordered else ("gate",)
 
 
 def _pipeline(app: str, threads: int) -> dict[str, list[int]]:
-    """One replica per operator, dealt to the threads from the source on: as many operators on each."""
+    """Returns a plan with one replica per operator and equally many consecutive operators on each thread."""
     names = ["source", *(operator.name for operator in registry.load(app).operators[1:-1]), "sink"]
     return {name: [place * threads // len(names)] for place, name in enumerate(names)}
 
@@ -46,15 +45,15 @@ def _applications(counts: list[int]) -> tuple[list[Heat], list[str]]:
                 ways.append(Pinned(app=app, channel=channel, threads=threads, plan=plan))
         heats.append(Heat(app, {}, ways))
     notes = [
-        "Placement `replicated`: every operator that may be replicated has a replica on each thread; `pipeline`: every "
-        "operator has one. Pooled workers go where there is work.",
-        "Without order, what is compared is what the application says must agree then.",
+        "Placement `replicated`: each operator that may be replicated has a replica on each thread. Placement "
+        "`pipeline`: each operator has one replica. Pooled workers may execute any operator.",
+        "Without order, the check covers what the application declares to agree without order.",
     ]
     return heats, notes
 
 
 def _order(rows: list[Row]) -> Iterator[str]:
-    """Names placements; what total order costs the best of them."""
+    """Names placements, and compares the best ways with and without order."""
     for row in rows:
         pinned = "pipeline" if "plan" in row else "replicated"
         row["placement"] = pinned if row.get("executor") == "pinned" else row.get("executor", "loop")
@@ -62,7 +61,7 @@ def _order(rows: list[Row]) -> Iterator[str]:
         best: dict[str, Row] = {}
         for row in rows:
             if row["app"] == app and row["result"] == "equal":
-                order = row.get("order", "total")  # the loop's rows have none
+                order = row.get("order", "total")  # the loop has no such column
                 if order not in best or row["to_loop"] > best[order]["to_loop"]:
                     best[order] = row
         if len(best) == 2:
@@ -82,11 +81,11 @@ def _jumbo(counts: list[int]) -> tuple[list[Heat], list[str]]:
             for batch in BATCHES
         ]
         heats.append(Heat(app, {}, ways))
-    return heats, ["A batch of 1 is what the paper calls no jumbo tuples: every event travels by itself."]
+    return heats, ["A batch of 1 stands for the paper's runs without jumbo tuples: each event travels alone."]
 
 
 def _gain(rows: list[Row]) -> Iterator[str]:
-    """What jumbo tuples gain over events that travel one by one."""
+    """Compares jumbo tuples with events that travel one by one."""
     least, most = min(BATCHES), max(BATCHES)
     for app in APPS:
         for channel in _channels(app):
@@ -96,26 +95,33 @@ def _gain(rows: list[Row]) -> Iterator[str]:
                 before, after = (own[batch]["end_to_end_p99_us"] / 1000 for batch in (least, most))
                 yield (
                     f"{app}, {channel}: batches of {most} have {faster(own[most], own[least]):.1f} times the "
-                    f"throughput of single events; the p99 at half of either peak is {after:.3g} and {before:.3g} ms"
+                    f"throughput of single events. At half of each peak rate, the p99 is {after:.3g} ms, and with "
+                    f"single events {before:.3g} ms"
                 )
 
 
 SUITE = Suite(
     "briskstream",
-    "BriskStream: pinned replicas, jumbo tuples",
+    "BriskStream: pinned replicas and jumbo tuples",
     (
         Experiment(
             "applications",
             "section 6",
-            "Applications pinned and pooled, in total order and in none",
+            "Pinned and pooled execution, with total order and without order",
             (SCALES,),
             _applications,
             (
-                Plot("placement", "to_loop", "over the compiled loop", lines=("way", "threads"), kind="bar"),
+                Plot(
+                    "placement",
+                    "to_loop",
+                    "throughput, relative to the compiled loop",
+                    lines=("way", "threads"),
+                    kind="bar",
+                ),
                 Plot(
                     "placement",
                     "end_to_end_p99_us",
-                    "p99 from an event's arrival, at half the peak rate",
+                    "p99 latency from arrival, at half the peak rate",
                     lines=("way", "threads"),
                     kind="bar",
                     loop=False,
@@ -128,15 +134,15 @@ SUITE = Suite(
         Experiment(
             "jumbo_tuples",
             "section 5.2",
-            "Events in a batch",
+            "Batch size",
             (),
             _jumbo,
             tuple(
                 Plot("batch", y, title, lines=("channel",), log=True, loop=False)
                 for y, title in (
                     ("events_per_s", "events per second"),
-                    ("p99_us", "p99 of a batch"),
-                    ("end_to_end_p99_us", "p99 from an event's arrival, at half the peak"),
+                    ("p99_us", "p99 latency of a batch"),
+                    ("end_to_end_p99_us", "p99 latency from arrival, at half the peak rate"),
                 )
             ),
             events=200_000,

@@ -1,8 +1,8 @@
-"""From file to file: runs that read a workload and write their outputs, beside what pyarrow needs for these files.
+"""From file to file: runs that read a workload and write their outputs, compared with pyarrow on the same files.
 
-Rounds are interleaved: pyarrow reads the events, a block at a time, and writes the same outputs, with the same
-compression; then the oracle's loop; then each way, as `streaming-core run --sink parquet` does it in a process that has
-its kernels, to the report and with everything brought to the disk. Files that are read are in memory.
+The rounds are interleaved. In each round pyarrow reads the events, block by block, and writes the same outputs with the
+same compression. Then the compiled loop runs, and then each way. A way runs like `streaming-core run --sink parquet` in
+a process that has its kernels, up to the report, with all data on disk. The files that are read are in memory.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ def run(
     repetitions: int,
     progress: engine.Progress | None = None,
 ) -> dict[str, Any]:
-    """Measures applications, with default parameters, from file to file; returns the host, the settings and a row per
-    application and way, whose `to_pyarrow` are its seconds over pyarrow's of the same round.
+    """Measures applications, with default parameters, from file to file.
+
+    Returns:
+        The host, the settings, and a row per application and way. Its `to_pyarrow` is the ratio of its seconds to those
+        of pyarrow in the same round.
 
     Raises:
-        BadInput: unknown application, thread counts or repetitions out of range.
+        BadInput: An application is unknown, or thread counts or repetitions are out of range.
     """
     counts = host.thread_counts(threads, repetitions)
     rows: list[Row] = []
@@ -78,7 +81,7 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
     ways = [("oracle", 1, by_oracle), *((spec.strategy, spec.threads, by(spec)) for spec in specs)]
     seconds: list[list[float]] = [[] for _ in ways]
     yard, results = [], ["equal"] * len(ways)
-    for turn in range(repetitions + 1):  # the first, which compiles, is not measured
+    for turn in range(repetitions + 1):  # the first round compiles and is not measured
         tick(turn)
         yard.append(_by_pyarrow(reads, writes, folder))
         for i, (_, _, work) in enumerate(ways):
@@ -100,7 +103,7 @@ def _race(name: str, events: int, counts: list[int], repetitions: int, folder: P
 
 
 def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
-    """Seconds that pyarrow needs to read these files, in blocks, and to write those."""
+    """Returns the seconds that pyarrow takes to read some files, in blocks, and to write others."""
     started = time.perf_counter()
     for path in reads.paths:
         with pq.ParquetFile(path) as file:
@@ -116,10 +119,10 @@ def _by_pyarrow(reads: Parts, writes: Parts, folder: Path) -> float:
 
 
 def lines(rows: list[Row]) -> list[str]:
-    """A sentence per row."""
+    """Returns a line per row."""
     return [
         f"{row['app']}, {row['way']}, {row['threads']} thread{'s' * (row['threads'] != 1)}: "
         f"{statistics.median(row['seconds']):.2f} s for {row['events']:,} events, {row['to_pyarrow']:.2f} "
-        f"({interval(row['to_pyarrow_range'])}) times what pyarrow takes; {row['result']}"
+        f"({interval(row['to_pyarrow_range'])}) times the time of pyarrow; result {row['result']}"
         for row in rows
     ]

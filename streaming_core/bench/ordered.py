@@ -1,8 +1,8 @@
 """The experiments of Scaling Ordered Stream Processing (Prasaad, Ramalingam, Kaushik): strategies of a pool of workers.
 
-The paper's figures 8 to 14, each as published (`ct` and `hybrid` where a figure does not vary them) and with ours, the
-defaults, beside it. Operators of a given cost are those of `matrix`: how many multiplications make a microsecond is
-measured at the start, and what came out stands in the rows, as `r`.
+They follow the paper's figures 8 to 14. Each shows the published strategies (`ct` and `hybrid` where a figure does not
+vary them) and, for comparison, our defaults. Application `matrix` supplies operators of a given cost. A measurement at
+the start finds how many multiplications take a microsecond; the rows hold that number as `r`.
 """
 
 from __future__ import annotations
@@ -21,64 +21,61 @@ LOADED = (*APPS, "q3")
 QUERIES = ("q1", "q2", "q3", "q4", "q15")
 AXES = {axis: values for axis, values in Pooled.axes().items() if axis != "partitioning"}
 DEFAULT = {axis: values[0] for axis, values in AXES.items()}
-PUBLISHED = {"heuristic": "ct", "queue": "hybrid"}  # what its evaluation finds best
-OURS = {"heuristic": ("affinity",), "queue": ("lanes",), "reorder": ()}  # words that are not the paper's
+PUBLISHED = {"heuristic": "ct", "queue": "hybrid"}  # the best choices according to the paper
+OURS = {"heuristic": ("affinity",), "queue": ("lanes",), "reorder": ()}  # strategies that are not in the paper
 SIGMAS = (1.0, 0.3, 0.1, 0.03, 0.01)
-COSTS = (10, 100, 1_000, 10_000)  # microseconds of an operator
+COSTS = (10, 100, 1_000, 10_000)  # microseconds per row of an operator
 LIGHT = (0.1, 1, 10)
-HEAVY = (1, 100)  # with a selectivity
+HEAVY = (1, 100)  # the same, for the experiment with selectivities
 SELECTIVITIES = (1, 5, 10, 50)
 BATCHES = (1, 8, 256)
-LARGE = 2048  # events in a batch, where an event costs so little that handing on batches is felt
+LARGE = 2048  # large enough that the transfer of batches costs little, even for cheap events
 LOADS = (0.25, 0.5, 0.75, 0.9)
-TRIAL = 5_000  # multiplications of a trial
+TRIAL = 5_000  # multiplications in a trial
 
 ABSTRACT = "Scaling Ordered Stream Processing on Shared-Memory Multicores, abstract (arXiv:1803.11328)"
 PIPELINE = Claim(
-    "Heuristics that make as much use of pipeline parallelism as possible do better than those that look for data "
-    "parallelism.",
+    "Heuristics that maximise pipeline parallelism perform better than heuristics that prefer data parallelism.",
     ABSTRACT,
 )
-NON_BLOCKING = Claim(
-    "A non-blocking structure puts the outputs of concurrent workers in order at low latency.", ABSTRACT
-)
+NON_BLOCKING = Claim("A non-blocking data structure restores the order of concurrent outputs at low latency.", ABSTRACT)
 CORES = Claim(
-    "With heuristic ct, query 1 scales to 16 cores, 15 to 12, and 2, 3 and 4 to 8.",
+    "With heuristic ct, query 1 scales to 16 cores, query 15 to 12, and queries 2, 3 and 4 to 8.",
     "Scaling Ordered Stream Processing on Shared-Memory Multicores, section 7",
 )
 IMBALANCE = Claim(
-    "The proposed way of running partitioned stateful operators copes with imbalance between partitions, and mostly "
-    "avoids delays due to ordering.",
+    "The proposed execution of partitioned stateful operators tolerates imbalance between partitions, and mostly "
+    "avoids delays due to order.",
     ABSTRACT,
 )
 
 PAPER = "Scaling Ordered Stream Processing on Shared-Memory Multicores, section {} (16 cores)"
 PIPELINED = Claim(
-    "ct has the highest throughput; lp is as fast on queries 1 and 15 and has the lowest latency, a few milliseconds, "
-    "closely followed by ct; et and qst are behind in both.",
+    "Heuristic ct has the highest throughput. Heuristic lp is as fast on queries 1 and 15, and has the lowest latency, "
+    "a few milliseconds; that of ct is close. Heuristics et and qst are worse in both.",
     PAPER.format("7.1"),
 )
 SKEWED = Claim(
-    "With 100 partitions hybrid keeps its speedup however skewed the keys are; partitioned, with as many as workers, "
+    "With 100 partitions, hybrid keeps its speedup at any skew of the keys. With one partition per worker, partitioned "
     "loses most of it.",
     PAPER.format("7.2.1"),
 )
 DELAYED = Claim(
-    "With hybrid a tuple's latency is close to the cost of its operator; with partitioned it is much higher.",
+    "With hybrid, the latency of a tuple is close to the cost of its operator. With partitioned, it is much higher.",
     PAPER.format("7.2.2"),
 )
 QUEUED = Claim(
-    "With ct, hybrid has a much higher throughput than partitioned on all queries, and lower latencies on three.",
+    "With ct, hybrid has a much higher throughput than partitioned on all queries, and a lower latency on three.",
     PAPER.format("7.2.3"),
 )
 LIGHTER = Claim(
-    "Behind an operator of tens of microseconds non_blocking scales better than lock, and the cost per tuple, waiting "
-    "included, rises less.",
+    "After an operator of tens of microseconds, non_blocking scales better than lock. The cost per tuple, with waiting "
+    "time, rises less.",
     PAPER.format("7.3.1"),
 )
 SELECTIVE = Claim(
-    "At a selectivity of 50 and operators of 100 microseconds, adding outputs to the next queues in order blocks "
-    "workers with lock and not with non_blocking.",
+    "With a selectivity of 50 and a cost of 100 microseconds per operator, lock blocks workers that add outputs to the "
+    "next queues. The buffer non_blocking does not block them.",
     PAPER.format("7.3.2"),
 )
 CONSISTENT = Claim("non_blocking has a higher throughput than lock on every query.", PAPER.format("7.3.3"))
@@ -91,18 +88,18 @@ def _way(app: str, params: dict[str, Any], threads: int, **how: Any) -> RunSpec:
 
 
 def _over(axis: str) -> list[dict[str, str]]:
-    """Every strategy of an axis that is the paper's, the others as published; and ours."""
+    """Returns every published strategy of an axis, with the published choices for other axes; and our defaults."""
     return [*(PUBLISHED | {axis: value} for value in AXES[axis] if value not in OURS[axis]), {}]
 
 
 def rounds(cost: float) -> int:
-    """Multiplications that take an operator of `matrix` that many microseconds on this machine."""
+    """Returns how many multiplications take an operator of `matrix` some microseconds on this machine."""
     return max(1, round(cost * 1e-6 / _multiplication()))
 
 
 @cache
 def _multiplication() -> float:
-    """Seconds of a multiplication on one thread; the fastest pass, because others only ever slow one down."""
+    """Returns the seconds of a multiplication on one thread, in the pass that other programs disturbed least."""
     params = {"r": TRIAL, "r_keyed": 1}
     race = Race("matrix", params, 200)
     _, row = race.run([_way("matrix", params, 1)], 5)
@@ -110,12 +107,12 @@ def _multiplication() -> float:
 
 
 def _costly(cost: float, **params: Any) -> dict[str, Any]:
-    """Both operators of `matrix` at a cost."""
+    """Returns parameters that give both operators of `matrix` a cost."""
     return {"r": rounds(cost), "r_keyed": rounds(cost)} | params
 
 
 def _priced(rows: list[Row], costs: tuple[float, ...]) -> None:
-    """Adds `cost_us`, which the rows of `matrix` were made for, and names the chart after it."""
+    """Adds `cost_us`, the intended cost of an operator of `matrix`, and names the chart after it."""
     made_for = {rounds(cost): cost for cost in costs}
     for row in rows:
         row["cost_us"] = made_for[row["params"]["r"]]
@@ -123,7 +120,7 @@ def _priced(rows: list[Row], costs: tuple[float, ...]) -> None:
 
 
 def _found(rows: list[Row], **having: Any) -> Row | None:
-    """The right row that has these values, if there is one."""
+    """Returns the first correct row with these values, or None."""
     right = (row for row in rows if row["result"] == "equal")
     return next((row for row in right if all(_value(row, name) == value for name, value in having.items())), None)
 
@@ -133,7 +130,7 @@ def _value(row: Row, name: str) -> Any:
 
 
 def _against(rows: list[Row], axis: str, **having: Any) -> str:
-    """`hybrid has 1.20 times the throughput of partitioned, 1.10 times that of shared`; empty without both."""
+    """Returns `hybrid has 1.20 times the throughput of partitioned, 1.10 times that of shared`, or nothing."""
     first = _found(rows, **{axis: DEFAULT[axis]}, **having)
     others = [_found(rows, **{axis: value}, **having) for value in AXES[axis][1:]]
     said = [f"{faster(first, other):.2f} times that of {other[axis]}" for other in others if first and other]
@@ -141,7 +138,7 @@ def _against(rows: list[Row], axis: str, **having: Any) -> str:
 
 
 def _published(rows: list[Row], **having: Any) -> str:
-    """`; hybrid 1.20 times that of partitioned`: the paper's own comparison; empty without both."""
+    """Returns the paper's own comparison, `; hybrid 1.20 times that of partitioned`, or nothing."""
     hybrid, partitioned = (_found(rows, queue=queue, **having) for queue in ("hybrid", "partitioned"))
     return f"; hybrid {faster(hybrid, partitioned):.2f} times that of partitioned" if hybrid and partitioned else ""
 
@@ -152,7 +149,7 @@ def _strategies(counts: list[int]) -> Sweep:
 
 
 def _spread(rows: list[Row]) -> Iterator[str]:
-    """The best choice of each application, and the default beside it."""
+    """Compares the best choice for each application with the default."""
     for app in APPS:
         ways = [row for row in rows if row["app"] == app and row["result"] == "equal"]
         if default := _found(ways, **DEFAULT):
@@ -168,7 +165,7 @@ def _queries(counts: list[int]) -> Sweep:
 
 
 def _scale(rows: list[Row]) -> Iterator[str]:
-    """The best heuristic of each query, the default beside it, and what threads gain."""
+    """Compares the best heuristic for each query with the default, and several threads with one."""
     most = max(row["threads"] for row in rows)
     for app in QUERIES:
         ways = [row for row in rows if row["app"] == app and row["threads"] == most and row["result"] == "equal"]
@@ -178,9 +175,10 @@ def _scale(rows: list[Row]) -> Iterator[str]:
             best = max(ways, key=lambda row: row["to_loop"])
             threads = f"{most} thread{'s' * (most > 1)}"
             yield (
-                f"{app}: on {threads} {best['heuristic']} with batches of {best['batch']} reaches "
-                f"{best['to_loop']:.2f} times the loop, {default['heuristic']} with batches of {default['batch']} "
-                f"{default['to_loop']:.2f}: {faster(default, one):.2f} times its one thread"
+                f"{app}: on {threads}, {best['heuristic']} with batches of {best['batch']} reaches "
+                f"{best['to_loop']:.2f} times the loop. The default, {default['heuristic']} with batches of "
+                f"{default['batch']}, reaches {default['to_loop']:.2f}, or {faster(default, one):.2f} times its one "
+                "thread"
             )
 
 
@@ -211,16 +209,16 @@ def _skew(counts: list[int]) -> Sweep:
         ways = [way | ({"partitioning": "range"} if way else {}) for way in _over("queue")]
         heats.append(Heat("matrix", params, [_way("matrix", params, max(counts), **way) for way in ways]))
     notes = [
-        "Normal draws are kept within -1..1, and a hundred equal ranges of it are the keys. They are dealt to "
-        "partitions by range: partitioned has as many as workers, hybrid and shared a hundred. Ours, lanes, deals them "
-        "by their hash to up to four lanes per worker. Two ranges of a symmetric distribution are equally full: with "
-        "two workers skew does not unbalance partitioned.",
+        "Keys are a hundred equal ranges of normal draws within -1..1. Partitions take ranges of keys: partitioned has "
+        "one partition per worker, hybrid and shared have a hundred. Our lanes take keys by hash, with up to four "
+        "lanes per worker. Both halves of a symmetric distribution have the same weight, so with two workers skew "
+        "does not unbalance partitioned.",
     ]
     return heats, notes
 
 
 def _hottest(race: Race) -> dict[str, Any]:
-    """The share of the tuples that the most frequent key has."""
+    """Returns the share of the most frequent key in the tuples."""
     keys: dict[int, int] = {}
     for table in race.source.blocks(race.events):
         for found in table["key"].value_counts().to_pylist():
@@ -233,7 +231,7 @@ def _skew_gains(rows: list[Row]) -> Iterator[str]:
         if said := _against(rows, "queue", sigma=sigma):
             hottest = next(row["hottest"] for row in rows if row["params"]["sigma"] == sigma)
             published = _published(rows, sigma=sigma)
-            yield f"sigma {sigma:g}, where the hottest key has {hottest:.1%} of the tuples: {said}{published}"
+            yield f"sigma {sigma:g}, with {hottest:.1%} of the tuples for the most frequent key: {said}{published}"
 
 
 def _costs(counts: list[int]) -> Sweep:
@@ -242,18 +240,18 @@ def _costs(counts: list[int]) -> Sweep:
         params = _costly(cost)
         ways = [_way("matrix", params, max(counts), batch=1, **way) for way in _over("queue")]
         heats.append(Heat("matrix", params, ways, share=max(10 / cost, 0.004)))
-    return heats, ["Both operators have that cost, keys are uniform, and a batch is one tuple."]
+    return heats, ["Both operators have the given cost, keys are uniform, and a batch is one tuple."]
 
 
 def _delays(rows: list[Row]) -> Iterator[str]:
-    """How much longer than its two operators a tuple takes."""
+    """Compares the latency of a tuple with the cost of its two operators."""
     _priced(rows, COSTS)
     for cost in COSTS:
         if row := _found(rows, cost_us=cost, queue=DEFAULT["queue"]):
             end_to_end, processing = (row[name] / 2 / cost for name in ("end_to_end_p99_us", "processing_p99_us"))
             yield (
-                f"operators of {cost:,} us, {row['queue']}: at half the peak rate the p99 is {end_to_end:.1f} times "
-                f"the cost of both, {processing:.1f} times if counted from the start of processing"
+                f"Operators of {cost:,} us, {row['queue']}: at half the peak rate, the p99 latency is {end_to_end:.1f} "
+                f"times the cost of both operators. From the start of processing, it is {processing:.1f} times"
             )
 
 
@@ -266,11 +264,11 @@ def _light(counts: list[int]) -> Sweep:
             for batch, threads, way in itertools.product(BATCHES, counts, _over("reorder"))
         ]
         heats.append(Heat("matrix", params, ways, share=min(1.0, 1 / cost)))
-    return heats, ["That is the cost of the operator without state; the other one only counts and folds."]
+    return heats, ["The cost is that of the stateless operator; the partitioned operator only counts and folds."]
 
 
 def _buffers(rows: list[Row], where: str, **having: Any) -> str:
-    """`non_blocking has 1.1, 1.2 times the throughput of lock at batch 1, 8`: over all values of `where`."""
+    """Returns `non_blocking has 1.1, 1.2 times the throughput of lock at batch 1, 8`, for all values of `where`."""
     first, second = AXES["reorder"]
     found = {}
     for value in dict.fromkeys(_value(row, where) for row in rows if row["way"] != "loop"):
@@ -295,7 +293,7 @@ def _selective(counts: list[int]) -> Sweep:
             _way("matrix", params, max(counts), batch=batch, **way) for batch in BATCHES[:2] for way in _over("reorder")
         ]
         heats.append(Heat("matrix", params, ways, share=max(2 / cost / (1 + sel), 0.002)))
-    return heats, ["As many tuples leave the operator without state for each one; the partitioned one costs the same."]
+    return heats, ["The stateless operator emits `sel` tuples per tuple; the partitioned operator has the same cost."]
 
 
 def _selective_gains(rows: list[Row]) -> Iterator[str]:
@@ -314,7 +312,7 @@ def _latencies(rows: list[Row]) -> Iterator[str]:
         ways = [way for way in asked if way]
         if len(ways) == len(LOADS):
             said = ", ".join(f"{way['end_to_end_p99_us'] / 1000:.3g} ms at {way['load']:g}" for way in ways)
-            yield f"{app}: the end-to-end p99 is {said} of the peak rate"
+            yield f"{app}: the end-to-end p99 latency is {said} of the peak rate"
 
 
 def _curves(x: str, *columns: tuple[str, str], lines: tuple[str, ...], by: str = "app") -> tuple[Plot, ...]:
@@ -326,9 +324,9 @@ def _bars(x: str, *columns: tuple[str, str], lines: tuple[str, ...] = ()) -> tup
     return tuple(Plot(x, y, title, lines=lines or (x,), kind="bar", loop=False) for y, title in columns)
 
 
-LOOP, BATCH = ("to_loop", "over the compiled loop"), ("p99_us", "p99 of a batch")
-PROCESSING = ("processing_p99_us", "p99 from the start of processing")
-ARRIVAL = ("end_to_end_p99_us", "p99 from a tuple's arrival")
+LOOP, BATCH = ("to_loop", "throughput, relative to the compiled loop"), ("p99_us", "p99 latency of a batch")
+PROCESSING = ("processing_p99_us", "p99 latency from the start of processing")
+ARRIVAL = ("end_to_end_p99_us", "p99 latency from arrival")
 SUITE = Suite(
     "ordered",
     "Ordered stream processing: strategies of a pool of workers",
@@ -336,7 +334,7 @@ SUITE = Suite(
         Experiment(
             "strategies",
             "sections on reorder buffers, partitioned operators and scheduling heuristics",
-            "Every heuristic with every queue of partitioned operators and every reorder buffer",
+            "All heuristics, queues of partitioned operators and reorder buffers",
             (PIPELINE, NON_BLOCKING, IMBALANCE),
             _strategies,
             _bars("heuristic", LOOP, lines=("queue", "reorder")),
@@ -346,7 +344,7 @@ SUITE = Suite(
         Experiment(
             "queries",
             "figure 8",
-            "Heuristics on the five queries",
+            "Heuristics on five queries",
             (PIPELINED, CORES),
             _queries,
             _bars("heuristic", LOOP, lines=("threads", "batch")),
@@ -356,7 +354,7 @@ SUITE = Suite(
         Experiment(
             "skew",
             "figure 9",
-            "Queues of partitioned operators when keys are skewed (matrix)",
+            "Queues of partitioned operators, with skewed keys (matrix)",
             (SKEWED,),
             _skew,
             _curves("sigma", LOOP, BATCH, lines=("queue",)),
@@ -378,17 +376,17 @@ SUITE = Suite(
         Experiment(
             "queues",
             "figure 11",
-            "Queues of partitioned operators on the five queries",
+            "Queues of partitioned operators, on five queries",
             (QUEUED,),
             _queues,
-            _bars("queue", LOOP, ("cpu_ns", "processor time")),
+            _bars("queue", LOOP, ("cpu_ns", "processor time per event")),
             events=200_000,
             conclude=_queue_gains,
         ),
         Experiment(
             "light",
             "figure 12",
-            "Reorder buffers behind a light operator (matrix)",
+            "Reorder buffers after a cheap operator (matrix)",
             (LIGHTER,),
             _light,
             _curves("batch", LOOP, BATCH, lines=("heuristic", "reorder", "threads"), by="chart"),
@@ -398,7 +396,7 @@ SUITE = Suite(
         Experiment(
             "selectivity",
             "figure 13",
-            "Reorder buffers behind an operator that many tuples leave (matrix)",
+            "Reorder buffers after an operator with high selectivity (matrix)",
             (SELECTIVE,),
             _selective,
             _curves("sel", LOOP, BATCH, lines=("heuristic", "reorder", "batch"), by="chart"),
@@ -408,7 +406,7 @@ SUITE = Suite(
         Experiment(
             "buffers",
             "figure 14",
-            "Reorder buffers on the five queries",
+            "Reorder buffers on five queries",
             (CONSISTENT,),
             _reorders,
             _bars("reorder", LOOP, lines=("heuristic",)),

@@ -1,11 +1,13 @@
-"""A race: the compiled sequential loop and ways of executing take turns over one workload.
+"""A race: the compiled sequential loop and ways of executing take turns on one workload.
 
-Rounds are interleaved (loop, first way, second way, ..., loop, ...), figures are medians over rounds, and the figure to
-quote is the ratio to the loop of the same round: these machines are shared, their speed drifts. The interval beside a
-median is from the lowest to the highest round: of five, the true median lies in it 15 times of 16. Both sides run from
-decoded rows to encoded outputs and digest, on memory that the process has had before: new pages can cost more than what
-is put into them, and malloc would give the loop's back or keep them by what happens to lie behind them. A result that
-is not the loop's is `different`, and fails the benchmark.
+Rounds are interleaved (loop, first way, second way, ..., loop, ...), and figures are medians over rounds. The figure to
+quote is the ratio to the loop of the same round, because the speed of a shared machine changes over time. The interval
+of a median spans the lowest and the highest round. With five rounds, it contains the true median 15 times out of 16.
+
+Both sides run from decoded rows to encoded outputs and a digest. Both use memory that the process has used before. New
+pages can cost more than the work on them, and malloc may or may not return the loop's memory to the system.
+
+A result that differs from the loop's is `different`, and fails the benchmark.
 """
 
 from __future__ import annotations
@@ -42,8 +44,7 @@ Row = dict[str, Any]
 
 
 class Pass(NamedTuple):
-    """A pass of a way: what it says of itself, when it delivered what if that was asked for, and how often meanwhile
-    threads of this process gave up their core, and lost it."""
+    """A pass of a way: its sample, its deliveries if recorded, and the context switches of the process meanwhile."""
 
     sample: engine.Sample
     deliveries: np.ndarray
@@ -52,7 +53,7 @@ class Pass(NamedTuple):
 
 
 class Race:
-    """One workload, generated, decoded and compiled for, ready to be run over as often as one likes."""
+    """One workload, generated and decoded, with its compiled program, for any number of passes."""
 
     def __init__(self, app: str, params: dict[str, Any], events: int, meter: Meter | None = None):
         from streaming_core.oracle.loop import Loop
@@ -66,7 +67,7 @@ class Race:
         self.loop, self.program = Loop(self.app, bound), compile_app(self.app, bound)
         self._decoded = [self.loop.decode(table) for table in self.source.blocks(engine.BLOCK)]
         self._blocks: dict[int, engine.Blocks] = {}
-        self._expected: dict[str, tuple[str, str]] = {}  # by order: digests of outputs and final state
+        self._expected: dict[str, tuple[str, str]] = {}  # digests of outputs and final state, by order
         self._meter = meter or Meter()
 
     def run(
@@ -78,18 +79,20 @@ class Race:
         phases: Sequence[tuple[float, float]] = (),
         requests: Sequence[Requests | None] = (),
     ) -> list[Row]:
-        """One row for the loop and one per way, over `repetitions` rounds after one that warms up.
+        """Runs rounds and returns a row for the loop and rows for each way.
 
         Args:
-            loads: at each of these shares of its own peak rate, every way also makes `repetitions` passes with an
-                open-loop source, and has a row of its own; their end-to-end latencies are counted from an event's
-                intended arrival. Equal ways have the rate of the slowest of them.
-            tick: called after every round, and after every pass with an open-loop source.
-            phases: if there are any, every way also makes `repetitions` passes with an open-loop source whose rate
-                changes: how long each phase lasts, in parts of the whole, and its share of the first way's peak rate.
-                Those passes are the way's rows, instant by instant.
-            requests: if there are any, for each way who asks for reconfigurations beside its passes, or nobody. What is
-                seen of passes beside which nobody does is looked for where an equal way was reconfigured.
+            ways: The ways to run.
+            repetitions: The number of rounds, after one round that warms up.
+            loads: Shares of a way's peak rate. At each of them, every way also makes `repetitions` passes with an
+                open-loop source, which have a row of their own. End-to-end latencies start at an event's intended
+                arrival. Equal ways have the rate of the slowest of them.
+            tick: Called after every round, and after every pass with an open-loop source.
+            phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole,
+                and a share of the first way's peak rate. With phases, every way also makes `repetitions` such
+                passes. Their rows cover one instant after the other.
+            requests: For each way, the requests for reconfigurations during its passes, or None. The effect on a way
+                without requests is measured at the events at which an equal way was reconfigured.
         """
         asked = list(requests) or [None] * len(ways)
         yard: list[tuple[float, Spent]] = []
@@ -97,7 +100,7 @@ class Race:
         wrong = [False] * len(ways)
 
         def one(i: int, rate: float | engine.Rates = 0.0) -> Pass:
-            # The round that warms up digests what is only counted later on.
+            # The warm-up round digests the outputs; later rounds may only count them.
             spec = ways[i].model_copy(update={"sink": "digest"}) if not passes[i] else ways[i]
             made, is_right = self._one(spec, rate, asked[i], yard[-1][0], deliveries=bool(requests))
             wrong[i] |= not is_right
@@ -147,7 +150,7 @@ class Race:
     def _one(
         self, spec: RunSpec, rate: float | engine.Rates, asking: Requests | None, loop_seconds: float, deliveries: bool
     ) -> tuple[Pass, bool]:
-        """One pass, and whether its result is right."""
+        """Makes one pass; also returns whether its result is right."""
         usage = []
 
         @contextmanager
@@ -167,7 +170,7 @@ class Race:
             deliveries=deliveries,
         )
         order = spec.order
-        assert order is not None  # a RunSpec knows what is delivered
+        assert order is not None  # every RunSpec has an order
         outputs, final = self._expected[order]
         made = sample.digest
         if spec.sink == "count":
@@ -179,13 +182,13 @@ class Race:
         return Pass(sample, columns(more["deliveries"] or ()), *switches), is_right
 
     def outputs(self) -> pa.Table:
-        """What the loop puts out, one untimed pass."""
+        """Returns the outputs of the loop, from one pass without timing."""
         self.loop.reset()
         made = [self.loop.process(table) for table in self.source.blocks(engine.BLOCK)]
         return pa.concat_tables([self.loop.output_schema.empty_table(), *made])
 
     def _yardstick(self) -> tuple[float, Spent]:
-        """Seconds of one pass of the loop, which also says what is right, and what was spent."""
+        """Runs the loop once: returns its seconds and its cost, and keeps the expected results."""
         self.loop.reset()
         spent = Spent(self._meter)
         self.loop.running = spent.counting
@@ -218,7 +221,7 @@ class Race:
         }
 
     def _each(self, total: float) -> float | None:
-        """Of one event; None where there is none."""
+        """Divides by the number of events; None if there are none."""
         return total / self.events if self.events else None
 
     def _row(self, spec: RunSpec | None, seconds, yard, samples: list[engine.Sample], result: str) -> Row:
@@ -226,7 +229,7 @@ class Race:
         row: Row = {
             "app": self.app.name,
             "params": self.given,
-            # A batch's size is a column of its own.
+            # The batch size has its own column.
             "way": "loop" if spec is None else spec.model_copy(update={"batch": DEFAULT_BATCH}).strategy,
             "threads": 1 if spec is None else spec.threads,
             "events": self.events,
@@ -238,7 +241,7 @@ class Race:
             "p99_us": None,
             "result": result,
         }
-        if self.events:  # how fast nothing is done is no figure
+        if self.events:  # without events there is no rate
             row["events_per_s"] = self.events / median
             row["outputs_per_s"] = int(self._expected["total"][0].partition(":")[0]) / median
             ratios = [y / s for y, s in zip(yard, seconds, strict=True)]
@@ -261,32 +264,35 @@ class Race:
 
 
 def faster(row: Row, other: Row) -> float:
-    """How many times faster a way is than another of its race: the median over rounds."""
+    """Returns how many times faster a way is than another of its race: the median over rounds."""
     return statistics.median(gains(row, other))
 
 
 def gains(row: Row, other: Row) -> list[float]:
-    """In each round, how many times faster a way was than another of its race."""
+    """Returns how many times faster a way was than another of its race, for each round."""
     return [b / a for a, b in zip(row["seconds"], other["seconds"], strict=True)]
 
 
 def right(rows: list[Row]) -> list[Row]:
-    """Those whose results are the loop's."""
+    """Returns the rows whose results equal the loop's."""
     return [row for row in rows if row["result"] == "equal"]
 
 
 def interval(found: Sequence[float]) -> str:
-    """From the lowest to the highest."""
+    """Returns `LOWEST to HIGHEST`."""
     return f"{min(found):.2f} to {max(found):.2f}"
 
 
 def threads_of(row: Row) -> str:
+    """Returns `1 thread`, `2 threads` and so on."""
     return f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
 
 
 def _reconfigured(passes: list[list[Pass]], i: int, equal: list[int], asked: list[Requests | None]) -> Row:
-    """What reconfigurations took in the passes of way `i`, and what was seen of them; of a way without any, what was
-    seen where one that is equal to it was reconfigured in its pass of the same number."""
+    """Returns how long the reconfigurations in the passes of way `i` took, and their effect on outputs.
+
+    For a way without requests, it looks at the events at which an equal way was reconfigured in the same round.
+    """
     if not any(asked):
         return {}
     where = next((passes[j] for j in (i, *equal) if asked[j] is not None), [])
@@ -296,7 +302,7 @@ def _reconfigured(passes: list[list[Pass]], i: int, equal: list[int], asked: lis
 
 
 def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
-    """What passes with an open-loop source found; latencies in microseconds."""
+    """Returns the columns of passes with an open-loop source; latencies are in microseconds."""
     found = [s.end_to_end for s in samples if s.end_to_end is not None]
     passes = [latency.p99 for latency in found]
     return {
@@ -310,7 +316,7 @@ def _under_load(load: float, rate: float, samples: list[engine.Sample]) -> Row:
 
 
 def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> engine.Rates:
-    """From which event on how many come a second, so that all of them come in these phases, one after the other."""
+    """Returns the rates, each with its first event, that spread all events over consecutive phases."""
     parts = [lasts * share for lasts, share in phases]
     rates: engine.Rates = []
     for (_, share), before in zip(phases, itertools.accumulate([0.0, *parts]), strict=False):
@@ -321,11 +327,10 @@ def phased(phases: Sequence[tuple[float, float]], peak: float, events: int) -> e
 
 
 def _over_time(number: int, rates: engine.Rates, sample: engine.Sample) -> list[Row]:
-    """What a pass whose rate changed found; the first pass in some INSTANTS rows, the others in one. Latencies are of
-    the whole pass, in microseconds.
+    """Returns the rows of a pass whose rate changes: about INSTANTS rows for the first pass, one for others.
 
-    `replicas`: those that had keys; `work`: of what these could do, how much they did; `pending`: seconds for which the
-    last event dealt had waited, at the rate of then.
+    Latencies cover the whole pass, in microseconds. `replicas` counts the replicas that have keys, and `work` is the
+    share of their time that they work. `pending` is the backlog in seconds, at the present rate.
     """
     begins, at = [], 0.0
     for (first, rate), (then, _) in itertools.pairwise([*rates, (sample.events, 0.0)]):
@@ -362,13 +367,13 @@ def _over_time(number: int, rates: engine.Rates, sample: engine.Sample) -> list[
 
 
 def turns(counts: Sequence[int]) -> int:
-    """How often numbers that went up went down next, or the other way."""
+    """Counts how often a rising sequence of numbers starts to fall, or the other way round."""
     steps = [b - a for a, b in itertools.pairwise(counts) if a != b]
     return sum((a > 0) != (b > 0) for a, b in itertools.pairwise(steps))
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    """None if one of the values is."""
+    """Returns the median, or None if a value is None."""
     found = list(values)
     known = [value for value in found if value is not None]
     return statistics.median(known) if len(known) == len(found) else None

@@ -1,4 +1,4 @@
-"""What reconfigurations took, and what whoever waits for outputs saw of them. In microseconds; nothing is left out."""
+"""How long reconfigurations take, and their effect on outputs. All times are in microseconds; nothing is left out."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 
 from streaming_core.run.report import Sample
 
-NEAR = 100_000_000  # nanoseconds around a switch in which an output is near it
-LARGEST = 5  # of those that took longest
+NEAR = 100_000_000  # outputs within so many nanoseconds of a switch are near it
+LARGEST = 5  # number of longest switches to list
 
 
 def switched(samples: Sequence[Sample]) -> dict[str, Any]:
-    """What the reconfigurations of some passes took, all passes together.
+    """Returns how long the reconfigurations of some passes took, over all passes.
 
-    `switch`: from the request to the last replica concerned having gone over; `heard`: of that, until its event was
-    dealt; `waited`: of each replica, for those who lost keys to it. `switch_largest`: time and event, largest first.
-    `copied`: bytes of state, of each reconfiguration.
+    `switch` lasts from the request until the last affected replica has switched over. `heard` is the part until the
+    source deals the first event of the new epoch. `waited` is how long each replica waits for the former owners of its
+    new keys. `switch_largest` lists time and event, largest first. `copied` counts bytes of state per reconfiguration.
     """
     passes = [[one for one in sample.reconfigurations if one.microseconds is not None] for sample in samples]
     ones = [one for found in passes for one in found]
@@ -42,10 +42,13 @@ def switched(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
-    """What was seen near some events of some passes, each the deliveries and these events, all passes together.
+    """Returns the gaps and latencies of outputs near some events, over all passes.
 
-    `gap`: the longest time from a delivery that finished events to the next one; `near`: latencies, in an open loop.
-    `gaps_us`: of each pass. A delivery is near if it is so within NEAR of the one that finished one of the events.
+    `gap` is the longest time between two deliveries that finish events; `gaps_us` has that of each pass. `near` are
+    latencies, if the source is open-loop. A delivery is near if it is within NEAR of one that finishes such an event.
+
+    Args:
+        passes: The deliveries of each pass, and the events.
     """
     gaps, latencies = [], []
     for deliveries, events in passes:
@@ -64,11 +67,11 @@ def seen(passes: Iterable[tuple[np.ndarray, Sequence[int]]]) -> dict[str, Any]:
 
 
 def columns(deliveries: Sequence[dict[str, Any]]) -> np.ndarray:
-    """What the runtime has noted, as columns: nanoseconds; latencies are NaN where the loop was not open."""
+    """Returns the deliveries of the runtime as columns, in nanoseconds; latencies are NaN without an open loop."""
     rows = [(one["at"], one["event"], np.nan if one["latency"] is None else one["latency"]) for one in deliveries]
     return np.array(rows, [("at", np.int64), ("event", np.int64), ("latency", np.float64)])
 
 
 def ranked(times: Sequence[float] | np.ndarray, rank: int) -> float | None:
-    """A percentile by nearest rank, which is one of the figures that were measured."""
+    """Returns a percentile by nearest rank, so one of the measured values; None without values."""
     return float(np.percentile(times, rank, method="inverted_cdf")) if len(times) else None

@@ -1,4 +1,4 @@
-"""The report of a benchmark: JSON for machines and for the performance page, tables for people."""
+"""The report of a benchmark: JSON for programs and for the performance page, tables for people."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streaming_core.bench import files
 from streaming_core.regression.home import Home
 from streaming_core.storage import save_json
 
-VERSION = 1  # of a suite's JSON; the performance page reads this one
-# Columns a table of a suite has when one of its rows does: name, title, unit's divisor, format.
+VERSION = 1  # of a suite's JSON; the performance page reads this version
+# Optional columns of a table, shown if a row has a value: name, title, divisor for the unit, format.
 FIGURES = (
     ("comparisons_per_s", "M comparisons/s", 1e6, ",.0f"),
     ("predicted_per_s", "predicted M/s", 1e6, ",.3f"),
-    ("error", "% off", 1e-2, ".0f"),
+    ("error", "% error", 1e-2, ".0f"),
     ("search_seconds", "search s", 1, ".2f"),
-    ("of_found", "of the plan found", 1, ".2f"),
+    ("of_found", "x plan found", 1, ".2f"),
     ("execute_ns", "ns/row", 1, ".0f"),
     ("p99_us", "p99 ms", 1e3, ".3f"),
     ("end_to_end_p99_us", "end to end p99 ms", 1e3, ".3f"),
@@ -32,7 +32,7 @@ FIGURES = (
     ("switch_p50_us", "switch p50 ms", 1e3, ".3f"),
     ("switch_p99_us", "p99", 1e3, ".3f"),
     ("switch_max_us", "max", 1e3, ".3f"),
-    ("loaded_switch_p50_us", "under load p50", 1e3, ".3f"),
+    ("loaded_switch_p50_us", "p50 under load", 1e3, ".3f"),
     ("loaded_switch_p99_us", "p99", 1e3, ".3f"),
     ("loaded_switch_max_us", "max", 1e3, ".3f"),
 )
@@ -47,7 +47,7 @@ def command(
     threads: list[int] | None,
     repetitions: int,
 ) -> str:
-    """The command line of a benchmark, without where it writes."""
+    """Returns the command line of a benchmark, without its output path."""
     words = ["streaming-core", "bench", *(apps or [])]
     words += ["--suite", suite] if suite else []
     words += ["--files"] if files else []
@@ -58,7 +58,7 @@ def command(
 
 
 def save(found: dict[str, Any], out: Path | None) -> Path:
-    """Writes the findings as JSON; returns where."""
+    """Writes the results as JSON and returns the path."""
     stamp = found["made_at"].replace("-", "").replace(":", "")
     name = f"{found['suite']}-{stamp}.json" if "suite" in found else f"{stamp}.json"
     path = out or Home().reports / "bench" / name
@@ -67,21 +67,21 @@ def save(found: dict[str, Any], out: Path | None) -> Path:
 
 
 def wrong(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Results that are not the loop's."""
+    """Returns the rows whose results differ from the loop's."""
     experiments = [row for experiment in found.get("experiments", []) for row in experiment["rows"]]
     rows = [*found.get("results", []), *found.get("files", []), *experiments]
     return [row for row in rows if row["result"] == "different"]
 
 
 def mispredicted(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Plans whose prediction was too far off."""
+    """Returns the plans whose prediction has too large an error."""
     return [row for e in found.get("experiments", []) for row in e["rows"] if row.get("mispredicted")]
 
 
 def render(found: dict[str, Any], console: Console) -> None:
-    """The tables for people."""
+    """Prints the tables for people."""
     if not console.is_terminal:
-        console.width = 240  # nothing is cut off in a file
+        console.width = 240  # a file gets whole lines
     host = found["host"]
     console.print(f"{host['cpu']}, {host['cores']} cores; medians of {found['repetitions']} rounds", highlight=False)
     if "results" in found:
@@ -98,17 +98,17 @@ def render(found: dict[str, Any], console: Console) -> None:
 
 
 def columns(experiment: dict[str, Any]) -> list[str]:
-    """The columns and parameters that name a row of an experiment."""
+    """Returns the columns and parameters that identify a row of an experiment."""
     return ["app", "way", *(x for x in experiment["varies"] if x not in ("app", "way", "threads", "at_s")), "threads"]
 
 
 def passes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows without those that are of an instant of a pass: they are drawn, not listed."""
+    """Returns the rows of whole passes; the rows of single instants are for charts only."""
     return [row for row in rows if "at_s" not in row]
 
 
 def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
-    """Rows as a table: what names them, then their figures."""
+    """Returns rows as a table: the columns that identify them, then the figures."""
     more = figures(rows)
     ranged = any(row.get("to_loop_range") for row in rows)
     titles = ["events/s", "x loop", *(["rounds"] if ranged else []), *(title for title, _ in more), "result"]
@@ -124,13 +124,13 @@ def table(rows: list[dict[str, Any]], names: list[str]) -> Grid:
 
 
 def named(row: dict[str, Any], names: list[str]) -> list[str]:
-    """The cells that name a row."""
+    """Returns the cells that identify a row."""
     values = (value(row, name) for name in names)
     return ["" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x) for x in values]
 
 
 def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """The columns of FIGURES that some of the rows have: title, and a cell for each row."""
+    """Returns the columns of FIGURES that some rows have: title, and a cell for each row."""
     return [
         (title, ["" if row.get(key) is None else f"{row[key] / unit:{shape}}" for row in rows])
         for key, title, unit, shape in FIGURES
@@ -139,12 +139,12 @@ def figures(rows: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def value(row: dict[str, Any], name: str) -> Any:
-    """A column of a row, or the parameter of that name it was measured with; None where it has neither."""
+    """Returns a column of a row, else its parameter of that name, else None."""
     return row[name] if name in row else row["params"].get(name)
 
 
 def cost(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """For each application and way, the number of threads at which it beats the loop (COST)."""
+    """Returns, for each application and way, the number of threads from which it beats the loop (COST)."""
     ways: dict[tuple[str, str], list] = {}
     for row in rows:
         if row["result"] == "equal" and row["to_loop"] is not None:

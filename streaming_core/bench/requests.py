@@ -1,8 +1,8 @@
-"""Requests for other replicas of a windowed operator, from a thread beside a pass: one at a time, each when the last
-one is settled.
+"""Requests to change the replicas of a windowed operator, made by a thread during a pass.
 
-The thread is one more than the engine has: where that has as many as there are cores, one of them stands aside for the
-some microseconds in which a request is made, and these are part of what is measured.
+The thread makes one request at a time, and the next one when the last is settled. It comes in addition to the engine's
+threads. If the engine has one thread per core, one of them pauses for the few microseconds of a request. These are part
+of the measurement.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import Any
 
 from streaming_core.run import engine
 
-SOONEST = 0.002  # seconds from one request to the next, at least
+SOONEST = 0.002  # shortest time between two requests, in seconds
 
 
 @dataclass(frozen=True)
 class Requests:
-    """What is asked for in turn, and how often.
+    """The requests during a pass, and how often they come.
 
     Attributes:
-        kind: `halves`, from all replicas to half of them and back; `swaps`, from one half to the other, but for the
-            first request, before which all have keys.
-        times: how many there are, about, in as long as the loop takes for a pass; the first is there before the first
+        operator: The windowed operator.
+        kind: `halves` switches from all replicas to half of them and back. `swaps` switches from one half to the other;
+            before the first request, all replicas have keys.
+        replicas: The number of replicas of the operator.
+        times: The approximate number of requests in the time of one pass of the loop. The first comes before the first
             event.
     """
 
@@ -36,13 +38,13 @@ class Requests:
     times: int
 
     def shares(self) -> list[list[int]]:
-        """Which replicas share the keys, in turn."""
+        """Returns the sets of replicas that own the keys in turn."""
         half = self.replicas // 2
         first = list(range(half))
         return [first, list(range(self.replicas)) if self.kind == "halves" else list(range(half, 2 * half))]
 
     def beside(self, loop_seconds: float) -> engine.Beside:
-        """What goes on beside a pass (engine.one_pass)."""
+        """Returns the context in which `engine.one_pass` makes a pass."""
         pause = max(SOONEST, loop_seconds / self.times)
 
         @contextmanager

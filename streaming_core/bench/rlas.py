@@ -1,7 +1,7 @@
-"""The experiments of BriskStream's optimiser (sections 6.2 and 6.4): how far a prediction is from what is measured, and
-whether the plan found is among the best.
+"""The experiments of BriskStream's optimiser (sections 6.2 and 6.4): predicted and measured throughput of plans.
 
-Everything here is measured; what the paper's own servers would do, which is the model's word alone, is in servers.py.
+They show the error of predictions, and whether the plan found is among the best plans. Everything here is measured.
+`servers.py` has what the model predicts for the paper's servers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from streaming_core.run import planning, profile
 from streaming_core.run.way import Pinned
 
 EVENTS = 6_000_000
-# What is planned: the application, its parameters, and its part of the events: passes of half a second, about.
+# The workloads: application, parameters, and its share of the events, so that a pass takes about half a second.
 PLANNED: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("wc", {}, 0.2),
     ("fd", {}, 1.0),
@@ -35,19 +35,19 @@ PLANNED: tuple[tuple[str, dict[str, Any], float], ...] = (
     ("scalejoin", {"keys": 1000, "size": 60_001}, 0.01),
 )
 DRAWN = 30
-# A prediction that is off by more than this, of the plan found, fails the benchmark.
+# The benchmark fails if the prediction for the plan found is wrong by more than this factor.
 FACTOR = 2.0
 FOUND, DEFAULT, RANDOM = "found", "default", "random"
-# One more at a time, as Figure 16 has them; what stands before these there is another engine.
+# The factors of Figure 16, one more at a time. The first ones in the figure belong to another engine.
 FACTORS = ("fix L", "+ jumbo tuples", "+ RLAS")
 
 ERROR = Claim(
-    "Of the plan found, on eight sockets, |measured - estimated| / measured is 0.088 (WC), 0.14 (FD), 0.02 (SD) and "
+    "For the plan found, on eight sockets, |measured - estimated| / measured is 0.088 (WC), 0.14 (FD), 0.02 (SD) and "
     "0.06 (LR).",
     "BriskStream, section 6.2, Table 4",
 )
 ANALYSIS = Claim(
-    "Jumbo tuples cut what handing on rows costs, and plans that know what remote memory costs gain on top of it.",
+    "Jumbo tuples reduce the cost of passing rows on. Plans that consider the cost of remote memory gain even more.",
     "BriskStream, section 6.5, Figure 16",
 )
 
@@ -57,7 +57,7 @@ def _channels(app: str) -> tuple[str, ...]:
 
 
 def _default(app: str, threads: int) -> dict[str, list[int]]:
-    """The runtime's own (plan.rs): a replica on each thread, if there may be several, else one, dealt in turn."""
+    """Returns the runtime's default plan (plan.rs): a replica on each thread, or a single one, on threads in turn."""
     plan, turn = {}, 0
     for operator in registry.load(app).operators:
         name = profile.name_of(operator)
@@ -72,7 +72,7 @@ def _default(app: str, threads: int) -> dict[str, list[int]]:
 
 
 def _drawn(app: str, threads: int) -> Iterator[dict[str, list[int]]]:
-    """Plans of as many replicas, in as many places, as are drawn; each once, and all there are if these are fewer."""
+    """Draws DRAWN different plans with random numbers of replicas in random places, or all plans if fewer exist."""
     most = {
         profile.name_of(operator): threads if operator.kind in profile.REPLICATED else 1
         for operator in registry.load(app).operators
@@ -89,7 +89,7 @@ def _drawn(app: str, threads: int) -> Iterator[dict[str, list[int]]]:
 
 
 def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
-    # Plans are for threads that have a core each.
+    # Plans assume that each thread has its own core.
     able = [threads for threads in counts if threads <= (os.cpu_count() or 1)] or [1]
     heats = []
     for params, share in [(params, share) for name, params, share in PLANNED if name == app]:
@@ -104,16 +104,16 @@ def _plans(app: str, counts: list[int]) -> tuple[list[Heat], list[str]]:
                 ways += [Pinned(**given, threads=threads, plan=plan) for plan in plans]
             heats.append(Heat(app, params, ways, share))
     return heats, [
-        f"Chosen `{FOUND}`: the planner's; `{DEFAULT}`: a replica of every operator on each thread; `{RANDOM}`: "
-        f"{DRAWN} plans of drawn replicas and places.",
-        "Predicted is what the model says the plan sustains, by a profile measured on one thread. One memory node: "
-        "what remote memory does to a plan cannot be measured here.",
+        f"Plan `{FOUND}` comes from the planner. Plan `{DEFAULT}` has a replica of every operator on each thread. "
+        f"Plans `{RANDOM}` are {DRAWN} plans with random replicas and places.",
+        "The predicted throughput comes from the model and from a profile measured on one thread.",
+        "This machine has one memory node, so the effect of remote memory on a plan cannot be measured.",
         host.unshown(counts, "144 cores, on eight sockets"),
     ]
 
 
 def _judged(rows: list[Row]) -> Iterator[str]:
-    """Predictions beside what was measured."""
+    """Compares predictions with measurements."""
     heats: dict[tuple, list[Row]] = {}
     for row in rows:
         if row["way"] != "loop":
@@ -139,22 +139,25 @@ def _of_threads(app: str, channel: str, known: profile.Profile, threads: int, ro
     found, *others = equal
     parted = max(found["predicted_per_s"] / found["events_per_s"], found["events_per_s"] / found["predicted_per_s"])
     found["mispredicted"] = parted > FACTOR
-    line = f"{app}, {channel}, {threads_of(found)}: the plan found is predicted {found['error']:.0%} off"
+    line = (
+        f"{app}, {channel}, {threads_of(found)}: the prediction for the plan found has an error of {found['error']:.0%}"
+    )
     if default := next((row for row in others if row["chosen"] == DEFAULT), None):
-        line += f", {faster(found, default):.2f} times the default ({interval(gains(found, default))})"
+        rounds = interval(gains(found, default))
+        line += f". The plan is {faster(found, default):.2f} times as fast as the default ({rounds})"
     drawn = [row for row in others if row["chosen"] == RANDOM]
     if drawn:
         best = max(drawn, key=lambda row: row["to_loop"])
         line += (
-            f", {faster(found, best):.2f} times the best of {len(drawn)} random ones ({interval(gains(found, best))}); "
-            f"of all plans the median error is {statistics.median(row['error'] for row in equal):.0%}, "
-            f"Kendall's tau {_tau(equal):.2f}"
+            f", and {faster(found, best):.2f} times as fast as the best of {len(drawn)} random plans "
+            f"({interval(gains(found, best))}). Over all plans, the median error is "
+            f"{statistics.median(row['error'] for row in equal):.0%}, and Kendall's tau is {_tau(equal):.2f}"
         )
     yield line
 
 
 def _tau(rows: list[Row]) -> float:
-    """Kendall's: of pairs of plans those in the predicted order, less those that are not."""
+    """Returns Kendall's tau: the share of pairs of plans in the predicted order, minus the share of the others."""
     signs = [
         (a["predicted_per_s"] - b["predicted_per_s"]) * (a["events_per_s"] - b["events_per_s"])
         for a, b in itertools.combinations(rows, 2)
@@ -172,9 +175,9 @@ def _factors(counts: list[int]) -> tuple[list[Heat], list[str]]:
         ways = [Pinned(**given, plan=blind, batch=1), Pinned(**given, plan=blind)]
         heats.append(Heat(app, {}, ways + ([Pinned(**given, plan=ours)] if ours != blind else [])))
     return heats, [
-        f"`{FACTORS[0]}`: batches of one row, by the plan of a search for which all memory is as far as any; "
-        f"`{FACTORS[1]}`: batches as ever; `{FACTORS[2]}`: the plan that knows what is near, where it is another.",
-        "Storm, and what BriskStream saves beside it in instructions, stand before these in the paper.",
+        f"`{FACTORS[0]}`: batches of one row, and a plan for equal distances between all cores. `{FACTORS[1]}`: the "
+        f"same plan, with normal batches. `{FACTORS[2]}`: a plan for the real distances, if it is another plan.",
+        "In the paper, Storm comes first, and then the instructions that BriskStream saves.",
         host.unshown(counts, "144 cores, on eight sockets"),
     ]
 
@@ -188,26 +191,26 @@ def _by_factor(rows: list[Row]) -> Iterator[str]:
             f"{row['factor'].removeprefix('+ ')} {faster(row, before):.2f} ({interval(gains(row, before))})"
             for before, row in itertools.pairwise(mine)
         ]
-        gained += ["RLAS has the same plan"] * (len(mine) < len(FACTORS))
-        yield f"{app}, {threads_of(mine[0])}, times what was before: {', '.join(gained)}"
+        gained += ["RLAS finds the same plan"] * (len(mine) < len(FACTORS))
+        yield f"{app}, {threads_of(mine[0])}, speedup of each step: {', '.join(gained)}"
 
 
 SUITE = Suite(
     "rlas",
-    "BriskStream's optimiser: plans found, predicted and measured",
+    "BriskStream's optimiser: predicted and measured throughput of plans",
     (
         *(
             Experiment(
                 app,
                 "sections 6.2 and 6.4, Table 4, Figure 14",
-                f"{app}: the plan found, the default and random ones, predicted and measured",
+                f"{app}: the plan found, the default plan and random plans",
                 (ERROR, servers.RANDOM),
                 partial(_plans, app),
                 (
                     Plot(
                         "predicted_per_s",
                         "events_per_s",
-                        "measured by predicted",
+                        "measured throughput over predicted throughput",
                         lines=("channel", "chosen"),
                         kind="point",
                         loop=False,
@@ -221,10 +224,10 @@ SUITE = Suite(
         Experiment(
             "factors",
             "section 6.5, Figure 16",
-            "jumbo tuples, and plans that know the machine, one after the other",
+            "The gains of jumbo tuples and of plans for the machine",
             (ANALYSIS,),
             _factors,
-            (Plot("app", "events_per_s", "throughput, by factor", by="", lines=("factor",), kind="bar", loop=False),),
+            (Plot("app", "events_per_s", "throughput, by step", by="", lines=("factor",), kind="bar", loop=False),),
             events=2_000_000,
             conclude=_by_factor,
         ),

@@ -1,9 +1,9 @@
-"""What the planner's model says of the paper's servers, with operators as they were measured here: simulated, not run.
+"""What the planner's model predicts for the paper's servers, from operators measured here: simulated, not run.
 
-A row of ours takes a thirtieth of what one takes in the paper, and would never be worth sending to another socket. So
-operators are slowed, all by one factor: until WC's Splitter takes what the paper measured on server A. There are as
-many sources and sinks as are wanted, as the paper has them. Only `sockets` says beside it what becomes of operators as
-they are here, with one source and one sink, as executor pinned has them.
+Our operators take a thirtieth of the time per row that the paper's take. So it would never pay to send a row to another
+socket. The simulation therefore slows all operators by one factor, until WC's Splitter takes as long as on server A. As
+in the paper, sources and sinks may be replicated. Experiment `sockets` also shows operators as measured, with one
+source and one sink, as executor pinned has them.
 """
 
 from __future__ import annotations
@@ -27,53 +27,54 @@ from streaming_core.regression.home import Home
 from streaming_core.run import planning, profile
 
 SERVERS = ("server_a", "server_b")
-# As the paper runs them, without order, where the application can do so.
+# Like the paper, without order where the application allows it.
 APPS = {"wc": "spsc", "fd": "spsc", "sd": "spsc", "lr": "gate"}
-# Operators as they are here.
+# The name of the way with operators as measured.
 MEASURED = "rlas, as measured"
 STRATEGIES = ("rlas", "rlas_fix_l", "rlas_fix_u", "first_fit", "round_robin")
 SOCKETS = (1, 2, 4, 8)
 COMPRESSIONS = (1, 3, 5, 10, 15)
 DRAWN = 100
-# T_e of the paper's Splitter in ns, and the clock of server A, where it was measured.
+# T_e of the paper's Splitter in ns, and the clock of server A, on which it was measured.
 SPLITTER, CLOCK_GHZ = 1612.8, 1.2
 
 NOTE = (
-    "Simulated: the model's word for servers as the paper describes them and operators as measured here, slowed until "
-    f"WC's Splitter takes {SPLITTER:,} ns, as in Table 3; sources and sinks may be replicated."
+    "Simulated: the model's prediction for the servers in the paper. Operators are as measured here, but slowed until "
+    f"WC's Splitter takes {SPLITTER:,} ns, as in Table 3. Sources and sinks may be replicated."
 )
 
 FIXED = Claim(
-    "RLAS is 19 to 39 % ahead of a search that takes the worst distance for all (fix L); one that takes none (fix U) "
-    "falls behind it by far.",
+    "RLAS is 19 to 39 % faster than a search that assumes the worst distance for all (fix L). It is much faster than "
+    "a search that assumes no distance (fix U).",
     "BriskStream, section 6.4, Figure 12",
 )
 PLACING = Claim(
-    "With the same replicas, RLAS's placements are ahead of first fit, of round robin and of the operating system's.",
+    "With the same replicas, RLAS's placements are better than first fit, round robin and the operating system's.",
     "BriskStream, section 6.4, Figure 13",
 )
 SCALING = Claim(
-    "Throughput grows nearly linearly up to four sockets; without remote memory access it is 89 to 95 % of ideal.",
+    "Throughput grows nearly linearly up to four sockets. Without remote memory access, it is 89 to 95 % of the ideal.",
     "BriskStream, section 6.3, Figures 9 and 10",
 )
 RANDOM = Claim("None of 1,000 random plans is better than the one found.", "BriskStream, section 6.4, Figure 14")
 MATRIX = Claim(
-    "On server A most is fetched from one socket by the others; on server B it is spread evenly.",
+    "On server A, the sockets fetch mostly from one socket. On server B, they fetch evenly from all.",
     "BriskStream, section 6.4, Figure 15",
 )
 COMPRESSED = Claim(
-    "Units of 5 replicas find the best plan, in 23 s; of 10 and 15 they are too coarse, of 1 and 3 the search ends too "
-    "early.",
+    "Units of 5 replicas give the best plan, in 23 s. Units of 10 and 15 are too coarse, and with units of 1 and 3 the "
+    "search ends too early.",
     "BriskStream, section 6.4, Table 7",
 )
 DISTRIBUTION = Claim(
-    "Operators take stable times: the 50th percentile of a profile predicts well.", "BriskStream, section 3.1, Figure 3"
+    "Operators take stable times, so the 50th percentile of a profile predicts well.",
+    "BriskStream, section 3.1, Figure 3",
 )
 
 
 @cache
 def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any], ...] = ()) -> profile.Profile:
-    """Measured with the first events of the workload that races run over; once."""
+    """Measures a profile with the first events of the workload of the races, once per process."""
     loaded = registry.load(app)
     bound = loaded.bind(dict(params))
     folder = Home().workload(app, workload.address(loaded, bound, events, SEED))
@@ -82,7 +83,7 @@ def measured(app: str, channel: str, events: int, params: tuple[tuple[str, Any],
 
 
 def _row(app: str, way: str, **more: Any) -> Row:
-    """A row of what was not run."""
+    """Returns a row of a simulation."""
     none = dict.fromkeys(("events_per_s", "to_loop", "to_loop_range"))
     return {"app": app, "way": way, "params": {}, "threads": 0, "seconds": [], "result": "simulated", **none, **more}
 
@@ -92,13 +93,13 @@ def _known(app: str) -> profile.Profile:
 
 
 def _alone(known: profile.Profile) -> dict[str, profile.Cost]:
-    """What rows cost where each operator has one replica."""
+    """Returns the costs of rows if each operator has one replica."""
     return min(known.patterns, key=lambda pattern: sum(pattern.replicas.values())).costs
 
 
 @cache
 def _published(app: str) -> Graph:
-    """An application as slow as the paper's, with as many sources and sinks as are wanted."""
+    """Returns an application as slow as the paper's, with any number of sources and sinks."""
     splitter = _alone(measured("wc", "spsc", profile.EVENTS))["split"].execute
     graph = _known(app).graph(registry.load(app)).slowed(SPLITTER / splitter)
 
@@ -114,7 +115,7 @@ def _found(app: str, machine: Machine, strategy: str, seed: int = 0, **more: Any
 
 
 def _searched(app: str, server: str, strategy: str, **more: Any) -> Row:
-    """The row of a plan: what it sustains, and how long the search took."""
+    """Returns the row of a plan: its predicted throughput, and the seconds of the search."""
     _published(app)  # before the clock runs
     began = time.perf_counter()
     found = _found(app, Machine.named(server), strategy, **more)
@@ -148,7 +149,7 @@ def _by_strategy(rows: list[Row]) -> Iterator[str]:
             )
             yield (
                 f"{app} on {server}: rlas sustains {ours['predicted_per_s'] / 1e6:.2f} M events/s with "
-                f"{ours['threads']} replicas, limited by {ours['bottleneck']}; times {others}"
+                f"{ours['threads']} replicas, limited by {ours['bottleneck']}; relative to other strategies: {others}"
             )
 
 
@@ -160,7 +161,7 @@ def _sockets() -> Iterator[Row]:
                 machine = whole.first(count)
                 try:
                     found = _found(app, machine, "rlas")
-                except BadInput:  # more operators than places
+                except BadInput:  # more operators than cores
                     continue
                 near = machine.changed(latency=[[0.0] * count] * count)
                 local = estimate(found.graph, near, found.sockets, cores=found.cores).sustained.ingress
@@ -180,8 +181,8 @@ def _by_sockets(rows: list[Row]) -> Iterator[str]:
                 first = mine[0]["predicted_per_s"]
                 gains = ", ".join(f"{row['sockets']}: {row['predicted_per_s'] / first:.2f}" for row in mine)
                 yield (
-                    f"{app} on {server}, {way}: {first / 1e6:.2f} M events/s on {mine[0]['sockets']} socket; times by "
-                    f"sockets {gains}"
+                    f"{app} on {server}, {way}: {first / 1e6:.2f} M events/s on {mine[0]['sockets']} socket; speedup "
+                    f"by number of sockets: {gains}"
                 )
 
 
@@ -197,7 +198,7 @@ def _random() -> Iterator[Row]:
 def _by_lot(rows: list[Row]) -> Iterator[str]:
     for app in dict.fromkeys(row["app"] for row in rows):
         best = max(row["of_found"] for row in rows if row["app"] == app)
-        yield f"{app}: the best of {DRAWN} random plans on server_a sustains {best:.0%} of what rlas finds"
+        yield f"{app}: the best of {DRAWN} random plans on server_a sustains {best:.0%} of the plan from rlas"
 
 
 def _matrices() -> Iterator[Row]:
@@ -217,7 +218,7 @@ def _by_pairs(rows: list[Row]) -> Iterator[str]:
                 sent[row["way"]] = sent.get(row["way"], 0.0) + row["fetching_ns"]
         total = sum(sent.values())
         shares = ", ".join(f"{way} {ns / total:.0%}" for way, ns in sent.items()) if total else "nothing"
-        yield f"{rows[0]['app']} on {server}: of all that is fetched between sockets (T_f, summed over pairs): {shares}"
+        yield f"{rows[0]['app']} on {server}: shares of all fetches between sockets (T_f, summed over pairs): {shares}"
 
 
 def _compressions() -> Iterator[Row]:
@@ -233,14 +234,14 @@ def _by_compression(rows: list[Row]) -> Iterator[str]:
             for row in rows
             if row["way"] == way
         )
-        more = ", which compresses by itself" if way == "rlas" else ""
-        yield f"{rows[0]['app']} on {rows[0]['machine']}, {way}{more}, by replicas of a unit: {said}"
+        more = ", which also compresses the graph itself" if way == "rlas" else ""
+        yield f"{rows[0]['app']} on {rows[0]['machine']}, {way}{more}, by replicas per unit: {said}"
 
 
 def _times() -> Iterator[Row]:
     for app in APPS:
         alone = _alone(_known(app))
-        # The source executes nothing, and what the sink does in this pattern others have done for it.
+        # The source executes nothing, and in this pattern other operators do the work of the sink.
         for operator, cost in [(o, c) for o, c in alone.items() if o not in (profile.SOURCE, profile.SINK)]:
             for number, ns in enumerate(cost.quantiles):
                 share = number / (len(cost.quantiles) - 1)
@@ -254,7 +255,7 @@ def _by_times(rows: list[Row]) -> Iterator[str]:
             of = [row["execute_ns"] for row in rows if (row["app"], row["way"]) == (app, operator)]
             spread[operator] = f"{of[len(of) // 2]:.0f} ({of[len(of) // 10]:.0f} to {of[-1 - len(of) // 10]:.0f})"
         said = ", ".join(f"{operator} {about}" for operator, about in spread.items())
-        yield f"{app}, ns a row in the median batch (10th to 90th percentile): {said}"
+        yield f"{app}, ns per row in the median batch (10th to 90th percentile): {said}"
 
 
 def _experiment(name: str, figure: str, title: str, claims: tuple[Claim, ...], model, conclude, *plots: Plot, **more):
@@ -266,57 +267,59 @@ EXPERIMENTS = (
     _experiment(
         "times",
         "section 3.1, Figure 3",
-        "what executing a row takes, batch by batch",
+        "Execution time per row, batch by batch",
         (DISTRIBUTION,),
         _times,
         _by_times,
-        Plot("execute_ns", "batches", "batches by time of a row", log=True, loop=False),
-        notes=["Measured here, on one thread, when profiles are made; a point is a twentieth of the batches."],
+        Plot("execute_ns", "batches", "share of batches, by time per row", log=True, loop=False),
+        notes=[
+            "Measured on this machine, on one thread, with the profiles; a point stands for a twentieth of the batches."
+        ],
     ),
     _experiment(
         "strategies",
         "section 6.4, Figures 12 and 13",
-        "simulated: strategies on the paper's servers",
+        "Simulated: strategies on the paper's servers",
         (FIXED, PLACING),
         _strategies,
         _by_strategy,
-        Plot("machine", "predicted_per_s", "simulated, by strategy", kind="bar", loop=False),
+        Plot("machine", "predicted_per_s", "simulated throughput, by strategy", kind="bar", loop=False),
     ),
     _experiment(
         "sockets",
         "section 6.3, Figures 9(b) and 10",
-        "simulated: more sockets, and what remote memory costs",
+        "Simulated: more sockets, and the cost of remote memory",
         (SCALING,),
         _sockets,
         _by_sockets,
-        Plot("sockets", "predicted_per_s", "simulated, by sockets", lines=("machine", "way"), loop=False),
+        Plot("sockets", "predicted_per_s", "simulated throughput, by sockets", lines=("machine", "way"), loop=False),
     ),
     _experiment(
         "random_plans",
         "section 6.4, Figure 14",
-        "simulated: random plans beside the one found",
+        "Simulated: random plans and the plan found",
         (RANDOM,),
         _random,
         _by_lot,
-        Plot("of_found", "plans", "simulated: random plans", by="", lines=("app",), loop=False),
+        Plot("of_found", "plans", "simulated: share of random plans", by="", lines=("app",), loop=False),
     ),
     _experiment(
         "matrices",
         "section 6.4, Figure 15",
-        "simulated: what sockets fetch from each other",
+        "Simulated: data that sockets fetch from each other",
         (MATRIX,),
         _matrices,
         _by_pairs,
-        Plot("consumer", "fetching_ns", "simulated: T_f by socket", by="machine", kind="bar", loop=False),
+        Plot("consumer", "fetching_ns", "simulated T_f, by socket", by="machine", kind="bar", loop=False),
     ),
     _experiment(
         "compression",
         "section 6.4, Table 7",
-        "simulated: replicas that are placed as one",
+        "Simulated: the number of replicas placed as one unit",
         (COMPRESSED,),
         _compressions,
         _by_compression,
-        Plot("compression", "predicted_per_s", "simulated, by replicas of a unit", loop=False),
-        Plot("compression", "search_seconds", "seconds of search", loop=False),
+        Plot("compression", "predicted_per_s", "simulated throughput, by replicas per unit", loop=False),
+        Plot("compression", "search_seconds", "search time in seconds", loop=False),
     ),
 )

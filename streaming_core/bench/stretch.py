@@ -1,10 +1,11 @@
-"""The experiments of STRETCH (section 8), named after its questions: windows whose replicas all take every row, each
-handling the keys that it owns (virtual shared-nothing, VSN), and changes of who owns which while they run.
+"""The experiments of STRETCH (section 8), named after its questions.
 
-What the paper's figures stand against is another system (Flink) on 36 cores: here the yardstick is the compiled loop,
-and a paper's figure is quoted as the paper's. Questions 1 and 4 also race VSN against a shared-nothing baseline (SN) of
-our own, which shares with it all but this: rows, and states that get other owners, are copied (docs/windows.md).
-Question 4 has a file of its own (switching.py).
+In STRETCH, all replicas of a windowed operator take every row, and each handles the keys that it owns. This is virtual
+shared-nothing (VSN). Ownership of keys can change while the operator runs.
+
+The paper compares with another system (Flink) on 36 cores. Here the yardstick is the compiled loop, and figures of the
+paper are quoted as such. Questions 1 and 4 also compare VSN with a shared-nothing baseline (SN) of our own. The only
+difference is that SN copies rows, and states that change their owner. `switching.py` has question 4.
 """
 
 from __future__ import annotations
@@ -23,42 +24,42 @@ from streaming_core.run import engine
 from streaming_core.run.way import AXES, Pinned, RunSpec
 
 LEVELS = ("L", "M", "H")  # of paircount
-SHARES = {"wordcount": 1.0, "L": 0.12, "M": 0.04, "H": 0.03}  # of the events: passes are about as long
-JOIN = {"keys": 1000, "size": 300_001}  # the paper's: five minutes, those just as old included
+SHARES = {"wordcount": 1.0, "L": 0.12, "M": 0.04, "H": 0.03}  # of the events, so that all passes take about as long
+JOIN = {"keys": 1000, "size": 300_001}  # as in the paper: five minutes, both ends included
 HEDGE = {"keys": 1000, "size": 30_001}
 PARALLELISMS = ("vsn", "sn")
 PAPERS_CORES = "36 cores, on two sockets"
 
 VSN = Claim(
-    "wordcount, STRETCH over Flink: 1.17 times the throughput, 6 % of the latency; two systems on 36 cores.",
+    "wordcount: STRETCH has 1.17 times the throughput of Flink, and 6 % of its latency, on 36 cores.",
     "STRETCH, section 8.1",
 )
 VSN_PAIRS = Claim(
-    "paircount, STRETCH over Flink: 2.4 (L), 3.4 (M) and 3.8 times (H) the throughput: the more keys a row has, the "
-    "more copies of it does a shared-nothing system make.",
+    "paircount: STRETCH has 2.4 (L), 3.4 (M) and 3.8 (H) times the throughput of Flink. A shared-nothing system copies "
+    "a row more often if it has more keys.",
     "STRETCH, section 8.1",
 )
 FORWARD = Claim(
-    "An operator that only forwards has 120,000 rows/s, 100,000 on the most threads; Flink 40,000 to 2,000.",
+    "An operator that only forwards has 120,000 to 100,000 rows/s, from few to most threads; Flink 40,000 to 2,000.",
     "STRETCH, section 8.2",
 )
 LINEAR = Claim(
-    "The join grows linearly with its threads and matches an implementation made for it; on one thread it is about as "
-    "fast as a sequential one.",
+    "The join scales linearly with its threads and is as fast as a dedicated implementation. On one thread, it is "
+    "about as fast as a sequential join.",
     "STRETCH, section 8.3",
 )
 PROVISIONED = Claim(
-    "From 70 % to 120 % of what they can do, 1, 5, 9, 18, 30, 40 threads become 2, 9, 16, 31, 52, 69; from 70 % to "
-    "30 %, 5, 9, 18, 30, 40, 60, 70 become 2, 3, 7, 12, 17, 25, 30.",
+    "When load rises from 70 % to 120 % of capacity, 1, 5, 9, 18, 30, 40 threads become 2, 9, 16, 31, 52, 69. When it "
+    "falls from 70 % to 30 %, 5, 9, 18, 30, 40, 60, 70 threads become 2, 3, 7, 12, 17, 25, 30.",
     "STRETCH, section 8.4, Table IV",
 )
 FOLLOWED = Claim(
-    "Over 20 minutes of rates that change abruptly, threads come and go with them; the average latency stays at about "
-    "20 ms, and spikes are over within 10 seconds.",
+    "Over 20 minutes of abrupt changes of the rate, the number of threads follows. The average latency stays at about "
+    "20 ms, and spikes end within 10 seconds.",
     "STRETCH, section 8.5, Figure 11",
 )
 HEDGES = Claim(
-    "A self-join of trades, of which up to 7,600 come a second, keeps its average latency at 1 ms, 21 ms at the peak.",
+    "A self-join of up to 7,600 trades per second has an average latency of 1 ms, and 21 ms at the peak.",
     "STRETCH, section 8.6",
 )
 
@@ -92,9 +93,10 @@ def _counting(counts: list[int]) -> Sweep:
     heats = [_scaling("wordcount", {}, counts, SHARES["wordcount"], PARALLELISMS)]
     heats += [_scaling("paircount", {"level": level}, counts, SHARES[level], PARALLELISMS) for level in LEVELS]
     return heats, [
-        "Words and pairs are counted as sets, as STRETCH does; Flink's bags are another result, and not compared.",
-        "SN is a baseline of our own, beside VSN in one runtime: it differs by copies of rows, and of their keys, in "
-        "queues of their owners. Flink differs by all else too, so that its ratios are no measure of ours.",
+        "A tweet counts a repeated word or pair once, as in STRETCH. Flink counts all of them, so its results differ.",
+        "SN is our own baseline in the same runtime as VSN. The only difference is that SN copies rows and their keys "
+        "into queues of the owners.",
+        "Flink differs from STRETCH in everything else too, so the paper's ratios say nothing about ours.",
         host.unshown(counts, PAPERS_CORES),
     ]
 
@@ -103,7 +105,7 @@ PAPER = {"wordcount": 1.17, "paircount L": 2.4, "paircount M": 3.4, "paircount H
 
 
 def _vsn(rows: list[Row]) -> Iterator[str]:
-    """Names charts; what threads gain, and sharing."""
+    """Names charts, and compares numbers of threads, and VSN with SN."""
     for row in rows:
         row["chart"] = " ".join([row["app"], *row["params"].values()])
     for chart in dict.fromkeys(row["chart"] for row in rows):
@@ -112,15 +114,15 @@ def _vsn(rows: list[Row]) -> Iterator[str]:
         if found:
             yield f"{chart}, VSN: {'; '.join(found)}"
         over = [
-            f"{threads_of(row)} {faster(row, other):.2f} ({interval(gains(row, other))}), of the processor time an "
-            f"event {row['cpu_ns'] / other['cpu_ns']:.2f}"
+            f"{threads_of(row)} {faster(row, other):.2f} ({interval(gains(row, other))}), with "
+            f"{row['cpu_ns'] / other['cpu_ns']:.2f} times the processor time per event"
             for (shared, count), row in here.items()
             if shared == "vsn" and (other := here.get(("sn", count)))
         ]
         if over:
             yield (
-                f"{chart}, VSN over SN, times the throughput: {'; '.join(over)}. The paper's {PAPER[chart]} is STRETCH "
-                "over Flink on 36 cores"
+                f"{chart}, throughput of VSN relative to SN: {'; '.join(over)}. The paper's {PAPER[chart]} compares "
+                "STRETCH with Flink on 36 cores"
             )
 
 
@@ -130,8 +132,8 @@ def _vsn(rows: list[Row]) -> Iterator[str]:
 def _forwarding(counts: list[int]) -> Sweep:
     copies = max(counts)
     notes = [
-        f"Every row has {copies} keys, as many as there are threads at most, and leaves once for each: all ways and "
-        "the loop put out the same rows.",
+        f"Every row has {copies} keys, as many as the most threads, and leaves once for each key. So all ways and the "
+        "loop have the same outputs.",
         host.unshown(counts, PAPERS_CORES),
     ]
     return [_scaling("forward", {"copies": copies}, counts)], notes
@@ -141,7 +143,7 @@ def _forwarded(rows: list[Row]) -> Iterator[str]:
     for row in right(rows):
         yield (
             f"{threads_of(row)}: {row['events_per_s'] / 1e6:.2f} M rows/s, {_ratio(row)}; the paper's 0.10 to 0.12 M "
-            "are of up to 72 threads on 36 cores"
+            "rows/s are for up to 72 threads on 36 cores"
         )
 
 
@@ -149,8 +151,15 @@ def _forwarded(rows: list[Row]) -> Iterator[str]:
 
 
 def comparisons(ts: np.ndarray, is_right: np.ndarray, size: int) -> int:
-    """How many pairs a join of two streams looks at: for each row, those of the other stream that came before it and
-    are less than `size` older. Rows are in their order."""
+    """Counts the pairs that a join of two streams compares.
+
+    Each row meets the rows of the other stream that came before it and are less than `size` older.
+
+    Args:
+        ts: The times of the rows, in the order of the rows.
+        is_right: Whether a row belongs to the right stream.
+        size: The size of the window, in the unit of `ts`.
+    """
     made = 0
     for side in (False, True):
         own, other = is_right == side, is_right != side
@@ -161,7 +170,7 @@ def comparisons(ts: np.ndarray, is_right: np.ndarray, size: int) -> int:
 
 
 def _compared(race: Race) -> dict[str, Any]:
-    """Comparisons of a pass. A trade is a row of both streams, first of the left one."""
+    """Counts the comparisons of a pass. A trade is a row of both streams, first of the left one."""
     events = pa.concat_tables(race.source.blocks(1 << 20))
     size = race.app.bind(race.given)["size"]
     ts = events["ts"].to_numpy()
@@ -173,46 +182,46 @@ def _compared(race: Race) -> dict[str, Any]:
 
 def _joining(counts: list[int]) -> Sweep:
     return [_scaling("scalejoin", JOIN, counts)], [
-        "The loop is the sequential join. An ad-hoc parallel ScaleJoin does not exist here.",
-        "Comparisons are those that the rows make needful, computed from the workload.",
+        "The loop is the sequential join. There is no dedicated parallel implementation of ScaleJoin to compare with.",
+        "The number of comparisons is that which the rows require, computed from the workload.",
         host.unshown(counts, PAPERS_CORES),
     ]
 
 
 def _hedging(counts: list[int]) -> Sweep:
     return [_scaling("hedge", HEDGE, counts)], [
-        "Generated trades: the paper's may not be handed on. At peak rate: to follow rates takes a controller.",
+        "Trades are generated, because the paper's may not be passed on. They come at the peak rate.",
         host.unshown(counts, PAPERS_CORES),
     ]
 
 
 UNSHOWN = {
-    "scalejoin": "the paper's linear growth is over 36 cores",
-    "hedge": "the paper has trades come at their own rate, and other threads with each rate",
+    "scalejoin": "the paper's linear scaling, up to 36 cores",
+    "hedge": "trades at their own rate, with a number of threads that follows the rate",
 }
 
 
 def _per_second(rows: list[Row]) -> Iterator[str]:
-    """Comparisons a second."""
+    """Returns comparisons per second."""
     for row in rows:
         row["comparisons_per_s"] = row["comparisons"] * row["events_per_s"] / row["events"]
     loop = next(row for row in rows if row["way"] == "loop")
     for row in right(rows):
         yield (
             f"{row['app']}, {threads_of(row)}: {row['comparisons_per_s'] / 1e6:,.0f} M comparisons/s and "
-            f"{row['events_per_s'] / 1e3:,.1f} k rows/s, {_ratio(row)}, which has "
+            f"{row['events_per_s'] / 1e3:,.1f} k rows/s, {_ratio(row)}, whose rate is "
             f"{loop['comparisons_per_s'] / 1e6:,.0f} M comparisons/s; not shown here: {UNSHOWN[row['app']]}"
         )
 
 
 # --- question 5 -------------------------------------------------------------------------------------------------------
 
-STARTING = (1, 5, 9, 18, 30, 40, 60, 70)  # threads of Table IV, whose machine has 72
+STARTING = (1, 5, 9, 18, 30, 40, 60, 70)  # threads in Table IV, for a machine with 72
 PHASES = ((1.0, 0.25), (1.0, 0.85), (1.0, 0.5), (1.0, 0.1), (1.0, 0.7), (1.0, 0.3))
 
 
 def provisioned(starting: int, load: float, most: int = 72) -> int | None:
-    """How many replicas controller `threshold` has there be of so many that are loaded like that; None: as many."""
+    """Returns the number of replicas that controller `threshold` chooses at a load; None: no change."""
     period = 100_000_000
     seen = {"at": period, "period": period, "replicas": starting, "most": most, "pending": 0}
     seen |= {"worked": round(load * starting * period), "arrived": 1000, "dealt": 1000}
@@ -226,36 +235,36 @@ def _followed(counts: list[int]) -> Sweep:
         for name in AXES["controller"]
     ]
     return [Heat("scalejoin", switching.JOIN, ways, phases=PHASES)], [
-        "Six phases as long as each other, at "
+        "The rate has six phases of equal length, at "
         + ", ".join(f"{share:.0%}" for _, share in PHASES)
-        + " of the peak rate of all replicas; changes are abrupt. The paper's take 100 to 300 seconds each.",
-        "A window is a minute of the rows' own time, which does not follow the rates.",
+        + " of the peak rate of all replicas, with abrupt changes. The paper's phases take 100 to 300 seconds each.",
+        "A window is a minute of event time, which does not depend on the rates.",
         host.unshown(counts, PAPERS_CORES),
     ]
 
 
 def _following(rows: list[Row]) -> Iterator[str]:
-    """What controllers did as rates changed, and Table IV."""
+    """Summarises the decisions of controllers as rates changed, and Table IV."""
     for way in dict.fromkeys(row["way"] for row in right(rows)):
         passes = {row["pass"]: row for row in right(rows) if row["way"] == way and "pass" in row}
         if passes:
             middle = {name: statistics.median(row[name] for row in passes.values()) for name in FIGURES}
             yield (
-                f"{way}: {middle['reconfigurations']:g} reconfigurations in a pass of {len(PHASES)} phases, "
-                f"{middle['turns']:g} times one that took back the one before; latency p50 "
+                f"{way}: {middle['reconfigurations']:g} reconfigurations in {len(PHASES)} phases, "
+                f"with {middle['turns']:g} changes of direction; latency p50 "
                 f"{middle['end_to_end_p50_us'] / 1000:.1f}, p99 {middle['end_to_end_p99_us'] / 1000:.1f} ms; "
                 f"{middle['cpu_s']:.2f} s of processor time"
             )
     for load, said in ((1.2, "up"), (0.3, "down")):
         found = ", ".join("-" if n is None else str(n) for n in (provisioned(n, load) for n in STARTING))
-        yield f"Table IV, {said} to {load:.0%}, from {', '.join(map(str, STARTING))}: {found}{ROUNDED[said]}"
+        yield f"Table IV, load {said} to {load:.0%}, from {', '.join(map(str, STARTING))}: {found}{ROUNDED[said]}"
 
 
 FIGURES = ("reconfigurations", "turns", "end_to_end_p50_us", "end_to_end_p99_us", "cpu_s")
 ROUNDED = {
-    "up": " (60 and 70 are not in the paper, whose machine has 72)",
-    "down": ": the fewest that stay below 70 %; the paper's 2, 3, 7, 12, 17, 25, 30 are rounded down, and so above it, "
-    "but for the last",
+    "up": " (the paper has no 60 and 70, because its machine has 72)",
+    "down": ": the smallest numbers that stay below 70 %. The paper's 2, 3, 7, 12, 17, 25, 30 are rounded down, so "
+    "all but the last exceed 70 %",
 }
 
 
@@ -268,22 +277,22 @@ def _rates(*ys: tuple[str, str], by: str = "app") -> tuple[Plot, ...]:
 
 SUITE = Suite(
     "stretch",
-    "STRETCH: windows over shared state, reconfigured while they run",
+    "STRETCH: windows over shared state, and their reconfiguration",
     (
         Experiment(
             "q1",
             "section 8.1, Figure 6",
-            "wordcount and paircount: replicas that share, such that share nothing, and the loop",
+            "wordcount and paircount: shared windows (VSN), shared-nothing windows (SN), and the loop",
             (VSN, VSN_PAIRS),
             _counting,
-            _rates(("to_loop", "over the compiled loop"), by="chart"),
+            _rates(("to_loop", "throughput, relative to the compiled loop"), by="chart"),
             events=1_000_000,
             conclude=_vsn,
         ),
         Experiment(
             "q2",
             "section 8.2, Figure 7",
-            "What sharing and ordering costs: an operator that forwards",
+            "The cost of sharing and order: an operator that only forwards",
             (FORWARD,),
             _forwarding,
             _rates(("events_per_s", "rows per second")),
@@ -305,16 +314,16 @@ SUITE = Suite(
         Experiment(
             "q5",
             "sections 8.4 and 8.5, Table IV, Figure 11",
-            "Rates that change, and controllers that follow them",
+            "Controllers that follow a changing rate",
             (PROVISIONED, FOLLOWED),
             _followed,
             tuple(
                 Plot("at_s", y, title, by="", loop=False)
                 for y, title in (
-                    ("offered_per_s", "rows offered"),
+                    ("offered_per_s", "offered rows per second"),
                     ("replicas", "replicas with keys"),
-                    ("work", "work, of what they can do"),
-                    ("pending", "backlog"),
+                    ("work", "load of the replicas"),
+                    ("pending", "backlog in seconds"),
                 )
             ),
             events=200_000,
@@ -323,7 +332,7 @@ SUITE = Suite(
         Experiment(
             "q6",
             "section 8.6, Figure 13",
-            "Trades that hedge each other",
+            "Trades that hedge each other (hedge)",
             (HEDGES,),
             _hedging,
             _rates(("events_per_s", "trades per second"), ("comparisons_per_s", "comparisons per second")),

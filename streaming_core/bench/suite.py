@@ -1,8 +1,8 @@
-"""A suite: the comparisons of one paper as named experiments, each with what the paper says and what is plotted.
+"""A suite: the comparisons of one paper as named experiments, with the paper's claims and the plots to draw.
 
-An experiment is data: a sweep, which is a list of heats (one workload, the ways that race over it), the plots to draw
-of its rows, and, where the answer is a figure and not a curve, a function that concludes it from them. How heats are
-run and checked is in race.py; who draws the plots is outside of this package.
+An experiment is data. It has a sweep, plots, and possibly a function that draws conclusions from the rows. A sweep is a
+list of heats; a heat is one workload and the ways that race on it. `race.py` runs and checks heats. `reports` draws the
+plots.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SUITES = (
     "briskstream",
     "rlas",
     "stretch",
-)  # each a module of this package that defines SUITE
+)  # modules of this package that define SUITE
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, in our words, and where."""
+    """A claim of the paper, in our words, and its source."""
 
     says: str
     source: str
@@ -40,11 +40,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Heat:
-    """One workload of an experiment, and who races over it; `share` of the experiment's events is what it has.
+    """One workload of an experiment, and the ways that race on it.
 
-    `phases`: of an open loop whose rate changes, how long each lasts, in parts of the whole, and its share of the peak
-    rate of the first way. `requests`: if there are any, for each way who asks for reconfigurations beside its passes,
-    or nobody.
+    Attributes:
+        app: The application.
+        params: Its parameters.
+        ways: The ways of executing.
+        share: The part of the experiment's events in this workload.
+        phases: The phases of an open-loop source whose rate changes. Each has a length, as a part of the whole, and a
+            share of the first way's peak rate.
+        requests: For each way, the requests for reconfigurations during its passes, or None.
     """
 
     app: str
@@ -57,11 +62,17 @@ class Heat:
 
 @dataclass(frozen=True)
 class Plot:
-    """What is plotted: column `y` over column (or parameter) `x`, one chart per value of `by`, one line per way.
+    """A plot of column `y` over column (or parameter) `x`.
 
-    `lines`: further columns that tell lines apart. `kind`: `line`, `bar`, `parts`, a bar stacked from the breakdown, or
-    `point`, beside the line where x and y are equal.
-    `log`: a logarithmic x axis. `loop`: the loop is drawn too.
+    Attributes:
+        x: The column or parameter of the x axis.
+        y: The column of the y axis.
+        title: The title.
+        by: The column with a chart for each of its values.
+        lines: The columns with a line for each combination of their values.
+        kind: `line`; `bar`; `parts`, a stacked bar of the breakdown; or `point`, with the line x = y.
+        log: Whether the x axis is logarithmic.
+        loop: Whether the plot shows the loop too.
     """
 
     x: str
@@ -79,13 +90,17 @@ class Experiment:
     """One comparison.
 
     Attributes:
-        figure: where the paper has it.
-        claims: what the paper says; empty where nothing can be quoted.
-        sweep: thread counts -> its heats, and remarks (what cannot be run here, say).
-        loads: shares of the peak rate at which an open-loop source measures latencies; a way has a row for each.
-        count: race -> columns that all rows of its heat get.
-        conclude: rows -> sentences; may add columns to the rows.
-        model: rows that nobody ran, or that were measured elsewhere: of no heat.
+        name: The name on the command line.
+        figure: The figure or section of the paper.
+        title: The title.
+        claims: The paper's claims; empty if none can be quoted.
+        sweep: Returns the heats for some thread counts, and notes, for example on what this machine cannot show.
+        plots: The plots.
+        events: The events of a heat with share 1.
+        loads: Shares of the peak rate at which an open-loop source measures latencies; a way has a row for each.
+        count: Returns columns for all rows of a heat.
+        conclude: Returns conclusions from the rows; may add columns to them.
+        model: Returns rows that come from a simulation or from another measurement.
     """
 
     name: str
@@ -111,7 +126,7 @@ class Suite:
 
 
 def load(name: str) -> Suite:
-    """The suite `name`; raises BadInput if there is none."""
+    """Returns a suite by its name; raises BadInput if there is none."""
     if name not in SUITES:
         raise BadInput(f"unknown suite {name!r}; known: {', '.join(SUITES)}")
     return importlib.import_module(f"{__package__}.{name}").SUITE
@@ -126,12 +141,19 @@ def run(
     progress: engine.Progress | None = None,
     keep: Callable[[dict[str, Any]], object] = lambda found: None,
 ) -> dict[str, Any]:
-    """Runs a suite, or some of its experiments; returns what is written as JSON.
+    """Runs a suite, or some of its experiments, and returns the report as JSON.
 
-    `keep` is given what has been found so far after every experiment: who interrupts a suite keeps what it measured.
+    Args:
+        suite: The suite.
+        only: The names of the experiments to run; all if None or empty.
+        events: Events per heat instead of each experiment's own number.
+        threads: Thread counts.
+        repetitions: Rounds.
+        progress: Called with the name of an experiment, the finished steps and all steps.
+        keep: Called with the report so far after every experiment, so that an interrupted suite keeps its results.
 
     Raises:
-        BadInput: unknown experiment, thread counts or repetitions out of range.
+        BadInput: An experiment is unknown, or thread counts or repetitions are out of range.
     """
     counts = host.thread_counts(threads, repetitions)
     known = {experiment.name: experiment for experiment in suite.experiments}
@@ -189,7 +211,7 @@ def _experiment(experiment: Experiment, events: int, counts: list[int], repetiti
 
 
 def _varies(experiment: Experiment, rows: list[Row]) -> list[str]:
-    """The columns and parameters that tell an experiment's rows apart."""
+    """Returns the columns and parameters that distinguish the rows of an experiment."""
     given = dict.fromkeys(name for row in rows for name in row["params"])
     params = [name for name in given if len({row["params"].get(name) for row in rows}) > 1]
     return list(dict.fromkeys([*params, *(x for p in experiment.plots for x in (p.by, p.x, *p.lines) if x)]))

@@ -1,8 +1,8 @@
-"""STRETCH's question 4 (section 8.4): how long a reconfiguration takes, from the request to the last replica concerned
-having begun with its first row from there on, and what whoever waits for outputs sees of it.
+"""STRETCH's question 4 (section 8.4): how long a reconfiguration takes, and its effect on outputs.
 
-Each way runs with and without requests (requests.py): `switched` is `no`, `halves` or `swaps`. Sizes are chosen so that
-five rounds, the default, make a thousand switches of every configuration but of those that copy states.
+A switch lasts from the request until every affected replica has started with its first row under the new assignment of
+keys. Each way runs with and without requests (`requests.py`): `switched` is `no`, `halves` or `swaps`. With five
+rounds, the default, every configuration makes about a thousand switches, except those that copy states.
 """
 
 from __future__ import annotations
@@ -22,38 +22,40 @@ from streaming_core.bench.suite import Claim, Experiment, Heat, Plot
 from streaming_core.kernels import abi
 from streaming_core.run.way import Pinned, RunSpec
 
-JOIN = {"keys": 1000, "size": 60_001}  # the paper's windows are five minutes; a minute fills early in a pass of seconds
-SWITCHES = 400  # in as long as the loop takes for a pass; none come while what is left expires at its end
-STATE_SWITCHES = 1200  # of passes that take a third of the loop's time
-COPIED_SWITCHES = 10  # with SN, whose replicas stop while states are copied
-SEEN_SWITCHES = 3  # so few that most outputs are near none
+JOIN = {"keys": 1000, "size": 60_001}  # not five minutes as in the paper: a window of a minute fills early in a pass
+SWITCHES = 400  # in the time of a pass of the loop; there are none while windows expire at the end of the stream
+STATE_SWITCHES = 1200  # for passes that take a third of the loop's time
+COPIED_SWITCHES = 10  # with SN, whose replicas stop while it copies states
+SEEN_SWITCHES = 3  # few enough that most outputs are not near a switch
 BATCHES = (1, 16)
-SMALL = 16  # a batch that lets a switch be seen, and not the rows dealt before it
+SMALL = 16  # small, so that the time of a switch is not that of the rows dealt before it
 REPLICAS = 8
 LOAD = 0.5
-ONE_WINDOW = 10**12  # ms: the largest, in which all tweets fall
-# Words, every one equally likely, and the share of the events. Of wordcount they are the keys; of paircount, pairs of
-# few words all come, and of many nearly every pair is another key, until states are a gigabyte.
+ONE_WINDOW = 10**12  # ms: the largest size, so all tweets fall into one window
+# The number of equally likely words, and the share of the events. In wordcount, the words are the keys. In paircount,
+# few words give few pairs; with many words nearly every pair is a new key, and states grow to a gigabyte.
 WORDS = ((1_000, 1.0), (32_000, 1.0), (1_000_000, 0.5))
 PAIRS = ((32, 0.08), (1_000_000, 0.22))
-PAIRED = 2  # a batch of paircount, whose rows have eight times as many keys as those of wordcount
+PAIRED = 2  # tweets per batch of paircount, in which a tweet has eight times as many keys as in wordcount
 
 SWITCH = Claim(
-    "All reconfigurations take less than 40 ms, and about 12 ms from 30 to 52 threads.",
+    "All reconfigurations take less than 40 ms; one from 30 to 52 threads takes about 12 ms.",
     "STRETCH, section 8.4, Figure 9",
 )
 
 NOTES = [
-    "Switched `halves`: from all replicas to half of them and back; `swaps`: from one half to the other. A thread "
-    "beside the engine's asks for them, one at a time, each when the last one is done and "
-    f"{SOONEST * 1000:g} ms have gone by.",
-    "A switch takes from the request to the last replica concerned having begun with its first row from there on, or "
-    "having parked: what the source takes to deal its next batch, and what is queued by then; at peak rate more than "
-    "under load (half the peak of the slowest: with switches or without, the rate is the same). No switch is left "
-    "out: the maximum is of all of them, and the largest are listed.",
-    "Throughput: half of the replicas have all keys half of the time (`halves`), or always (`swaps`).",
-    "A gap is the longest time in which no event is finished at the sink, near is within 100 ms of the delivery of a "
-    "switch's first event; without switches, of the same event's.",
+    "Requests `halves` switch from all replicas to half of them and back. Requests `swaps` switch from one half to the "
+    "other.",
+    "A thread in addition to the engine's makes the requests, one at a time. It makes the next one when the last is "
+    f"done and {SOONEST * 1000:g} ms have passed.",
+    "A switch lasts from the request until every affected replica has started with its first row under the new "
+    "assignment, or has parked. This includes the time until the source deals its next batch, and the queued rows.",
+    "So a switch takes longer at the peak rate than under load. Load is half the peak rate of the slowest way, the "
+    "same with and without switches.",
+    "No switch is left out: the maximum covers all of them, and the largest are listed.",
+    "On throughput: half of the replicas own all keys half of the time (`halves`), or always (`swaps`).",
+    "A gap is the longest time in which the sink finishes no event. An output is near a switch if it is within 100 ms "
+    "of the delivery of the switch's first event. Without switches, the same event counts.",
 ]
 
 
@@ -68,7 +70,7 @@ def _ways(
     kinds: tuple[str, ...] = ("halves", "swaps"),
     parallelism: str = "vsn",
 ) -> list[tuple[RunSpec, Requests | None]]:
-    """A way without requests, and with each of these kinds."""
+    """Returns a way without requests, and the same way with each kind of requests."""
     plan = {} if replicas == threads else {operator: [replica % threads for replica in range(replicas)]}
     spec = Pinned(app=app, params=params, threads=threads, batch=batch, plan=plan, parallelism=parallelism)
     return [(spec, None), *((spec, Requests(operator, kind, replicas, times)) for kind in kinds)]
@@ -89,7 +91,7 @@ def _joins(counts: list[int]) -> tuple[list[Heat], list[str]]:
         for batch in BATCHES
         for way in _ways("scalejoin", "from_left", JOIN, threads, max(2, threads), batch, SWITCHES)
     ]
-    minute = "A window is a minute, the paper's are five: so it fills early, and a pass stays short."
+    minute = "A window is a minute, not five as in the paper, so that it fills early and a pass stays short."
     return [_heat("scalejoin", JOIN, ways)], [*NOTES, minute, _unshown(counts)]
 
 
@@ -106,11 +108,11 @@ def _states(counts: list[int]) -> tuple[list[Heat], list[str]]:
     heats += [heat("paircount", {"vocabulary": words, "level": "H", **window}, PAIRED, share) for words, share in PAIRS]
     return heats, [
         *NOTES,
-        "With SN all replicas stop and states are copied, so there are few switches: about "
+        "With SN, all replicas stop while it copies states. So there are few switches: about "
         f"{COPIED_SWITCHES} in a pass.",
-        "All tweets fall into one window: its states are those at its end, and of every size on the way. Their bytes "
-        "are those of their entries (header, key, count, texts), without index and lists.",
-        f"A batch of paircount is {PAIRED} tweets, which have about as many keys as {SMALL} of wordcount.",
+        "All tweets fall into one window, so its states grow from nothing to the given number.",
+        "The bytes of a state are those of its entry (header, key, count, texts), without index and lists.",
+        f"A batch of paircount has {PAIRED} tweets, with about as many keys as {SMALL} tweets of wordcount.",
         _unshown(counts),
     ]
 
@@ -124,10 +126,10 @@ def _replicas(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ]
     return [_heat("wordcount", params, ways)], [
         *NOTES,
-        f"{REPLICAS} replicas on {threads} threads, and on as many threads as replicas: where these are more than the "
-        "cores, what is measured is the system's scheduler, and nothing is claimed of it. Context switches of a pass "
-        "at peak rate, of all threads of the process: voluntary ones gave up their core, involuntary ones lost it, as "
-        "those do that yield while they wait.",
+        f"{REPLICAS} replicas run on {threads} threads, and on one thread each. With more threads than cores, the "
+        "result depends on the system's scheduler; we claim nothing about it.",
+        "Context switches are those of all threads of the process in a pass at the peak rate. A voluntary switch "
+        "gives up the core; an involuntary one loses it, also by a yield while waiting.",
     ]
 
 
@@ -138,19 +140,21 @@ def _outputs(counts: list[int]) -> tuple[list[Heat], list[str]]:
     ways = _ways("forward", "forward", params, threads, replicas, SMALL, SEEN_SWITCHES)
     return [_heat("forward", params, ways)], [
         *NOTES,
-        "Every event has outputs, so a gap is one between outputs. Switches are some hundred milliseconds apart.",
+        "Every event has outputs, so a gap is a gap between outputs. Switches are some hundred milliseconds apart.",
         _unshown(counts),
     ]
 
 
-FIELD = 8  # bytes of a text's place in an entry, or a count
+FIELD = 8  # bytes of a text reference, or of a count, in an entry
 
 
 def _count(race: Race) -> dict[str, Any]:
-    """States that are there at once, at most: as many as leave with one end, in each of the windows that overlap; and
-    their bytes (runtime/README.md)."""
+    """Returns the largest number of states at one time, and their bytes.
+
+    The number is that of the states that expire together, times the number of overlapping windows.
+    """
     params = race.app.bind(race.given)
-    # What the end of the stream makes expire comes last.
+    # The outputs at the end of the stream come last.
     outputs = pa.concat_tables([race.outputs(), race.loop.finish(race.events)])
     ends, counts = np.unique(outputs["ts"].to_numpy(), return_counts=True)
     at_once = math.ceil(params["size"] / params["advance"])
@@ -165,7 +169,7 @@ def _count(race: Race) -> dict[str, Any]:
 
 
 def _elasticity(rows: list[Row]) -> Iterator[str]:
-    """What switches took, what was seen of them, and what they cost."""
+    """Summarises the duration of switches, their effect on outputs, and their cost."""
     plain: dict[tuple, Row] = {}
     for row in rows:
         row.setdefault("switched", "no")
@@ -179,38 +183,42 @@ def _elasticity(rows: list[Row]) -> Iterator[str]:
         states = f", {row['states']:,} states of {row['state_bytes'] / 1e6:,.1f} MB" if "states" in row else ""
         line = (
             f"{row['app']}{states}, {row['parallelism'].upper()}, {row['replicas']} replicas on {threads_of(row)}, "
-            f"batches of {row['batch']}, {row['switched']}: at peak rate {_times(row, 'switch')}"
+            f"batches of {row['batch']}, {row['switched']}: a switch takes, at peak rate, {_times(row, 'switch')}"
         )
         if row.get("loaded_switches"):
-            line += f"; under load {_times(row, 'loaded_switch')}, of that until its event was dealt "
-            line += f"{_spread(row, 'loaded_heard')}; waited for others {_spread(row, 'loaded_waited')}"
+            line += f"; under load, {_times(row, 'loaded_switch')}; the part until the source deals its first event "
+            line += f"{_spread(row, 'loaded_heard')}; the wait for former owners {_spread(row, 'loaded_waited')}"
         if row.get("copied_max_bytes"):
             p50, most = row["copied_p50_bytes"] / 1e6, row["copied_max_bytes"] / 1e6
-            line += f"; copied p50 {p50:,.2f}, max {most:,.2f} MB"
+            line += f"; copied bytes p50 {p50:,.2f}, max {most:,.2f} MB"
         without = plain.get(_of(row), {"result": "missing"})
         known = without["result"] == "equal"
         for name, said in SEEN.items():
             if row.get(name) is not None:
                 line += f"; {said} {row[name] / 1000:.3f} ms"
-                line += f", without {without[name] / 1000:.3f} ms" if known and without.get(name) is not None else ""
+                line += (
+                    f", without switches {without[name] / 1000:.3f} ms"
+                    if known and without.get(name) is not None
+                    else ""
+                )
         if "voluntary" in row:
             line += f"; {row['voluntary']:,.0f} voluntary and {row['involuntary']:,.0f} involuntary context switches"
-            line += f", without {without['voluntary']:,.0f} and {without['involuntary']:,.0f}" if known else ""
+            line += f", without requests {without['voluntary']:,.0f} and {without['involuntary']:,.0f}" if known else ""
         if known:
             found = gains(row, without)
             line += f"; {faster(row, without):.2f} times the throughput without switches ({interval(found)})"
-        yield line + ". The paper: below 40 ms, on 36 cores"
+        yield line + ". The paper reports less than 40 ms, on 36 cores"
 
 
 SEEN = {
     "gap_max_us": "longest gap at peak rate",
     "loaded_gap_max_us": "longest gap under load",
-    "loaded_near_p99_us": "end-to-end p99 near a switch",
+    "loaded_near_p99_us": "end-to-end p99 latency near a switch",
 }
 
 
 def _of(row: Row) -> tuple:
-    """What is the same with and without switches."""
+    """Returns what a way with switches and the same way without have in common."""
     params = row["params"].items()
     return row["app"], *params, *(row.get(name) for name in ("threads", "replicas", "batch", "load", "parallelism"))
 
@@ -221,7 +229,7 @@ def _spread(row: Row, name: str) -> str:
 
 
 def _times(row: Row, name: str) -> str:
-    """In milliseconds; of the median its interval over passes too, and the largest."""
+    """Returns times in milliseconds, with the interval of the median over passes, and the largest times."""
     p50, p99, most = (row[f"{name}_{which}_us"] / 1000 for which in ("p50", "p99", "max"))
     lowest, highest = (of(row[f"{name}_p50s_us"]) / 1000 for of in (min, max))
     largest = ", ".join(f"{time / 1000:.3f}" for time, _ in row[f"{name}_largest"])
@@ -232,12 +240,12 @@ def _times(row: Row, name: str) -> str:
 
 
 TIMES = (
-    ("switch_p99_us", "p99 of a switch, at peak"),
-    ("loaded_switch_p99_us", "p99 of a switch, at half the peak"),
+    ("switch_p99_us", "p99 of a switch, at the peak rate"),
+    ("loaded_switch_p99_us", "p99 of a switch, at half the peak rate"),
 )
 VIEWS = (
-    ("loaded_gap_max_us", "longest gap between outputs, at half the peak"),
-    ("loaded_near_p99_us", "p99 near a switch, at half the peak"),
+    ("loaded_gap_max_us", "longest gap between outputs, at half the peak rate"),
+    ("loaded_near_p99_us", "p99 latency near a switch, at half the peak rate"),
 )
 
 
@@ -249,7 +257,7 @@ EXPERIMENTS = (
     Experiment(
         "q4",
         "section 8.4, Figure 9",
-        "How long a reconfiguration takes: ScaleJoin",
+        "Duration of a reconfiguration: ScaleJoin",
         (SWITCH,),
         _joins,
         _bars("switched", "batch"),
@@ -260,7 +268,7 @@ EXPERIMENTS = (
     Experiment(
         "q4-states",
         "section 8.4",
-        "How long a reconfiguration takes, by what there is that does not move",
+        "Duration of a reconfiguration, by the size of the state",
         (SWITCH,),
         _states,
         tuple(Plot("states", y, title, lines=("switched", "parallelism"), log=True, loop=False) for y, title in TIMES),
@@ -272,7 +280,7 @@ EXPERIMENTS = (
     Experiment(
         "q4-replicas",
         "section 8.4",
-        "How long a reconfiguration takes, with more replicas than cores",
+        "Duration of a reconfiguration, with more replicas than cores",
         (SWITCH,),
         _replicas,
         _bars("placement", "switched", "threads"),
@@ -283,7 +291,7 @@ EXPERIMENTS = (
     Experiment(
         "q4-outputs",
         "section 8.4",
-        "What a reconfiguration does to outputs: an operator that forwards",
+        "Effect of a reconfiguration on outputs: an operator that only forwards",
         (SWITCH,),
         _outputs,
         _bars("switched", "batch", of=VIEWS),

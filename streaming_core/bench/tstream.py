@@ -1,8 +1,8 @@
-"""The experiments of TStream (ICDE 2020, section VI): how schemes for concurrent state access compare.
+"""The experiments of TStream (ICDE 2020, section VI): schemes for concurrent access to shared state.
 
-The paper ran them on four sockets with 40 cores; parameters are the paper's, sizes fit a small machine. Scheme
-`tstream` is as published, `owners` ours; both stand in every figure of the paper. Only what its abstract says is quoted
-as a claim. Where an experiment quotes nothing, it shows what the paper compares, not whether the figures agree.
+The paper ran them on four sockets with 40 cores. Parameters are those of the paper; sizes fit a small machine. Scheme
+`tstream` is as published, and `owners` is ours; every experiment has both. Claims quote only the abstract. An
+experiment without a claim repeats the paper's comparison; it does not check the paper's figures.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from streaming_core.run import engine
 from streaming_core.run.way import AXES, Pooled, RunSpec, Transactional
 
 APPS = ("gs", "sl", "ob", "tp")
-# As published, and ours.
+# The published scheme, and ours.
 PUBLISHED, OURS = "tstream", "owners"
-# The paper's configurations; those that the registry of executors does not list are named as missing.
+# The paper's configurations. A note names those that this build lacks.
 POOLS = ("shared_nothing", "shared_everything", "shared_per_socket")
 PUNCTUATIONS = (10, 50, 100, 250, 500, 750, 1000, 100_000)
-# Rounds of dummy work per state access function.
+# Rounds of extra work per call of a state access function.
 WORK = {
     "gs": (0, 2, 4, 8, 16),
     "sl": (0, 16, 32, 64, 128),
@@ -38,9 +38,9 @@ WORK = {
 }
 ABSTRACT = "TStream, abstract (arXiv:1904.03800v4)"
 
-FASTER = Claim("TStream reaches up to 4.8 times the throughput of the next best, at similar latency.", ABSTRACT)
+FASTER = Claim("TStream reaches up to 4.8 times the throughput of the next best scheme, at similar latency.", ABSTRACT)
 LOCKS = Claim(
-    "Earlier designs for transactional state access rely on locks; contention keeps them from using many cores.",
+    "Earlier designs for transactional state access rely on locks. Contention prevents them from using many cores.",
     ABSTRACT,
 )
 COST = Claim(
@@ -48,7 +48,7 @@ COST = Claim(
     "McSherry, Isard, Murray: Scalability! But at what COST? (HotOS 2015)",
 )
 TOLERANT = Claim(
-    "Unlike the others, TStream tolerates varying workloads well: skewed keys, transactions over many partitions.",
+    "Unlike other schemes, TStream tolerates skewed keys and transactions over many partitions.",
     ABSTRACT,
 )
 
@@ -56,12 +56,12 @@ Sweep = tuple[list[Heat], list[str]]
 
 
 def _is_numa() -> bool:
-    """Whether there is remote memory: then threads are bound to cores, as in the paper, and memory to their nodes."""
+    """Tells whether there is remote memory. Then threads are bound to cores, as in the paper, and memory to nodes."""
     return len(engine.topology()["nodes"]) > 1
 
 
 def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[Transactional]:
-    """Every transactional scheme that may run the application, at every thread count."""
+    """Returns every transactional scheme that may run the application, at every thread count."""
     loaded = registry.load(app)
     ways = [
         Transactional(app=app, params=params, scheme=scheme, threads=count, pin=_is_numa())
@@ -73,17 +73,17 @@ def schemes(app: str, params: dict[str, Any], threads: list[int]) -> list[Transa
 
 def _schemes(counts: list[int]) -> Sweep:
     notes = [
-        "There is no index look-up to tell apart: tables are dense, a row's key is its number.",
-        "no_lock is a bound, not a result; it is refused for tp, whose tables hold sets. On one thread every scheme "
-        "executes events one after the other: there is nobody to guard against.",
+        "There is no time for index look-ups: tables are dense, and the key of a row is its number.",
+        "no_lock is a bound, not a result. It cannot run tp, whose tables hold sets.",
+        "On one thread, every scheme but tstream executes events directly, one after the other.",
     ]
     if not _is_numa():
-        notes.append("This machine has one memory node: no time goes to remote memory.")
+        notes.append("This machine has one memory node, so there is no time for remote memory.")
     return [Heat(app, {}, schemes(app, {}, counts)) for app in APPS], notes
 
 
 def _next_best(rows: list[Row]) -> Iterator[str]:
-    """What the paper's claim is about: TStream beside the schemes it was compared with; and ours beside them."""
+    """Compares TStream, and our scheme, with the schemes that the paper compares with."""
     most = max(row["threads"] for row in rows)
     for app in APPS:
         own = {r["way"]: r for r in rows if r["app"] == app and r["threads"] == most and r["result"] == "equal"}
@@ -93,11 +93,11 @@ def _next_best(rows: list[Row]) -> Iterator[str]:
                 best = min(others, key=lambda row: statistics.median(row["seconds"]))
                 ratio = faster(own[way], best)
                 threads = f"{most} thread{'s' * (most > 1)}"
-                yield f"{app}: on {threads} {way} reaches {ratio:.1f} times the next best, {best['way']}"
+                yield f"{app}: on {threads}, {way} has {ratio:.1f} times the throughput of the next best, {best['way']}"
 
 
 def _over(app: str, name: str, values: tuple, fixed: dict[str, Any], counts: list[int]) -> Sweep:
-    """A parameter of the workload is varied; all schemes run at the most threads."""
+    """Varies a parameter of the workload; all schemes run with the most threads."""
     heats = []
     for value in values:
         params = fixed | {name: value}
@@ -116,22 +116,22 @@ def _punctuations(counts: list[int]) -> Sweep:
             for punctuation in PUNCTUATIONS
         ]
         heats.append(Heat(app, {}, own + others))
-    return heats, ["The other schemes run at the default interval, for their latencies."]
+    return heats, ["Other schemes run at the default interval, to show their latencies."]
 
 
 def _intervals(rows: list[Row]) -> Iterator[str]:
-    """Latency at the default interval, and whether a long one costs throughput."""
+    """Summarises latency at the default interval, and throughput at a long one."""
     for app, way in itertools.product(APPS, (PUBLISHED, OURS)):
         own = {r["punctuation"]: r for r in rows if r["app"] == app and r["way"] == way}
         default, longest = own[500], own[PUNCTUATIONS[-1]]
-        # What else a shared machine does shows here first: the least disturbed pass stands beside the median.
+        # Other load on the machine affects latency first, so the line also has the least disturbed pass.
         latency = (
             f"{default['end_to_end_p99_us'] / 1000:.2f} ms, {min(default['end_to_end_p99s_us']) / 1000:.2f} at best"
         )
         ratio = faster(longest, default)
         yield (
-            f"{app}: {way} at interval 500 and half the peak rate the p99 is {latency}; interval "
-            f"{PUNCTUATIONS[-1]:,} reaches {ratio:.2f} times the throughput of 500"
+            f"{app}, {way}: at interval 500 and half the peak rate, the p99 latency is {latency}; interval "
+            f"{PUNCTUATIONS[-1]:,} has {ratio:.2f} times the throughput of interval 500"
         )
 
 
@@ -147,12 +147,12 @@ def _pools(counts: list[int]) -> Sweep:
                     ways[app].append(RunSpec.parse({"app": app, "executor": "transactional"} | given))
             except BadInput:
                 missing.append(f"{pool}{' with stealing' * stealing}")
-    notes = [f"This build does not have: {', '.join(missing)}."] if missing else []
+    notes = [f"This build lacks {', '.join(missing)}."] if missing else []
     topology = engine.topology()
     if topology["is_mock"] or topology["sockets"] == 1:
         notes.append(
-            f"This machine has {topology['sockets']} socket{'s' * (topology['sockets'] != 1)}: a mock topology stands "
-            "in for NUMA; pools differ by how they share and steal, not by remote memory."
+            f"This machine has {topology['sockets']} socket{'s' * (topology['sockets'] != 1)}, so a mock topology "
+            "replaces NUMA. Pools differ in how they share and steal, not in remote memory."
         )
     return [Heat(app, {}, ways[app]) for app in APPS], notes
 
@@ -167,15 +167,15 @@ def _coordination(rows: list[Row]) -> Iterator[str]:
     each = 1e9 / loop["events_per_s"]
     for row in rows:
         if row is not loop:
-            yield f"{row['way']}: {each / row['to_loop'] - each:+.1f} ns a transaction beside the loop's {each:.1f} ns"
+            yield f"{row['way']}: {each / row['to_loop'] - each:+.1f} ns per transaction; the loop takes {each:.1f} ns"
 
 
 def _keyed(counts: list[int]) -> Sweep:
     keyed = [Pooled(app="tpk", threads=count) for count in counts]
     exact = [spec for spec in schemes("tp", {}, counts) if not spec.is_bound]
     return [Heat("tpk", {}, keyed), Heat("tp", {}, exact)], [
-        "Both take the same reports and put out the same tolls. Keyed by segment, an event's steps follow one another "
-        "in a chain of operators; the transactional operators are fused into a joint one."
+        "Both read the same reports and emit the same tolls. With state keyed by segment, an event passes through a "
+        "chain of operators. The transactional operators are fused into one joint transaction."
     ]
 
 
@@ -190,7 +190,7 @@ def _work(counts: list[int]) -> Sweep:
 
 
 def operations(race: Race) -> dict[str, int]:
-    """How often a race's events call a function that does dummy work: accesses that write, and reads of gs."""
+    """Returns how often the events of a race call a function with extra work: writes, and in gs also reads."""
     outputs = race.outputs()
     accepted = outputs.filter(outputs["ok"]) if "ok" in outputs.column_names else outputs
     match race.app.name:
@@ -210,11 +210,11 @@ def operations(race: Race) -> dict[str, int]:
 
 
 def _overtakes(rows: list[Row]) -> Iterator[str]:
-    """Adds `work_ns`, the dummy work of one operation as the loop measures it, and says where two threads overtake."""
+    """Adds `work_ns`, the extra work of one operation in the loop, and finds where two threads win."""
     for app in WORK:
         own = [row for row in rows if row["app"] == app]
         loops = [row for row in own if row["way"] == "loop"]
-        # Heats follow one another: the fastest round, because what slows a shared machine down only ever adds.
+        # Heats do not alternate, so their comparison uses the fastest rounds: other load only adds time.
         seconds = {row["params"]["work"]: min(row["seconds"]) for row in loops}
         for row in own:
             row["work_ns"] = (seconds[row["params"]["work"]] - seconds[0]) / row["operations"] * 1e9
@@ -224,15 +224,18 @@ def _overtakes(rows: list[Row]) -> Iterator[str]:
         against_loop = crossing([(row["work_ns"], row["to_loop"]) for row in two])
         against_one = crossing([(t["work_ns"], t["to_loop"] / o["to_loop"]) for t, o in zip(two, ones, strict=True)])
         yield (
-            f"{app}: owners on 2 threads overtakes the compiled loop {_from(against_loop, base, two)}, one thread of "
-            f"its own {_from(against_one, base, two)} (without dummy work, one costs the loop {base:.1f} ns in all)"
+            f"{app}: owners on 2 threads beats the compiled loop {_from(against_loop, base, two)}, and owners on 1 "
+            f"thread {_from(against_one, base, two)}. Without extra work, the loop takes {base:.1f} ns per operation"
         )
 
 
 def crossing(points: list[tuple[float, float]]) -> float | None:
-    """Where, over ascending x, the ratio y passes 1 for good, between two points linearly; None if it ends below.
+    """Returns the x from which a ratio stays above 1, with linear interpolation; None if it ends below 1.
 
-    A ratio that is never below 1 passes it at the first x.
+    A ratio that is never below 1 gives the first x.
+
+    Args:
+        points: Pairs of x and ratio, in ascending order of x.
     """
     below = [i for i, (_, ratio) in enumerate(points) if ratio < 1]
     if not below:
@@ -245,12 +248,14 @@ def crossing(points: list[tuple[float, float]]) -> float | None:
 
 def _from(work: float | None, base: float, rows: list[Row]) -> str:
     if work is None:
-        return f"not below {base + rows[-1]['work_ns']:.0f} ns an operation"
-    return "from the first" if work <= 0 else f"from {base + work:.0f} ns an operation"
+        return f"nowhere up to {base + rows[-1]['work_ns']:.0f} ns per operation"
+    return "at any cost of an operation" if work <= 0 else f"from {base + work:.0f} ns per operation"
 
 
 def _curves(x: str) -> tuple[Plot, ...]:
-    return Plot(x, "events_per_s", "throughput"), Plot(x, "to_loop", "over the loop of the same round", loop=False)
+    return Plot(x, "events_per_s", "throughput"), Plot(
+        x, "to_loop", "throughput, relative to the loop of the same round", loop=False
+    )
 
 
 SUITE = Suite(
@@ -260,12 +265,12 @@ SUITE = Suite(
         Experiment(
             "schemes",
             "Figures 1, 8 and 9; section VI-D",
-            "Throughput of the schemes, and where a transaction's time goes",
+            "Throughput of the schemes, and the time of a transaction by component",
             (FASTER, LOCKS),
             _schemes,
             (
                 Plot("threads", "events_per_s", "throughput"),
-                Plot("way", "breakdown", "time of a transaction on all threads", kind="parts", loop=False),
+                Plot("way", "breakdown", "time of a transaction, summed over threads", kind="parts", loop=False),
             ),
             events=1_000_000,
             conclude=_next_best,
@@ -273,7 +278,7 @@ SUITE = Suite(
         Experiment(
             "partition-ratio",
             "Figure 10; section VI-E",
-            "Share of transactions over six partitions (gs)",
+            "Share of transactions that span six partitions (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_ratio", (0.0, 0.25, 0.5, 0.75, 1.0), {"mp_len": 6}),
             _curves("mp_ratio"),
@@ -281,7 +286,7 @@ SUITE = Suite(
         Experiment(
             "partition-length",
             "Figure 10; section VI-E",
-            "Partitions that half of the transactions span (gs)",
+            "Number of partitions that half of the transactions span (gs)",
             (TOLERANT,),
             partial(_over, "gs", "mp_len", (1, 2, 4, 6, 8, 10), {"mp_ratio": 0.5}),
             _curves("mp_len"),
@@ -289,7 +294,7 @@ SUITE = Suite(
         Experiment(
             "read-ratio",
             "Figure 11; section VI-E",
-            "Share of transactions that read (gs, uniform keys, half of them over several partitions)",
+            "Share of transactions that read (gs, uniform keys, half of the transactions span several partitions)",
             (TOLERANT,),
             partial(
                 _over,
@@ -311,13 +316,19 @@ SUITE = Suite(
         Experiment(
             "punctuation",
             "Figure 12",
-            "Punctuation interval: throughput and latency",
+            "Throughput and latency by punctuation interval",
             (FASTER,),
             _punctuations,
             (
                 Plot("punctuation", "events_per_s", "throughput", log=True, loop=False),
-                Plot("punctuation", "end_to_end_p99_us", "end-to-end p99 at half the peak rate", log=True, loop=False),
-                Plot("punctuation", "p99_us", "processing p99 at peak rate", log=True, loop=False),
+                Plot(
+                    "punctuation",
+                    "end_to_end_p99_us",
+                    "end-to-end p99 latency at half the peak rate",
+                    log=True,
+                    loop=False,
+                ),
+                Plot("punctuation", "p99_us", "processing p99 latency at the peak rate", log=True, loop=False),
             ),
             loads=(0.5,),
             conclude=_intervals,
@@ -325,7 +336,7 @@ SUITE = Suite(
         Experiment(
             "pools",
             "Figures 13 and 14",
-            "Who may evaluate an operation chain, with and without work stealing",
+            "Pools: the threads that may evaluate an operation chain, with and without work stealing",
             (),
             _pools,
             (Plot("pool", "events_per_s", "throughput", lines=("scheme", "stealing"), kind="bar", loop=False),),
@@ -333,7 +344,7 @@ SUITE = Suite(
         Experiment(
             "three-writes",
             "section VI-G",
-            "Three writes a transaction on a single core: what coordination costs with nobody to coordinate with",
+            "Cost of coordination on a single core, with three writes per transaction",
             (),
             _three_writes,
             (Plot("way", "events_per_s", "throughput on one thread", kind="bar"),),
@@ -343,12 +354,19 @@ SUITE = Suite(
         Experiment(
             "keyed",
             "Figure 2(a); section II",
-            "Toll processing keyed by segment, beside the transactional one",
+            "Toll processing keyed by segment, compared with the transactional one",
             (),
             _keyed,
             (
                 Plot("threads", "events_per_s", "throughput", by="", lines=("app", "way")),
-                Plot("threads", "to_loop", "over the application's own loop", by="", lines=("app", "way"), loop=False),
+                Plot(
+                    "threads",
+                    "to_loop",
+                    "throughput, relative to the application's own loop",
+                    by="",
+                    lines=("app", "way"),
+                    loop=False,
+                ),
             ),
         ),
         Experiment(
@@ -357,7 +375,7 @@ SUITE = Suite(
             "Cost of an operation from which two threads beat one",
             (COST,),
             _work,
-            (Plot("work_ns", "to_loop", "owners over the loop", lines=("way", "threads")),),
+            (Plot("work_ns", "to_loop", "throughput of owners, relative to the loop", lines=("way", "threads")),),
             events=200_000,
             count=operations,
             conclude=_overtakes,

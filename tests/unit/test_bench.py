@@ -222,8 +222,8 @@ def test_what_is_concluded_from_rows():
     rows += [row("owners", [1, 1, 1], threads=1), row("pat", [1, 1, 1], threads=1)]
     rows.append(row("tstream", [1, 2, 2]))
     assert list(tstream._next_best(rows)) == [
-        "gs: on 2 threads tstream reaches 4.0 times the next best, pat",
-        "gs: on 2 threads owners reaches 2.0 times the next best, pat",
+        "gs: on 2 threads, tstream has 4.0 times the throughput of the next best, pat",
+        "gs: on 2 threads, owners has 2.0 times the throughput of the next best, pat",
     ]
     rows = []
     for app in tstream.APPS:
@@ -235,8 +235,8 @@ def test_what_is_concluded_from_rows():
     lines = list(tstream._intervals(rows))
     assert len(lines) == 2 * 4
     assert lines[0] == (
-        "gs: tstream at interval 500 and half the peak rate the p99 is 0.23 ms, 0.20 at best; interval 100,000 "
-        "reaches 1.20 times the throughput of 500"
+        "gs, tstream: at interval 500 and half the peak rate, the p99 latency is 0.23 ms, 0.20 at best; "
+        "interval 100,000 has 1.20 times the throughput of interval 500"
     )
 
 
@@ -252,8 +252,8 @@ def test_two_threads_overtake_where_the_cost_of_an_operation_says(monkeypatch):
     ]
     [line] = tstream._overtakes(rows)
     assert [row["work_ns"] for row in rows] == pytest.approx([0, 0, 0, 100, 100, 100])
-    assert "overtakes the compiled loop from 60 ns an operation" in line  # half of the way, and 10 of its own
-    assert "one thread of its own from 65 ns an operation" in line
+    assert "beats the compiled loop from 60 ns per operation" in line  # half of the way, and 10 of its own
+    assert "owners on 1 thread from 65 ns per operation" in line
 
 
 OPERATIONS = {

@@ -249,8 +249,8 @@ def test_what_is_concluded_of_queues_and_heuristics():
     rows.append(row([0.8], heuristic="et", to_loop=1.9, batch=2048))
     rows.append(row([0.1], heuristic="lp", to_loop=9.0, result="different", **usual))
     assert list(ordered._scale(rows)) == [
-        "q1: on 2 threads et with batches of 2048 reaches 1.90 times the loop, affinity with batches of 256 1.50: "
-        "2.00 times its one thread"
+        "q1: on 2 threads, et with batches of 2048 reaches 1.90 times the loop. The default, affinity with batches of "
+        "256, reaches 1.50, or 2.00 times its one thread"
     ]
 
 
@@ -268,7 +268,7 @@ def test_what_is_concluded_of_buffers_and_costs(monkeypatch):
     monkeypatch.setattr(ordered, "COSTS", (10,))
     rows = [row([1], "matrix", params={"r": 10}, end_to_end_p99_us=60, processing_p99_us=30)]
     [line] = ordered._delays(rows)
-    assert "the p99 is 3.0 times the cost of both, 1.5 times if counted" in line
+    assert "the p99 latency is 3.0 times the cost of both operators. From the start of processing, it is 1.5" in line
 
 
 def test_what_is_concluded_of_jumbo_tuples():
@@ -278,8 +278,8 @@ def test_what_is_concluded_of_jumbo_tuples():
         row([1], "fd", channel="gate", batch=256, end_to_end_p99_us=2000.0),
     ]
     assert list(briskstream._gain(rows)) == [
-        "sd, gate: batches of 256 have 4.0 times the throughput of single events; the p99 at half of either peak "
-        "is 2 and 0.5 ms"
+        "sd, gate: batches of 256 have 4.0 times the throughput of single events. At half of each peak rate, "
+        "the p99 is 2 ms, and with single events 0.5 ms"
     ]
 
 
@@ -321,8 +321,8 @@ def test_what_sharing_gains_is_that_of_the_same_threads():
     ]
     first, second = stretch._vsn(rows)
     assert first.startswith("wordcount, VSN: 1 thread 1.00 times the compiled loop (0.50 to 2.00); 2 threads ")
-    assert second.startswith("wordcount, VSN over SN, times the throughput: 1 thread 2.50 (2.00 to 3.00), of the ")
-    assert "of the processor time an event 0.75. The paper's 1.17 " in second
+    assert second.startswith("wordcount, throughput of VSN relative to SN: 1 thread 2.50 (2.00 to 3.00), with ")
+    assert "with 0.75 times the processor time per event. The paper's 1.17 " in second
 
 
 def test_comparisons_a_second_are_those_of_the_passes():

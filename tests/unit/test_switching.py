@@ -173,7 +173,7 @@ def test_question_four_runs_by_command(monkeypatch, capsys):
         assert row["gap_max_us"] > 0
         assert row["loaded_near_p99_us"] > 0
     assert len(experiment["conclusions"]) == 2 * len(switching.BATCHES)
-    for said in ("switches", "over 1 ms", "largest", "longest gap under load", "end-to-end p99 near a switch"):
+    for said in ("switches", "over 1 ms", "largest", "longest gap under load", "end-to-end p99 latency near a switch"):
         assert all(said in line for line in experiment["conclusions"])
 
 
@@ -204,16 +204,16 @@ def test_what_is_concluded_of_switches():
     assert [r["placement"] for r in rows][:3] == ["no, 1 thread", "no, 2 threads", "halves, 2 threads"]
     assert len(lines) == 4
     assert lines[0] == (
-        "wordcount, 1,000 states of 2.0 MB, VSN, 2 replicas on 2 threads, batches of 16, halves: at peak rate "
-        "p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms of 400 switches, 3 over 1 ms, largest 5.000, 1.200; "
-        "longest gap at peak rate 5.500 ms, without 0.500 ms; longest gap under load 0.800 ms, without 0.700 ms; "
-        "end-to-end p99 near a switch 0.950 ms, without 0.900 ms; 0.50 times the throughput without switches "
-        "(0.50 to 0.50). The paper: below 40 ms, on 36 cores"
+        "wordcount, 1,000 states of 2.0 MB, VSN, 2 replicas on 2 threads, batches of 16, halves: a switch takes, at "
+        "peak rate, p50 0.100 (0.090 to 0.110), p99 0.900, max 5.000 ms of 400 switches, 3 over 1 ms, largest 5.000, "
+        "1.200; longest gap at peak rate 5.500 ms, without switches 0.500 ms; longest gap under load 0.800 ms, "
+        "without switches 0.700 ms; end-to-end p99 latency near a switch 0.950 ms, without switches 0.900 ms; 0.50 "
+        "times the throughput without switches (0.50 to 0.50). The paper reports less than 40 ms, on 36 cores"
     )
     assert "0.83 times the throughput without switches (0.67 to 1.00)" in lines[1]
     assert "SN, 2 replicas" in lines[2]
-    assert "copied p50 1.50, max 2.00 MB; 0.75 times the throughput without switches" in lines[2]
-    assert "1,200 voluntary and 300 involuntary context switches, without 5 and 300" in lines[3]
+    assert "copied bytes p50 1.50, max 2.00 MB; 0.75 times the throughput without switches" in lines[2]
+    assert "1,200 voluntary and 300 involuntary context switches, without requests 5 and 300" in lines[3]
 
 
 def test_states_are_those_of_windows_that_are_open():
