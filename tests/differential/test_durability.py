@@ -323,5 +323,5 @@ def test_what_is_no_image_is_refused():
         engine.resume(standing, [shelves, wallets])
     dataflow = registry.load("fd")
     program = compile_app(dataflow, dataflow.bind({}))
-    with pytest.raises(ValueError, match="takes no checkpoints"):
+    with pytest.raises(ValueError, match="does not support checkpoints"):
         _runtime.Engine(program.json(), json.dumps({"executor": "pooled"})).checkpoint()

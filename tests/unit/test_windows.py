@@ -427,5 +427,5 @@ def test_a_run_fails_at_the_event_whose_rows_copies_cannot_order():
     program, table = compile_app(app, {}), drawn_table(60)
     first = table["keys"].to_pylist().index(1)
     spec = Pinned(app="row", threads=2, batch=16, parallelism="sn", sink="digest")
-    with pytest.raises(RunFailed, match=rf"event {first} becomes too many rows for their order to be kept: run it on"):
+    with pytest.raises(RunFailed, match=rf"event {first} becomes too many rows to keep their order; use one"):
         engine.one_pass(spec, program, engine.Blocks(Events([table]), program, 25))

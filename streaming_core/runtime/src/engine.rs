@@ -22,7 +22,10 @@ const EXECUTORS: &[(&str, Make)] = &[
 pub fn make(program: Program, options: Options) -> Result<Box<dyn Executor>, RunError> {
     let make = find("executor", "", Some(&options.executor), EXECUTORS)?;
     if program.is_windowed() && options.executor != "pinned" {
-        return Err(RunError::Invalid(format!("executor {} has no windowed operators; pinned has", options.executor)));
+        return Err(RunError::Invalid(format!(
+            "executor {} cannot run windowed operators; use pinned",
+            options.executor
+        )));
     }
     make(program, options)
 }

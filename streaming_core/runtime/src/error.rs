@@ -11,7 +11,7 @@ pub enum RunError {
     Kernel { operator: String, seq: i64, window: Option<(i64, i64)>, order: u128, exception: Vec<u8> },
     /// An event has more rows than ranks can order (`dataflow/channel/rank.rs`).
     #[error(
-        "event {seq} becomes too many rows for their order to be kept: run it on one thread, or, without windows, on pooled"
+        "event {seq} becomes too many rows to keep their order; use one thread or, without windows, executor pooled"
     )]
     TooManyRows { seq: i64 },
     /// The program, the options or a block do not fit what the runtime was told.

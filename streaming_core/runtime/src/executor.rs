@@ -56,12 +56,12 @@ pub trait Executor: Send {
 
     /// Where the run stands, between blocks, with an image of every table: what `resume` goes on from.
     fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
-        Err(RunError::Invalid("this executor takes no checkpoints".into()))
+        Err(RunError::Invalid("this executor does not support checkpoints".into()))
     }
 
     /// Goes on from a checkpoint of the same program; before the first block, in place of `load_table`.
     fn resume(&mut self, _standing: Standing, _images: &[&[u8]]) -> Result<(), RunError> {
-        Err(RunError::Invalid("this executor takes no checkpoints".into()))
+        Err(RunError::Invalid("this executor does not support checkpoints".into()))
     }
 
     /// The operator of that name, if its replicas can come and go.

@@ -34,9 +34,19 @@ create_exception!(
     "An operator raised: args are its name, the event's seq, the window's (start, end) or None, and the pickled exception."
 );
 
-create_exception!(streaming_core._runtime, TooManyRows, PyException, "An event becomes more rows than can be ordered.");
+create_exception!(
+    streaming_core._runtime,
+    TooManyRows,
+    PyException,
+    "An event becomes more rows than the executor can keep in order."
+);
 
-create_exception!(streaming_core._runtime, Interrupted, PyException, "A signal came: args are its number.");
+create_exception!(
+    streaming_core._runtime,
+    Interrupted,
+    PyException,
+    "A signal interrupted the run: args are its number."
+);
 
 fn python_error(error: RunError) -> PyErr {
     Python::attach(|py| match error {
@@ -68,10 +78,10 @@ struct Bytes(PyBuffer<u8>);
 
 impl Bytes {
     fn of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Self> {
-        let refused = |_| PyValueError::new_err(format!("{what} is no buffer of bytes"));
+        let refused = |_| PyValueError::new_err(format!("{what} must be a buffer of bytes"));
         let buffer = PyBuffer::<u8>::get(object).map_err(refused)?;
         if !buffer.is_c_contiguous() {
-            return Err(PyValueError::new_err(format!("{what} is not contiguous")));
+            return Err(PyValueError::new_err(format!("{what} must be contiguous")));
         }
         Ok(Self(buffer))
     }
@@ -87,7 +97,7 @@ impl Bytes {
     fn as_texts(&self) -> PyResult<Arc<Texts>> {
         if self.0.readonly() || self.len() < TEXT_PADDING {
             return Err(PyValueError::new_err(format!(
-                "texts are writable and end with {TEXT_PADDING} bytes of padding"
+                "texts must be writable and end with {TEXT_PADDING} bytes of padding"
             )));
         }
         // SAFETY: the buffer is held as long as the engine, and written by nobody else while that is at work.
@@ -99,13 +109,13 @@ impl Bytes {
 fn rows(rows: &Bytes, n: usize, stride: usize, text: &Bytes) -> PyResult<Block> {
     let bytes = n.checked_mul(stride).ok_or_else(|| PyValueError::new_err("too many rows"))?;
     if rows.len() != bytes {
-        let message = format!("{n} rows of {stride} bytes make {bytes}, got {}", rows.len());
+        let message = format!("{n} rows of {stride} bytes take {bytes} bytes, got {}", rows.len());
         return Err(PyValueError::new_err(message));
     }
     let text = if text.len() == 0 {
         Text::empty()
     } else if text.len() < TEXT_PADDING {
-        return Err(PyValueError::new_err(format!("text ends with {TEXT_PADDING} bytes of padding")));
+        return Err(PyValueError::new_err(format!("text must end with {TEXT_PADDING} bytes of padding")));
     } else {
         // SAFETY: the buffer is held by the caller of this function for as long as the block is used.
         unsafe { Text::new(text.pointer(), text.len() - TEXT_PADDING) }
@@ -132,7 +142,7 @@ unsafe impl Sync for Engine {}
 impl Engine {
     fn running(&mut self) -> PyResult<&mut Box<dyn Executor>> {
         if self.failed {
-            return Err(PyRuntimeError::new_err("the run has failed"));
+            return Err(PyRuntimeError::new_err("the run has failed; only `metrics` and `stop` still work"));
         }
         self.executor.as_mut().ok_or_else(|| PyRuntimeError::new_err("the engine was stopped"))
     }
@@ -226,7 +236,7 @@ impl Engine {
         let found = self.running()?.reconfigurable(operator);
         found
             .map(Control)
-            .ok_or_else(|| PyValueError::new_err(format!("{operator} is no windowed operator of this run")))
+            .ok_or_else(|| PyValueError::new_err(format!("{operator} is not a windowed operator of this run")))
     }
 
     /// `(keys, states)` of operator number `operator`, ascending by key: keys are a list of bytes (text), the bytes of
@@ -371,7 +381,7 @@ fn digest(hasher: &Hasher, block: &Block) -> Result<Digest, RunError> {
         sub = if index > 0 && block.seq(index) == block.seq(index - 1) { sub + 1 } else { 0 };
         // SAFETY: the row exists and has the hasher's stride.
         let hash = unsafe { hasher.row(block.row(index), sub, block.text) }
-            .ok_or_else(|| RunError::Invalid(format!("row {index} refers to text outside of its block")))?;
+            .ok_or_else(|| RunError::Invalid(format!("row {index} refers to text outside its block")))?;
         digest.sum = digest.sum.wrapping_add(hash);
     }
     Ok(digest)

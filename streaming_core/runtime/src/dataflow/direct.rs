@@ -187,7 +187,7 @@ impl Direct {
     /// # Safety
     /// As for `events`.
     pub unsafe fn taken_by_sink(&mut self, chain: &Chain, events: Rows) -> Result<&RowBuffer, RunError> {
-        let union = self.unions.last_mut().expect("one more than operators");
+        let union = self.unions.last_mut().expect("the last union is the sink's");
         match chain.outputs[..] {
             [Origin::Operator(index)] => return Ok(&self.buffers[index]),
             [Origin::Events] => {

@@ -102,7 +102,7 @@ impl Lanes {
             if let LaneStates::Keyed(keyed) = &mut lane.states {
                 keyed.give_away(|hash, position| match &mut fresh[owner(hash, position)].states {
                     LaneStates::Keyed(table) => &raw mut *table,
-                    LaneStates::Single(_) => unreachable!("made for the same operator"),
+                    LaneStates::Single(_) => unreachable!("all lanes hold states of the same operator"),
                 })?;
                 self.former.push(lane);
             } else {

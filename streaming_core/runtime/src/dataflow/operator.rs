@@ -151,7 +151,7 @@ impl Operator {
         context.n = rows.n as i64;
         context.places = rows.places;
         context.text = rows.text.pointer();
-        let kernel = self.kernel.expect("it is no windowed operator");
+        let kernel = self.kernel.expect("every operator without windows has a kernel");
         // SAFETY: as the callers say.
         unsafe { kernel.call(&mut context) }.map_err(|raised| {
             let at = usize::try_from(raised.at).unwrap_or(0).min(rows.n - 1);

@@ -50,7 +50,7 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub fn new() -> Self {
-        Self::beginning(FIRST_CHUNK).expect("memory for an arena")
+        Self::beginning(FIRST_CHUNK).expect("the allocator has memory for an empty arena")
     }
 
     /// One of very many, most of which stay small: it begins with blocks of `malloc`, each twice as large as the one before.
@@ -140,7 +140,7 @@ impl ArenaState {
             self.chunks.push(chunk);
             self.chunk = (self.chunk * 2).min(LARGEST_CHUNK);
         }
-        let chunk = self.chunks.last_mut().expect("a chunk was taken");
+        let chunk = self.chunks.last_mut().expect("the arena has just taken a chunk");
         let (ready, wanted) = (self.limit - chunk.start(), self.next + bytes - chunk.start());
         let end = wanted.max(ready + STEP).min(chunk.bytes());
         chunk.make_ready(ready..end);

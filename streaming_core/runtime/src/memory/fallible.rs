@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc, alloc_zeroed};
 
 /// The value in memory of its own; None: there is no memory.
 pub fn boxed<T>(value: T) -> Option<Box<T>> {
-    const { assert!(size_of::<T>() > 0, "the allocator takes no empty layout") };
+    const { assert!(size_of::<T>() > 0, "the allocator needs a layout that is not empty") };
     // SAFETY: the layout is not empty; the memory is that of a `T` from the allocator of boxes, and is written before use.
     unsafe {
         let memory = alloc(Layout::new::<T>()).cast::<T>();

@@ -50,7 +50,7 @@ impl Fetching {
             let Some(owner) = *owner else { continue };
             let mut of_owner = measure(owner, &there)?.into_iter();
             for (fetches, _) in cores.iter().enumerate().filter(|(_, core)| core.is_some()) {
-                let (nanoseconds, bytes_per_s) = of_owner.next().expect("one for each core");
+                let (nanoseconds, bytes_per_s) = of_owner.next().expect("there is a measurement for each core");
                 found.nanoseconds[fetches][lies] = nanoseconds;
                 found.bytes_per_s[fetches][lies] = bytes_per_s;
             }
@@ -72,7 +72,7 @@ fn on_core<R: Send>(core: usize, work: impl FnOnce() -> io::Result<R> + Send) ->
             let _bound = Bound::to(core)?;
             work()
         });
-        done.join().expect("nothing panics there")
+        done.join().expect("the measurement does not panic")
     })
 }
 
@@ -184,7 +184,7 @@ mod asked {
                     })
                 };
                 let all: Vec<_> = cores.iter().map(|&core| reading(core)).collect();
-                all.into_iter().map(|one| one.join().expect("nothing panics there")).sum()
+                all.into_iter().map(|one| one.join().expect("the measurement does not panic")).sum()
             })
         };
         topology.nodes.iter().map(of_node).collect()

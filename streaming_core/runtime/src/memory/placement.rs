@@ -112,7 +112,7 @@ impl Placement {
                     .try_for_each(|(piece, &thread)| bind(base as usize, piece, &self.nodes[thread..=thread])),
                 None => pieces(bytes, 1).try_for_each(|piece| bind(base as usize, piece, &self.nodes)),
             };
-            self.why = bound.err().map(|error| format!("the system refuses: {error}"));
+            self.why = bound.err().map(|error| format!("the system cannot bind memory: {error}"));
         }
     }
 

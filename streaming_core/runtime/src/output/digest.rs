@@ -50,12 +50,12 @@ impl Hasher {
     /// Refuses columns that do not lie inside of a row.
     pub fn new(columns: &[Column], stride: usize) -> Result<Self, RunError> {
         if stride < SEQ_BYTES {
-            return Err(RunError::Invalid(format!("output rows of {stride} bytes have no room for seq")));
+            return Err(RunError::Invalid(format!("output rows of {stride} bytes are too small for seq")));
         }
         for column in columns {
             let end = column.kind.bytes().checked_mul(column.count).and_then(|n| n.checked_add(column.offset));
             if end.is_none_or(|end| end > stride) {
-                return Err(RunError::Invalid(format!("column {column:?} lies outside of a row of {stride} bytes")));
+                return Err(RunError::Invalid(format!("column {column:?} lies outside a row of {stride} bytes")));
             }
         }
         Ok(Self { stride, columns: columns.to_vec(), unordered: false })
@@ -148,7 +148,7 @@ unsafe fn hash_text(h: u64, bytes: &[u8]) -> u64 {
     }
     let mut words = bytes.chunks_exact(8);
     for chunk in &mut words {
-        h = step(h, u64::from_le_bytes(chunk.try_into().expect("chunks of 8")));
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("`chunks_exact` gives chunks of 8 bytes")));
     }
     let rest = words.remainder();
     if rest.is_empty() { h } else { step(h, word(rest)) }

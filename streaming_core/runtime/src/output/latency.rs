@@ -11,7 +11,7 @@ impl Latencies {
     const LONGEST: u64 = 3_600_000_000_000;
 
     pub fn new() -> Self {
-        Self(Histogram::new_with_bounds(1, Self::LONGEST, 3).expect("constant bounds"))
+        Self(Histogram::new_with_bounds(1, Self::LONGEST, 3).expect("the bounds are valid constants"))
     }
 
     pub fn record(&mut self, nanoseconds: u64) {
@@ -19,7 +19,7 @@ impl Latencies {
     }
 
     pub fn add(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("same bounds");
+        self.0.add(&other.0).expect("both histograms have the same bounds");
     }
 
     pub fn is_empty(&self) -> bool {

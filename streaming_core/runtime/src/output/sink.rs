@@ -83,7 +83,7 @@ impl Preparer {
     /// # Safety
     /// The rows are readable.
     pub unsafe fn prepare_rows(&self, rows: Rows, before: Option<(i64, u64)>) -> Result<Prepared, RunError> {
-        assert_eq!(rows.stride, self.hasher.stride(), "rows of another layout");
+        assert_eq!(rows.stride, self.hasher.stride(), "the rows must have the layout of the sink");
         // SAFETY: as the caller says; for either way of lying a loop of its own.
         unsafe {
             match rows.places.is_null() {
@@ -159,7 +159,7 @@ impl Preparer {
         hash.ok_or_else(|| {
             // SAFETY: as the caller says.
             let seq = unsafe { row(0).cast::<i64>().read_unaligned() };
-            RunError::Invalid(format!("an output at or soon after event {seq} refers to text outside of its block"))
+            RunError::Invalid(format!("an output at or soon after event {seq} refers to text outside its block"))
         })
     }
 }
@@ -214,7 +214,7 @@ impl Sink {
     /// # Safety
     /// The rows are readable.
     pub unsafe fn deliver_rows(&mut self, rows: Rows, prepared: &Prepared) -> Result<(), RunError> {
-        assert_eq!(rows.n, prepared.rows, "prepared with other rows");
+        assert_eq!(rows.n, prepared.rows, "the sink must deliver the rows that it prepared");
         if prepared.rows == 0 {
             return Ok(());
         }

@@ -259,7 +259,9 @@ impl Program {
     pub fn unordered_hasher(&self) -> Result<Hasher, RunError> {
         match &self.unordered {
             Some(columns) => Ok(self.hasher()?.unordered(columns)),
-            None => Err(RunError::Invalid("the application does not say what agrees without order".into())),
+            None => Err(RunError::Invalid(
+                "the application must declare what agrees without order, with `agrees_unordered`".into(),
+            )),
         }
     }
 
@@ -271,38 +273,38 @@ impl Program {
     fn check_window(&self, operator: &OperatorSpec, window: &WindowSpec, before: usize) -> Result<(), String> {
         let invalid = |what: &str| Err(format!("program: {}: {what}", operator.name));
         if operator.kind != OperatorKind::Windowed || operator.key.is_some() {
-            return invalid("has windows but is not windowed, or has two keys");
+            return invalid("only an operator of kind windowed has windows, and it has no other key");
         }
         if !(1..=window.size).contains(&window.advance)
             || window.size > MOST_TS
             || !(0..=MOST_TS).contains(&window.delay)
         {
-            return invalid("the window's numbers are out of bounds");
+            return invalid("advance, size or delay of the window is out of bounds");
         }
         if window.single && window.delay != 0 {
-            return invalid("a single window slides in order");
+            return invalid("a single window cannot have a delay");
         }
         if window.every.is_some_and(|every| !(1..=MOST_EVERY).contains(&every)) {
-            return invalid("keys of every row are out of bounds");
+            return invalid("the number of keys of every row is out of bounds");
         }
         if window.of.len() != operator.inputs.len() || window.of.iter().any(|&stream| stream >= window.streams.len()) {
-            return invalid("not every input belongs to a stream");
+            return invalid("every input must belong to a stream");
         }
         let fits = |key: &Key, stride: usize| key.offset >= SEQ_BYTES && key.offset + key.kind.bytes() <= stride;
         for (&origin, &stream) in operator.inputs.iter().zip(&window.of) {
             if matches!(origin, Origin::Operator(index) if index >= before) {
-                return invalid("takes rows of later operators");
+                return invalid("an input comes from a later operator");
             }
             let stream = &window.streams[stream];
             if !fits(&stream.ts, self.stride(origin)) || matches!(stream.ts.kind, ColumnKind::F64 | ColumnKind::Text) {
-                return invalid("ts is no integer inside of the rows");
+                return invalid("ts must be an integer inside the rows");
             }
             if stream.keys == 0 || stream.update == 0 {
-                return invalid("lacks a kernel");
+                return invalid("a kernel is missing");
             }
         }
         if !window.growing.iter().all(|head| head.fits(operator.state_size) && head.offset.is_multiple_of(8)) {
-            return invalid("a container lies beyond the states");
+            return invalid("a container lies outside the states");
         }
         let key = &window.key;
         if !key.stride.is_multiple_of(8)
@@ -310,10 +312,10 @@ impl Program {
             || !operator.state_size.is_multiple_of(8)
             || operator.stride < SEQ_BYTES
         {
-            return invalid("keys, states or outputs have an impossible size");
+            return invalid("keys, states or outputs have an invalid size");
         }
         if key.fields.iter().any(|field| !fits(field, key.stride) || field.kind == ColumnKind::F64) {
-            return invalid("a key's field is no integer or text inside of it");
+            return invalid("a field of the key must be an integer or a text inside the key");
         }
         Ok(())
     }
@@ -321,7 +323,7 @@ impl Program {
     fn check(&self) -> Result<(), RunError> {
         let invalid = |what: String| Err(RunError::Invalid(format!("program: {what}")));
         if self.event.stride < SEQ_BYTES {
-            return invalid(format!("event rows of {} bytes have no room for seq", self.event.stride));
+            return invalid(format!("event rows of {} bytes are too small for seq", self.event.stride));
         }
         for (index, operator) in self.operators.iter().enumerate() {
             let name = &operator.name;
@@ -330,22 +332,24 @@ impl Program {
                 continue;
             }
             let Some(stride) = self.united(&operator.inputs, index) else {
-                return invalid(format!("{name} takes rows of later operators, of several sizes or of nobody"));
+                return invalid(format!("the inputs of {name} must be earlier operators, with rows of one size"));
             };
             if operator.stride < SEQ_BYTES {
-                return invalid(format!("rows of {name} have no room for seq"));
+                return invalid(format!("rows of {name} are too small for seq"));
             }
             if operator.kind == OperatorKind::Windowed {
-                return invalid(format!("{name} has no windows"));
+                return invalid(format!("windowed operator {name} has no windows"));
             }
             if operator.kernel == 0 {
                 return invalid(format!("{name} has no kernel"));
             }
             match (operator.kind, operator.key) {
-                (OperatorKind::Partitioned, None) => return invalid(format!("{name} has no key")),
+                (OperatorKind::Partitioned, None) => return invalid(format!("partitioned operator {name} has no key")),
                 (OperatorKind::Partitioned, Some(key)) => {
                     if key.kind == ColumnKind::F64 || key.offset + key.kind.bytes() > stride {
-                        return invalid(format!("the key of {name} is no integer or text inside of its input rows"));
+                        return invalid(format!(
+                            "the key of {name} must be an integer or a text inside its input rows"
+                        ));
                     }
                 }
                 (_, Some(_)) => return invalid(format!("{name} has a key but is not partitioned")),
@@ -354,29 +358,31 @@ impl Program {
         }
         for table in &self.tables {
             if table.read.0 > table.read.1 || table.read.1 > table.stride {
-                return invalid(format!("a READ of table {} goes beyond its rows", table.name));
+                return invalid(format!("a READ of table {} reaches outside its rows", table.name));
             }
             if table.stride == 0 || table.rows > u32::MAX as usize || table.rows.checked_mul(table.stride).is_none() {
-                return invalid(format!("table {} has an impossible size", table.name));
+                return invalid(format!("table {} has an invalid size", table.name));
             }
             if !table.growing.iter().all(|head| head.fits(table.stride) && head.columns.is_empty()) {
-                return invalid(format!("a container of table {} lies beyond its rows, or is a queue", table.name));
+                return invalid(format!("a container of table {} lies outside its rows or is a queue", table.name));
             }
         }
         if self.partitions == 0 {
-            return invalid("partitions must be positive".into());
+            return invalid("partitions must be at least 1".into());
         }
         match self.kind {
-            ProgramKind::Dataflow if self.operators.is_empty() => return invalid("no operators".into()),
+            ProgramKind::Dataflow if self.operators.is_empty() => {
+                return invalid("a dataflow needs an operator".into());
+            }
             ProgramKind::Dataflow if self.transaction.is_some() => {
-                return invalid("a dataflow has no transaction".into());
+                return invalid("a dataflow cannot have a transaction".into());
             }
             ProgramKind::Transaction => {
-                let Some(transaction) = &self.transaction else { return invalid("no transaction".into()) };
+                let Some(transaction) = &self.transaction else { return invalid("the transaction is missing".into()) };
                 if [transaction.plan, transaction.apply, transaction.post, transaction.execute, transaction.place]
                     .contains(&0)
                 {
-                    return invalid(format!("{} lacks a kernel", transaction.name));
+                    return invalid(format!("transaction {} lacks a kernel", transaction.name));
                 }
                 if self.tables.is_empty() || self.tables.len() > usize::from(u8::MAX) {
                     return invalid("a transaction needs 1 to 255 tables".into());
@@ -384,12 +390,12 @@ impl Program {
             }
             ProgramKind::Dataflow => {
                 if self.united(&self.outputs, self.operators.len()).is_none() {
-                    return invalid("the sink takes rows of unknown operators, of several sizes or of nobody".into());
+                    return invalid("the inputs of the sink must be known operators, with rows of one size".into());
                 }
             }
         }
         if self.unordered.iter().flatten().any(|&column| column >= self.columns.len()) {
-            return invalid("a column that there is not has to agree without order".into());
+            return invalid("`unordered` names a column that does not exist".into());
         }
         self.hasher().map(|_| ())
     }

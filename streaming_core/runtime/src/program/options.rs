@@ -130,23 +130,23 @@ impl Options {
     pub fn check(&self) -> Result<(), RunError> {
         let invalid = |what: &str| Err(RunError::Invalid(format!("options: {what}")));
         if !(1..=1024).contains(&self.threads) {
-            return invalid("threads must lie in 1..1024");
+            return invalid("threads must be between 1 and 1024");
         }
         if self.punctuation == 0 || self.batch == 0 {
-            return invalid("punctuation and batch must be positive");
+            return invalid("punctuation and batch must be at least 1");
         }
         if !(1..=MOST_PARTITIONS).contains(&self.partitions) {
-            return Err(RunError::Invalid(format!("options: partitions must lie in 1..{MOST_PARTITIONS}")));
+            return Err(RunError::Invalid(format!("options: partitions must be between 1 and {MOST_PARTITIONS}")));
         }
         if ![self.slice, self.throughput_window].iter().all(|time| (1..=LONGEST).contains(time)) {
-            return invalid("slice and throughput_window must lie in 1..1000000 microseconds");
+            return invalid("slice and throughput_window must be between 1 and 1000000 microseconds");
         }
         match &self.rate {
             Rate::Constant(rate) if !rate.is_finite() || *rate < 0.0 => {
                 return invalid("rate must be finite and not negative");
             }
             Rate::Phases(phases) if !is_sequence(phases) => {
-                return invalid("rates are [event, positive rate] by ascending events, the first of which is 0");
+                return invalid("rates must be pairs [event, positive rate] with ascending events that start at 0");
             }
             _ => {}
         }

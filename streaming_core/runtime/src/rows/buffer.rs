@@ -35,7 +35,7 @@ unsafe impl Sync for RowBuffer {}
 impl RowBuffer {
     /// Rows of `stride` bytes; with `origins`, each beside the position of the input that emitted it.
     pub fn new(stride: usize, origins: bool) -> Self {
-        assert!(stride >= SEQ_BYTES, "a row holds at least its seq");
+        assert!(stride >= SEQ_BYTES, "a row must have room for its seq");
         let emitter = Emitter {
             rows: ALIGN as *mut u8,
             len: 0,

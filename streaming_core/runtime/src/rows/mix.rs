@@ -25,8 +25,8 @@ pub fn word(bytes: &[u8]) -> u64 {
     debug_assert!(n <= 8);
     // Two overlapping loads instead of a loop over bytes.
     if n >= 4 {
-        let low = u32::from_le_bytes(bytes[..4].try_into().expect("4 bytes"));
-        let high = u32::from_le_bytes(bytes[n - 4..].try_into().expect("4 bytes"));
+        let low = u32::from_le_bytes(bytes[..4].try_into().expect("the slice has 4 bytes"));
+        let high = u32::from_le_bytes(bytes[n - 4..].try_into().expect("the slice has 4 bytes"));
         u64::from(low) | u64::from(high) << ((n - 4) * 8)
     } else if n > 0 {
         let middle = u64::from(bytes[n / 2]) << (n / 2 * 8);

@@ -22,8 +22,9 @@ pub struct ContainerHead {
 impl ContainerHead {
     /// From the first bytes of a head.
     pub fn read(bytes: &[u8]) -> Self {
-        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
-        let block = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
+        let half =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has 4 bytes")) as usize;
+        let block = u64::from_le_bytes(bytes[..8].try_into().expect("the slice has 8 bytes"));
         Self { block, length: half(8), capacity: half(12) }
     }
 
@@ -64,7 +65,7 @@ impl ContainerHead {
         if indexed {
             let index = &mut memory[words..];
             for (number, entry) in entries.chunks_exact(ENTRY).enumerate() {
-                let key = u64::from_le_bytes(entry[..8].try_into().expect("8 bytes"));
+                let key = u64::from_le_bytes(entry[..8].try_into().expect("the slice has 8 bytes"));
                 enter(index, 2 * self.capacity - 1, number as u32, key);
             }
         }
@@ -104,7 +105,7 @@ pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Re
         let entries = unsafe { container.entries() };
         return append(entries.as_ptr(), entries.len());
     }
-    let first = u64::from_le_bytes(bytes[FIRST..].try_into().expect("8 bytes")) as usize;
+    let first = u64::from_le_bytes(bytes[FIRST..].try_into().expect("the slice has 8 bytes")) as usize;
     let mut column = container.block as usize as *const u8;
     for width in growing.columns.iter().filter(|_| container.length > 0) {
         append(column.wrapping_add(first * width), container.length * width)?;

@@ -31,7 +31,7 @@ pub fn hash_bytes(key: &[u8]) -> u64 {
     let mut h = start(key.len());
     let mut words = key.chunks_exact(8);
     for chunk in &mut words {
-        h = step(h, u64::from_le_bytes(chunk.try_into().expect("chunks of 8")));
+        h = step(h, u64::from_le_bytes(chunk.try_into().expect("`chunks_exact` gives chunks of 8 bytes")));
     }
     let rest = words.remainder();
     finish(if rest.is_empty() { h } else { step(h, word(rest)) })

@@ -26,7 +26,7 @@ pub struct KeyRanges {
 impl KeyRanges {
     /// `count` of them from position `low` to position `high`.
     pub fn new(low: u64, high: u64, count: usize) -> Self {
-        assert!(count > 0 && low <= high, "some ranges, from left to right");
+        assert!(count > 0 && low <= high, "there must be a range, and `low` must not exceed `high`");
         Self { low, width: (high - low) / count as u64 + 1, last: count - 1 }
     }
 

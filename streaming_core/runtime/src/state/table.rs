@@ -86,7 +86,7 @@ impl Tables {
         let table = self.layout(index)?;
         let bytes = table.rows * table.stride;
         if rows.len() != bytes {
-            let message = format!("table {} has {bytes} bytes of rows, got {}", table.name, rows.len());
+            let message = format!("table {} needs {bytes} bytes of rows, got {}", table.name, rows.len());
             return Err(RunError::Invalid(message));
         }
         // SAFETY: `bytes` bytes are there, and `&mut self` means that no thread runs.
@@ -122,7 +122,7 @@ impl Tables {
     /// Replaces all rows of a table, and gives them the containers of an image.
     pub fn restore(&mut self, index: usize, image: &[u8]) -> Result<(), RunError> {
         let table = self.layout(index)?.clone();
-        let unfit = || RunError::Invalid(format!("this is no image of table {}", table.name));
+        let unfit = || RunError::Invalid(format!("the image does not fit table {}", table.name));
         let (rows, mut entries) = image.split_at_checked(table.rows * table.stride).ok_or_else(unfit)?;
         let mut rows = rows.to_vec();
         for (at, container) in heads(&table) {

@@ -1,7 +1,8 @@
-//! A door that lets in one number after the other: 0, 1, 2, ... Who has the number waits before it, and what is behind it
-//! belongs to who is in.
+//! A door: it lets in one number after the other: 0, 1, 2, ... The thread with the next number waits before the door. The
+//! thread inside owns what is behind the door.
 //!
-//! What must not wait completes into a reorder buffer (`reorder/`) instead, and leaves its work to who is at the front.
+//! A thread that must not wait completes into a reorder buffer (`reorder/`) instead. The thread that delivers takes its work
+//! over.
 
 use crate::error::RunError;
 use crate::threads::idle::Idle;
@@ -9,7 +10,7 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
 #[derive(Debug, Default)]
 pub(crate) struct Door {
-    /// Whose turn it is; written by who is in.
+    /// The number whose turn it is; the thread inside writes it.
     next: CachePadded<AtomicU64>,
 }
 
@@ -17,14 +18,14 @@ impl Door {
     /// The number whose turn it is.
     #[inline]
     pub fn next(&self) -> u64 {
-        // ORDERING: Acquire takes over what is behind the door from who was in before.
+        // ORDERING: Acquire takes over what is behind the door from the thread that was inside before.
         self.next.load(Ordering::Acquire)
     }
 
     /// Waits for the turn of `number`, unless `leaves` says that it never comes.
     ///
     /// # Errors
-    /// `Stopped`: it does not.
+    /// `Stopped`: the turn never comes.
     #[inline]
     pub fn enter(&self, number: u64, idle: &Idle, leaves: impl Fn() -> bool) -> Result<(), RunError> {
         if self.next() != number {
@@ -36,10 +37,10 @@ impl Door {
         Ok(())
     }
 
-    /// Lets the next one in, by who is: `number`.
+    /// Lets the next number in. The thread inside, with `number`, calls this.
     #[inline]
     pub fn leave(&self, number: u64, idle: &Idle) {
-        // ORDERING: Release hands on what is behind the door.
+        // ORDERING: Release passes on what is behind the door.
         self.next.store(number + 1, Ordering::Release);
         idle.notify();
     }
@@ -60,7 +61,7 @@ mod loom_tests {
             let work = |(door, idle, last): &(Door, Idle, UnsafeCell<u64>), me: u64| {
                 for number in [me, me + 2] {
                     door.enter(number, idle, || false).unwrap();
-                    // SAFETY: loom checks that nobody else is at the cell.
+                    // SAFETY: loom checks that no other thread is at the cell.
                     last.with_mut(|last| unsafe {
                         assert_eq!(*last, number);
                         *last += 1;

@@ -39,7 +39,7 @@ struct TeamState {
     /// Set by the caller once, with the last job number.
     leaving: AtomicBool,
     error: Mutex<Option<RunError>>,
-    /// Between jobs. Blocks may be far apart (somebody reads files), so this always ends up asleep.
+    /// For waits between jobs. Blocks may be far apart, while Python reads files, so a wait always ends up asleep.
     between: Idle,
     signals: Arc<Signals>,
     /// Per thread: CPU nanoseconds spent in jobs, written by that thread.
@@ -48,8 +48,8 @@ struct TeamState {
     cores: Vec<AtomicUsize>,
 }
 
-// SAFETY: `job` is the only part that is not Sync by itself: it is written by the caller while no worker runs (all
-// have counted down `running`), and read by workers between the change of `job_number` and their count-down.
+// SAFETY: `job` is the only part that is not Sync by itself. The caller writes it while no worker runs, after all have
+// counted down `running`. Workers read it between the change of `job_number` and their count-down.
 unsafe impl Sync for TeamState {}
 // SAFETY: as above.
 unsafe impl Send for TeamState {}
@@ -84,13 +84,13 @@ impl Team {
         Ok(team)
     }
 
-    /// For jobs: everybody who waits or loops looks at `stopped` and leaves with `RunError::Stopped`.
+    /// For jobs: a thread that waits or loops looks at `stopped`, and leaves with `RunError::Stopped`.
     pub fn signals(&self) -> Arc<Signals> {
         self.shared.signals.clone()
     }
 
-    /// Runs `job(thread)` on every thread and returns when all have left it. After a failure, and only then, the team
-    /// is of no more use.
+    /// Runs `job(thread)` on every thread, and returns when all have left it. After a failure, the team cannot run another
+    /// job.
     ///
     /// # Errors
     /// The failure of lowest rank; a panic is an `Engine` error.
@@ -98,7 +98,7 @@ impl Team {
         let shared = &*self.shared;
         // ORDERING: Relaxed; set by threads that have since counted down `running`.
         if shared.signals.stopped.load(Ordering::Relaxed) {
-            return Err(RunError::Engine("the run has failed before".into()));
+            return Err(RunError::Engine("the run has already failed".into()));
         }
         // The mask is restored after each job: the thread belongs to the caller.
         let bound = self.caller.map(|core| Bound::to(core).map(|bound| (core, bound)));
@@ -114,7 +114,7 @@ impl Team {
             let pointer: *const (dyn Fn(usize) -> Result<(), RunError> + Sync) = job;
             // SAFETY: only ever used as a shared reference to a `Sync` function.
             let shared_job = unsafe { Shared::new(pointer.cast_mut()) };
-            // SAFETY: no worker is at a job, so nobody reads the cell.
+            // SAFETY: no worker is at a job, so no thread reads the cell.
             shared.job.with_mut(|cell| unsafe { *cell = Some(shared_job) });
             // ORDERING: Relaxed; published by the next store.
             shared.running.store(self.handles.len(), Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Team {
 
     /// CPU time all threads spent in jobs.
     pub fn cpu_nanoseconds(&self) -> u64 {
-        // ORDERING: Relaxed; between jobs nobody writes them.
+        // ORDERING: Relaxed; between jobs no thread writes them.
         self.shared.cpu.iter().map(|cpu| cpu.load(Ordering::Relaxed)).sum()
     }
 
@@ -175,10 +175,10 @@ impl TeamState {
                 return;
             }
             // SAFETY: published by `job_number`; not written until we count down.
-            let job = self.job.with(|cell| unsafe { *cell }).expect("a job was published");
+            let job = self.job.with(|cell| unsafe { *cell }).expect("the caller publishes a job before its number");
             // SAFETY: the caller keeps the function alive until all have counted down.
             self.attempt(index, unsafe { &*job.get() });
-            // ORDERING: Release hands everything this thread wrote to the caller.
+            // ORDERING: Release passes everything that this thread wrote to the caller.
             self.running.fetch_sub(1, Ordering::Release);
             self.signals.idle.notify();
         }
@@ -206,7 +206,7 @@ impl TeamState {
                 *first = Some(error);
             }
             drop(first);
-            // ORDERING: Release; those who leave because of it need nothing else from this thread.
+            // ORDERING: Release; threads that leave because of it need nothing else from this thread.
             self.signals.stopped.store(true, Ordering::Release);
             self.signals.idle.notify();
         }
@@ -215,8 +215,7 @@ impl TeamState {
     }
 }
 
-/// CPU time of the calling thread in nanoseconds.
-/// Processor time of the calling thread.
+/// Processor time of the calling thread in nanoseconds.
 pub fn thread_cpu_nanoseconds() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer.
@@ -295,8 +294,8 @@ mod loom_tests {
     use super::*;
     use crate::threads::own::Own;
 
-    /// The caller writes what a job is about, both threads do it, and the caller reads what came of it: loom fails if a job
-    /// begins before it was given or goes on after `run`. A second one, because the first finds threads that begin.
+    /// The caller writes a job, both threads do it, and the caller reads the result. The model fails if a job starts before
+    /// the caller publishes it, or goes on after `run`. There are two jobs, because the first one finds threads that start.
     #[test]
     fn loom_a_job_is_handed_out_and_what_it_did_comes_back() {
         let mut model = loom::model::Builder::new();
@@ -306,7 +305,7 @@ mod loom_tests {
             let parts = Own::new(2, || 0);
             for round in 1..=2 {
                 for part in 0..2 {
-                    // SAFETY: between jobs, loom checks that nobody else is at it.
+                    // SAFETY: between jobs; loom checks that no other thread is at it.
                     unsafe { parts.with_mut(part, |part| *part += 1) };
                 }
                 team.run(&|index| {

@@ -7,7 +7,7 @@ use crate::threads::door::Door;
 use crate::threads::idle::Idle;
 use crate::threads::sync::UnsafeCell;
 
-/// When a batch started and when its first event was to arrive, in engine time.
+/// The start of a batch, and the intended arrival of its first event, in engine time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timing {
     pub started: u64,
@@ -19,11 +19,11 @@ pub(crate) struct Timing {
 pub(crate) struct Delivery {
     pub preparer: Preparer,
     door: Door,
-    /// Used by who is in.
+    /// For the thread behind the door.
     delivered: UnsafeCell<Delivered>,
 }
 
-// SAFETY: `delivered` is only used by who is behind the door.
+// SAFETY: only the thread behind the door uses `delivered`.
 unsafe impl Sync for Delivery {}
 // SAFETY: nothing refers to a thread.
 unsafe impl Send for Delivery {}
@@ -37,15 +37,15 @@ impl Delivery {
         }
     }
 
-    /// The next ticket to be delivered, when nobody is delivering.
+    /// The next ticket to deliver, while no thread is delivering.
     pub fn next_ticket(&self) -> u64 {
         self.door.next()
     }
 
-    /// Delivers by `work` when it is this ticket's turn, waiting for that.
+    /// Waits for the turn of this ticket, and then delivers by `work`.
     ///
     /// # Errors
-    /// What `work` said, after which nobody delivers any more; `Stopped`: `leaves` said so before the turn came.
+    /// The error of `work`, after which no thread delivers any more. `Stopped`: `leaves` agreed before the turn came.
     pub fn deliver(
         &self,
         ticket: u64,
@@ -54,13 +54,13 @@ impl Delivery {
         work: impl FnOnce(&mut Delivered) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
         self.door.enter(ticket, idle, leaves)?;
-        // SAFETY: whose turn it is, is alone behind the door.
+        // SAFETY: the thread with the turn is alone behind the door.
         self.delivered.with_mut(|delivered| work(unsafe { &mut *delivered }))?;
         self.door.leave(ticket, idle);
         Ok(())
     }
 
-    /// What was delivered.
+    /// The delivered outputs.
     ///
     /// # Safety
     /// No thread is in `deliver` while the result is used.

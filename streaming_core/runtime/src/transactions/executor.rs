@@ -96,7 +96,7 @@ impl Executor for Transactional {
     fn process(&mut self, block: &Block) -> Result<(), RunError> {
         if block.stride != self.event_stride {
             return Err(RunError::Invalid(format!(
-                "events have {} bytes, the block's rows {}",
+                "event rows must have {} bytes, the rows of the block have {}",
                 self.event_stride, block.stride
             )));
         }
@@ -179,7 +179,12 @@ impl Executor for Transactional {
 
     fn resume(&mut self, standing: Standing, images: &[&[u8]]) -> Result<(), RunError> {
         if self.events > 0 || images.len() != self.tables.len() {
-            let message = format!("{} images for {} tables, at event {}", images.len(), self.tables.len(), self.events);
+            let message = format!(
+                "a run resumes before its first event with {} table images, not at event {} with {}",
+                self.tables.len(),
+                self.events,
+                images.len()
+            );
             return Err(RunError::Invalid(message));
         }
         for (index, image) in images.iter().enumerate() {

@@ -1,6 +1,7 @@
-//! Batches in flight: planned by any thread, applied in the way of a scheme, post-processed by any thread, delivered in
-//! order. A bounded ring, so that memory does not grow with the block, and nobody waits for a place while there is
-//! something else to do.
+//! A bounded ring of batches in flight. Any thread plans a batch, the scheme applies it, any thread post-processes it, and
+//! batches are delivered in order.
+//!
+//! The bound keeps memory independent of the size of the block. A thread waits for a slot only if it has no other work.
 
 use crate::error::RunError;
 use crate::output::clock::Stopwatch;
@@ -17,42 +18,42 @@ use crate::transactions::outcome::Outcome;
 use crate::transactions::run::Run;
 use crate::transactions::workbench::{Workbench, alone};
 
-/// Batches under way, per thread: enough that nobody waits for a slot, few enough to stay in the shared cache.
+/// Batches in flight per thread: enough that no thread waits for a slot, few enough to stay in the shared cache.
 const DEPTH: usize = 4;
 
-/// The batches of a block, numbered from 0; `E` is what a scheme keeps with each that is in flight.
+/// The batches of a block, numbered from 0. `E` is the scheme's data for each batch in flight.
 pub(crate) struct Ring<E> {
     batch: usize,
     slots: Vec<CachePadded<RingSlot<E>>>,
-    /// Next batch to be planned: claimed by compare-and-exchange.
+    /// The next batch to plan; threads claim it by compare-and-exchange.
     planned: CachePadded<AtomicUsize>,
-    /// Batches that are post-processed leave in order.
+    /// Puts post-processed batches in order.
     posted: NonBlocking,
 }
 
 struct RingSlot<E> {
-    /// It may be post-processed, by who takes this back. Set by who applied the batch.
+    /// The thread that applied the batch sets this. The thread that clears it post-processes the batch.
     applied: AtomicBool,
-    /// The ticket of the batch that was planned last; written by who planned it.
+    /// The ticket of the batch that was planned last; the thread that planned it writes this.
     planned: AtomicU64,
-    /// Used by who has claimed the batch, plans it, applies it (all who do only read it), takes back `applied` and
-    /// post-processes it, and by who delivers it, one after the other.
+    /// Passes from the thread that claims and plans the batch to those that apply it, which only read it if they are several.
+    /// Then it passes to the thread that clears `applied` and post-processes the batch, and to the one that delivers it.
     content: UnsafeCell<Content<E>>,
 }
 
 pub(crate) struct Content<E> {
-    /// Of the block's batches, the one that is here.
+    /// The number of the batch in this slot.
     number: usize,
     pub bench: Workbench,
     pub outcome: Outcome,
     pub extra: E,
-    /// It was executed at once: its outputs are there already.
+    /// The batch was executed at once, so its outputs exist already.
     executed: bool,
     prepared: Prepared,
     pub started: u64,
 }
 
-// SAFETY: `content` is handed from thread to thread by `planned`, `applied` and `posted`: written with Release, taken with Acquire.
+// SAFETY: `planned`, `applied` and `posted` pass `content` from thread to thread: written with Release, taken with Acquire.
 unsafe impl<E: Send + Sync> Sync for RingSlot<E> {}
 // SAFETY: nothing in it refers to a thread.
 unsafe impl<E: Send> Send for RingSlot<E> {}
@@ -87,14 +88,14 @@ impl<E> Ring<E> {
         }
     }
 
-    /// Before a block, when no thread is at one.
+    /// Resets the ring before a block. No thread is at a block.
     pub fn rewind(&self) {
         // ORDERING: Relaxed; starting the next block publishes it.
         self.planned.store(0, Ordering::Relaxed);
         self.posted.restart();
     }
 
-    /// What was counted with the batches. The caller sees to it that no thread is at a block.
+    /// The counters of the batches. No thread may be at a block.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for slot in &self.slots {
@@ -104,13 +105,13 @@ impl<E> Ring<E> {
         sum
     }
 
-    /// Takes the block's batches through everything one after the other, when there is one thread.
+    /// Runs the batches of a block one after the other, with a single thread.
     pub fn alone(&self, run: &Run) -> Result<(), RunError> {
         for number in 0..self.count(run) {
             let batch = self.events(run, number);
             run.await_arrival(batch.end);
             self.slots[0].content.with_mut(|content| {
-                // SAFETY: the only thread there is.
+                // SAFETY: there is only this thread.
                 unsafe {
                     let content = &mut *content;
                     alone(&mut content.bench, 0, run, &batch, run.first_ticket + number as u64)
@@ -125,7 +126,7 @@ impl<E> Ring<E> {
         self.batch
     }
 
-    /// How many batches the block has.
+    /// The number of batches of the block.
     pub fn count(&self, run: &Run) -> usize {
         run.events.len().div_ceil(self.batch)
     }
@@ -140,20 +141,20 @@ impl<E> Ring<E> {
     }
 
     pub fn is_done(&self, run: &Run) -> bool {
-        // Whoever sees the last delivery may return to the caller.
+        // A thread that sees the last delivery may return to the caller.
         self.delivered() == self.count(run)
     }
 
-    /// Whether batch `number` is planned, or was; its slot may have gone on since.
+    /// Whether batch `number` is planned, or was; its slot may hold a later batch by now.
     #[inline]
     pub fn is_planned(&self, run: &Run, number: usize) -> bool {
-        // ORDERING: Acquire takes over the content from who planned it.
+        // ORDERING: Acquire takes over the content from the thread that planned it.
         self.slot(number).planned.load(Ordering::Acquire) == run.first_ticket + number as u64
     }
 
     /// Whether a thread that found nothing to plan or post should look again; `applied` as for `post`.
     pub fn has_news(&self, run: &Run, applied: usize) -> bool {
-        // ORDERING: Acquire, as in the steps this foretells.
+        // ORDERING: Acquire, as in the steps that this predicts.
         let (delivered, planned) = (self.delivered(), self.planned.load(Ordering::Acquire));
         run.stopped.load(Ordering::Acquire)
             || delivered == self.count(run)
@@ -161,7 +162,7 @@ impl<E> Ring<E> {
             || (planned < self.count(run) && planned < delivered + self.slots.len())
     }
 
-    /// Plans the next batch if it has a slot; `finish` then works out what the scheme keeps with it.
+    /// Plans the next batch if it has a slot. `finish` then computes the scheme's data for it.
     pub fn plan(
         &self,
         run: &Run,
@@ -193,15 +194,15 @@ impl<E> Ring<E> {
             finish(&batch, content);
             Ok::<_, RunError>(())
         })?;
-        // ORDERING: Release hands the content to those who apply it.
+        // ORDERING: Release passes the content to the threads that apply it.
         slot.planned.store(run.first_ticket + number as u64, Ordering::Release);
         run.idle.notify();
         Ok(true)
     }
 
-    /// The next batch to be planned, or executed at once.
+    /// The next batch to plan, or to execute at once.
     pub fn next(&self) -> usize {
-        // ORDERING: Relaxed; whoever claims it looks again.
+        // ORDERING: Relaxed; the thread that claims the batch looks again.
         self.planned.load(Ordering::Relaxed)
     }
 
@@ -211,16 +212,16 @@ impl<E> Ring<E> {
         number < self.delivered() + self.slots.len()
     }
 
-    /// Whether the caller is the one to plan or execute batch `number`, which has a slot.
+    /// Claims batch `number`, which has a slot. Returns whether the caller may plan or execute it.
     fn claim(&self, number: usize) -> bool {
-        // ORDERING: AcqRel; who claims a number is alone with its slot until it is planned, or applied.
+        // ORDERING: AcqRel; a thread that claims a number is alone with its slot until the batch is planned or applied.
         self.planned.compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes batch `number` from plan to outputs at once, unless somebody plans it; `done` is told when that began.
+    /// Executes batch `number` from plan to outputs, unless another thread plans it. `done` gets the time of the start.
     ///
     /// # Safety
-    /// The block has the batch, and it has a slot. All batches before it are applied, and nobody else applies one
+    /// The block has the batch, and it has a slot. All batches before it are applied, and no other thread applies one
     /// meanwhile.
     pub unsafe fn execute(
         &self,
@@ -249,7 +250,7 @@ impl<E> Ring<E> {
         Ok(true)
     }
 
-    /// A planned batch, for those who apply it.
+    /// A planned batch, for the threads that apply it.
     ///
     /// # Safety
     /// The batch is planned and not applied.
@@ -258,14 +259,14 @@ impl<E> Ring<E> {
         self.slot(number).content.with(|content| unsafe { &*content })
     }
 
-    /// The batch may be post-processed.
+    /// Declares that the batch may be post-processed.
     pub fn set_applied(&self, number: usize) {
-        // ORDERING: Release hands the content to who post-processes it.
+        // ORDERING: Release passes the content to the thread that post-processes it.
         self.slot(number).applied.store(true, Ordering::Release);
     }
 
-    /// Post-processes one batch below number `applied` (where those that are not applied yet are passed over), and
-    /// delivers what can be; `done` is told whether the batch had been executed at once, and when post-processing began.
+    /// Post-processes one applied batch below number `applied`, and delivers what can be delivered. `done` gets whether the
+    /// batch was executed at once, and when post-processing began.
     pub fn post(&self, run: &Run, applied: usize, done: impl FnOnce(&Batch, bool, u64)) -> Result<bool, RunError> {
         for number in self.delivered()..applied {
             let slot = self.slot(number);
@@ -273,14 +274,14 @@ impl<E> Ring<E> {
             if !slot.applied.load(Ordering::Relaxed) {
                 continue;
             }
-            // ORDERING: Acquire takes over the content from who applied it.
+            // ORDERING: Acquire takes over the content from the thread that applied it.
             if !slot.applied.swap(false, Ordering::Acquire) {
                 continue;
             }
             let number = slot.content.with_mut(|content| {
                 // SAFETY: claimed above.
                 let content = unsafe { &mut *content };
-                // Meanwhile it may be a later batch than we looked for.
+                // By now the slot may hold a later batch.
                 let batch = self.events(run, content.number);
                 let since = run.clock.now();
                 content.prepared = match content.executed {
@@ -296,16 +297,16 @@ impl<E> Ring<E> {
         Ok(false)
     }
 
-    /// Delivers batch `number`, which is post-processed, and what waited for it, unless an earlier one is missing or somebody
-    /// is delivering, who goes on with it then.
+    /// Delivers batch `number`, which is post-processed, and the batches that waited for it. If an earlier batch is missing,
+    /// it waits too. If another thread is delivering, that thread takes it.
     fn deliver(&self, run: &Run, number: usize) -> Result<(), RunError> {
         let mut outcome = Ok(());
         self.posted.complete_and_release(number as u64, &mut |number| {
-            // Behind a failure nothing is delivered.
+            // Nothing after a failure is delivered.
             if outcome.is_ok() {
                 let batch = self.events(run, number as usize);
                 outcome = self.slot(number as usize).content.with(|content| {
-                    // SAFETY: post-processed, and nobody plans a batch here before this one has left.
+                    // SAFETY: post-processed, and no thread plans a batch here before this one has left.
                     let content = unsafe { &*content };
                     let timing = Timing { started: content.started, arrival: run.arrival(&batch) };
                     run.deliver(run.first_ticket + number, &content.bench.outputs, &content.prepared, Some(timing))
@@ -316,7 +317,7 @@ impl<E> Ring<E> {
         outcome
     }
 
-    /// How many batches were delivered; their slots are free.
+    /// The number of delivered batches; their slots are free.
     fn delivered(&self) -> usize {
         self.posted.released() as usize
     }
@@ -340,8 +341,8 @@ mod loom_tests {
         ring.set_applied(number);
     }
 
-    /// Two threads do their parts of two batches: loom fails if two are at a slot's content or at the sink at a time, and
-    /// the delivery if a batch is left out, comes twice or too early.
+    /// Two threads do their parts of two batches. loom fails if both are at a slot's content or at the sink at a time. The
+    /// delivery fails if a batch is left out, comes twice or comes too early.
     fn explore(slots: usize, before: fn(&Ring<()>, &Run), first: fn(&Ring<()>, &Run), second: fn(&Ring<()>, &Run)) {
         let mut model = loom::model::Builder::new();
         // Every schedule with up to this many involuntary switches; all of them would take hours.
@@ -380,7 +381,7 @@ mod loom_tests {
         explore(1, |_, _| (), write, finish);
     }
 
-    /// Nobody comes back later: a batch that is posted while the other thread delivers must not be left.
+    /// No thread comes back later, so a batch that is posted while the other thread delivers must not be left.
     #[test]
     fn loom_no_posted_batch_is_left() {
         let apply = |ring: &Ring<()>, run: &Run| {

@@ -67,7 +67,7 @@ impl Workbench {
         let done = unsafe { run.transaction.apply(batch, &mut context, accesses.as_ptr(), accesses.len())? };
         if done != accesses.len() {
             // All conditions of an event stand before what waits for them, and nobody else was to evaluate any.
-            return Err(RunError::Engine("an event stayed undecided after all its conditions".into()));
+            return Err(RunError::Engine("an event is undecided after all its conditions".into()));
         }
         Ok(())
     }

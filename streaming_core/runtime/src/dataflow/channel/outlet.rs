@@ -1,17 +1,17 @@
-//! What a replica puts out, for all who read it: a ring of jumbo tuples, one writer, any number of readers.
+//! The outputs of a replica, for all readers: a ring of jumbo tuples, with one writer and any number of readers.
 //!
-//! A jumbo tuple (BriskStream, section 5.2) is a batch of rows under one header. It is written once and read in place by
-//! everybody whom it concerns; what is said for each reader is which of its rows are his. `upto` in the header makes it a
-//! heartbeat as well (Viper, section 3.3; STRETCH, section 2.3): it reaches also those for whom there is no row in it.
+//! A jumbo tuple (BriskStream, section 5.2) is a batch of rows under one header. The writer writes it once, and all readers
+//! that it concerns read it in place. For each reader, it says which rows are that reader's. `upto` in the header makes it a
+//! heartbeat too (Viper, section 3.3; STRETCH, section 2.3), also for readers without a row in it.
 //!
-//! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published or
-//! after every reader has released it, and to the readers in between, who only read. So nothing overflows; a writer that
-//! finds no room goes on with other work (`has_room`), as a reader does that finds nothing new (`head`).
+//! Invariant: `cursor <= published <= least cursor + slots`. A slot belongs to the writer while it is not published, and again
+//! after every reader has released it. In between it belongs to the readers, which only read. So nothing overflows. A writer
+//! without room goes on with other work (`has_room`), and so does a reader without news (`head`).
 //!
-//! Absence (STRETCH, section 6: readers come and go): the writer may say of a jumbo tuple that it does not concern a reader
-//! (`pass_over`). A run of such holds nobody up: for the writer the reader has released them already, and the reader, when it
-//! comes to the first of them, finds nothing new until there is one again that concerns it, and goes on there. There is one
-//! run at a time for each reader; before it has gone through that, everything concerns it.
+//! Absence (STRETCH, section 6: readers come and go): the writer may declare that a jumbo tuple does not concern a reader
+//! (`pass_over`). A run of such tuples blocks no task. For the writer, the reader has released them already. When the reader
+//! comes to the first of them, it finds nothing new until another tuple concerns it, and goes on there. Each reader has one
+//! run at a time; until it has gone through that run, every tuple concerns it.
 
 use crate::dataflow::channel::rank::Rank;
 use crate::output::digest::Digest;
@@ -24,40 +24,40 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering, UnsafeCell};
 /// Rows under one header.
 #[derive(Debug)]
 pub struct Jumbo {
-    /// Room for rows that are made here.
+    /// Room for new rows.
     pub made: RowBuffer,
-    /// The rows: those in `made`, or rows of the block, with others between them if the stride says so. In total order.
+    /// The rows, in total order: those in `made`, or rows of the block, which need not be adjacent.
     pub rows: Rows,
-    /// Per row its rank; none at all: every row is alone with its event, or nobody asks.
+    /// The rank of each row. Empty if every row is the only one of its event, or if no reader needs ranks.
     pub ranks: Vec<Rank>,
-    /// Per reader which of the rows are his.
+    /// The rows of each reader.
     pub shares: Vec<Share>,
-    /// Per edge that is routed by key the hashes of the rows' keys, else nothing.
+    /// For each edge routed by key, the hashes of the rows' keys; empty for others.
     pub hashes: Vec<Vec<u64>>,
-    /// Of rows for a windowed operator, their meetings (`windowed/keys.rs`).
+    /// For a windowed operator, the meetings of the rows (`windowed/keys.rs`).
     pub words: Vec<u64>,
-    /// Every row of events up to this one has been put out, and, by who puts out whole events, none of a later one.
+    /// All rows of events up to this one are out. If the writer emits whole events, no row of a later event is.
     pub upto: i64,
-    /// Engine time when the processing of the first of these rows' events started.
+    /// Engine time of the start of processing of the first of these rows' events.
     pub started: u64,
-    /// Nothing comes any more in this block.
+    /// Whether this is the last jumbo tuple of the block.
     pub last: bool,
-    /// What the sink would find out about all of these rows, if they are for it and whoever made them has done that.
+    /// The sink's results for all of these rows, if they are for the sink and the writer computed them.
     pub prepared: Option<Prepared>,
 }
 
-/// Which rows of a jumbo tuple are a reader's.
+/// The rows of a jumbo tuple that belong to a reader.
 #[derive(Debug, Default)]
 pub struct Share {
     pub whole: bool,
-    /// Their positions, ascending, unless all are.
+    /// Their positions, ascending, unless all rows belong to the reader.
     pub positions: Vec<u32>,
-    /// While it is filled: how many there are.
+    /// While the tuple is filled: the number of rows so far.
     pub filled: usize,
 }
 
 impl Share {
-    /// How many of `n` rows.
+    /// The number of the reader's rows among `n`.
     #[inline]
     pub fn len(&self, n: usize) -> usize {
         if self.whole { n } else { self.positions.len() }
@@ -92,7 +92,7 @@ impl Jumbo {
         self.prepared.map_or_else(Digest::default, |prepared| prepared.digest())
     }
 
-    /// Forgets the rows and whose they were, keeps the memory.
+    /// Removes the rows and their readers, but keeps the memory.
     pub fn clear(&mut self) {
         self.made.clear();
         self.rows.n = 0;
@@ -110,11 +110,11 @@ impl Jumbo {
 #[derive(Debug)]
 pub struct Outlet {
     slots: Box<[CachePadded<UnsafeCell<Jumbo>>]>,
-    /// Jumbo tuples published so far; number i lies in slot i mod slots. Written by the writer.
+    /// The number of published jumbo tuples; number i lies in slot i mod slots. The writer writes it.
     published: CachePadded<AtomicU64>,
-    /// Per reader, how many it has released. Written by that reader.
+    /// Per reader, the number of released jumbo tuples. That reader writes it.
     cursors: Box<[CachePadded<AtomicU64>]>,
-    /// Per reader the run that does not concern it, if readers may be absent. Written by the writer.
+    /// Per reader, the run that does not concern it, if readers may be absent. The writer writes it.
     absences: Box<[CachePadded<Absence>]>,
 }
 
@@ -127,8 +127,8 @@ struct Absence {
 
 const OPEN: u64 = u64::MAX;
 
-// SAFETY: a slot is handed from the writer to the readers by `published`, and back by `cursors`: written with Release,
-// read with Acquire. `head`, `fill` and their kind make their callers answer for being the one they say they are.
+// SAFETY: `published` passes a slot from the writer to the readers, and `cursors` pass it back: written with Release, read
+// with Acquire. The callers of `head`, `fill` and similar functions guarantee that they are the writer or that reader.
 unsafe impl Sync for Outlet {}
 // SAFETY: nothing in it refers to a thread; the rows of a block stay readable while it is processed.
 unsafe impl Send for Outlet {}
@@ -144,7 +144,7 @@ impl Outlet {
         }
     }
 
-    /// Its readers may be absent now and then.
+    /// Allows readers to be absent.
     pub fn with_absence(self) -> Self {
         let none = |_| CachePadded::new(Absence { from: AtomicU64::new(0), to: AtomicU64::new(0) });
         Self { absences: (0..self.cursors.len()).map(none).collect(), ..self }
@@ -159,7 +159,7 @@ impl Outlet {
     pub fn has_room(&self) -> bool {
         // ORDERING: Relaxed; only the writer writes it.
         let published = self.published.load(Ordering::Relaxed);
-        // ORDERING: Acquire; what readers did with a slot they released comes before it is filled again.
+        // ORDERING: Acquire; readers are done with a released slot before it is filled again.
         let released = |(reader, cursor): (usize, &CachePadded<AtomicU64>)| {
             let cursor = cursor.load(Ordering::Acquire);
             let Some(absence) = self.absences.get(reader) else { return cursor };
@@ -171,7 +171,7 @@ impl Outlet {
         published - least.unwrap_or(published) < self.slots.len() as u64
     }
 
-    /// Hands out the slot that is published next.
+    /// Lends the slot to publish next.
     ///
     /// # Safety
     /// The caller is the writer and has seen that there is room.
@@ -183,25 +183,25 @@ impl Outlet {
         self.slot(next).with_mut(|jumbo| work(unsafe { &mut *jumbo }))
     }
 
-    /// Gives the slot that was filled to the readers. For the writer.
+    /// Publishes the filled slot. For the writer.
     #[inline]
     pub fn publish(&self) {
-        // ORDERING: Relaxed load, written by this thread; Release hands the slot to whoever sees the new number.
+        // ORDERING: Relaxed load of a number that this thread writes; Release passes the slot to readers of the new number.
         let next = self.published.load(Ordering::Relaxed) + 1;
         self.published.store(next, Ordering::Release);
     }
 
-    /// What was published last.
+    /// The jumbo tuple that was published last.
     ///
     /// # Safety
     /// The caller is the writer, has published something, and uses the result until it fills the next slot.
     #[inline]
     pub unsafe fn latest<'a>(&self) -> &'a Jumbo {
-        // SAFETY: published, so that all may read it, and written by nobody but the caller.
+        // SAFETY: it is published, so all may read it, and only the caller writes.
         self.slot(self.serial() - 1).with(|jumbo| unsafe { &*jumbo })
     }
 
-    /// What is published next concerns a reader, which may be absent, or it does not. For the writer, before it publishes.
+    /// Declares whether the next jumbo tuple concerns a reader that may be absent. For the writer, before it publishes.
     #[inline]
     pub fn pass_over(&self, reader: usize, concerned: bool) {
         let absence = &self.absences[reader];
@@ -209,21 +209,21 @@ impl Outlet {
         let (next, to) = (self.published.load(Ordering::Relaxed), absence.to.load(Ordering::Relaxed));
         if concerned {
             if to == OPEN {
-                // ORDERING: Release; the reader goes on from here by this alone.
+                // ORDERING: Release; only this tells the reader to go on from here.
                 absence.to.store(next, Ordering::Release);
             }
         // ORDERING: Acquire; the reader has gone through the run before, and will not look at it again.
         } else if to != OPEN && self.cursors[reader].load(Ordering::Acquire) >= to {
-            // ORDERING: Release, both; who sees where the run begins, or what is published after it, sees that it is open.
+            // ORDERING: Release, both; a reader that sees the start of the run, or a later tuple, sees that it is open.
             absence.to.store(OPEN, Ordering::Release);
             absence.from.store(next, Ordering::Release);
         }
     }
 
-    /// From which jumbo tuple on, up to which exclusively, there are such for `reader`. For that reader.
+    /// The range of jumbo tuples that are new for `reader`. For that reader.
     #[inline]
     fn unread(&self, reader: usize) -> (u64, u64) {
-        // ORDERING: Acquire takes over the slots published, and what was said of them to the reader before.
+        // ORDERING: Acquire takes over the published slots, and the declarations for the reader before them.
         let published = self.published.load(Ordering::Acquire);
         // ORDERING: Relaxed; only the reader writes its cursor.
         let cursor = self.cursors[reader].load(Ordering::Relaxed);
@@ -258,17 +258,17 @@ impl Outlet {
         begin < end
     }
 
-    /// How many jumbo tuples there are that `reader` has not released. For that reader.
+    /// The number of jumbo tuples that `reader` has not released. For that reader.
     #[inline]
     pub fn waiting(&self, reader: usize) -> usize {
         let (begin, end) = self.unread(reader);
         (end - begin) as usize
     }
 
-    /// Number `index` of the jumbo tuples that `reader` has not released, from the earliest on.
+    /// The jumbo tuple at `index` of those that `reader` has not released, the earliest first.
     ///
     /// # Safety
-    /// The caller is that reader, has seen that so many are waiting, and uses the result until it releases it only.
+    /// The caller is that reader, has seen that so many are waiting, and uses the result only until it releases it.
     #[inline]
     pub unsafe fn ahead<'a>(&self, reader: usize, index: usize) -> &'a Jumbo {
         // ORDERING: Relaxed; only the reader writes its cursor, and it has acquired what was published.
@@ -277,7 +277,7 @@ impl Outlet {
         self.slot(number).with(|jumbo| unsafe { &*jumbo })
     }
 
-    /// Gives back the earliest jumbo tuple. For `reader`.
+    /// Releases the earliest jumbo tuple. For `reader`.
     #[inline]
     pub fn release(&self, reader: usize) {
         // ORDERING: Relaxed load, written by this thread; Release: what was read has been read.
@@ -291,13 +291,13 @@ mod loom_tests {
     use super::*;
     use crate::threads::sync::{Arc, thread};
 
-    /// Where threads may get ahead of each other; `channel/models.rs` says why loom has to be told.
+    /// A point at which threads may get ahead of each other; `channel/models.rs` says why loom needs it.
     fn cross(crossings: &AtomicU64) {
         // ORDERING: Relaxed; nothing is published.
         crossings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reads whatever `reader` finds in so many looks; how many jumbo tuples it has seen then.
+    /// Reads what `reader` finds in a number of looks. Returns the number of jumbo tuples.
     fn look((outlet, crossings): &(Outlet, AtomicU64), reader: usize, mut seen: i64, looks: usize) -> i64 {
         for _ in 0..looks {
             cross(crossings);
@@ -314,7 +314,7 @@ mod loom_tests {
         seen
     }
 
-    /// One slot, four jumbo tuples of which two do not concern the reader: it reads the others, whole, in order.
+    /// One slot and four jumbo tuples. Two do not concern the reader; it reads the others, whole and in order.
     #[test]
     fn loom_what_does_not_concern_a_reader_is_passed_over() {
         for concerned in [[true, false, false, true], [false, true, false, true], [false, false, false, true]] {
@@ -354,7 +354,7 @@ mod loom_tests {
                     outlet.publish();
                 }
                 let seen = reader.join().unwrap();
-                // What did not concern it may have come to it, if it had not gone through the run before.
+                // It may also see a tuple that does not concern it, if it had not gone through the run before.
                 let missed = (0..4).filter(|number| !seen.contains(number));
                 assert!(seen.is_sorted() && missed.into_iter().all(|number| !concerned[number as usize]), "{seen:?}");
             });

@@ -247,7 +247,7 @@ impl Batches {
     ///
     /// # Safety
     /// The rows are readable and the operator's.
-    #[expect(clippy::too_many_arguments, reason = "what a worker has, part by part")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a worker")]
     unsafe fn by_parts(
         &self,
         frame: &Frame,

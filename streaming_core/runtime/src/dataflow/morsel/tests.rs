@@ -102,7 +102,7 @@ fn what_does_not_fit_is_refused() {
         Ok(_) => panic!("it was not refused"),
     };
     assert_eq!(refused("some"), "unknown order \"some\" of executor morsel; known: total, none");
-    assert_eq!(refused("none"), "the application does not say what agrees without order");
+    assert_eq!(refused("none"), "the application must declare what agrees without order, with `agrees_unordered`");
 }
 
 proptest! {

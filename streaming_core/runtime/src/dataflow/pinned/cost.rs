@@ -27,7 +27,7 @@ pub(super) struct Cost {
 
 impl Default for Cost {
     fn default() -> Self {
-        let of_a_row = Histogram::new_with_bounds(1, LONGEST, 2).expect("constant bounds");
+        let of_a_row = Histogram::new_with_bounds(1, LONGEST, 2).expect("the bounds are valid constants");
         Self { rows_in: 0, rows_out: 0, batches: 0, execute: 0, others: 0, of_a_row, batch: (0, 0) }
     }
 }

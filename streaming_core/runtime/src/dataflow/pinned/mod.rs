@@ -101,7 +101,9 @@ pub(crate) fn make(program: Program, options: Options) -> Result<Box<dyn Executo
 fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
     let channel = find("channel", " of executor pinned", options.channel.as_deref(), CHANNELS)?;
     if program.is_windowed() && channel != Channel::Gate {
-        return Err(RunError::Invalid("windowed operators need channel gate".into()));
+        return Err(RunError::Invalid(
+            "windowed operators need channel gate: use channel gate, or leave the option out".into(),
+        ));
     }
     let plan = Plan::new(program, &options.plan, options.threads)?;
     check_schedule(program, options, &plan)?;
@@ -122,13 +124,16 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
     let invalid = |what: String| Err(RunError::Invalid(format!("schedule: {what}")));
     for pair in options.schedule.windows(2) {
         if pair[0].event > pair[1].event {
-            return invalid(format!("event {} comes after event {}", pair[1].event, pair[0].event));
+            return invalid(format!(
+                "events must ascend, but event {} comes after event {}",
+                pair[1].event, pair[0].event
+            ));
         }
     }
     for at in &options.schedule {
         for (name, replicas) in &at.replicas {
             let Some(index) = program.operators.iter().position(|o| o.name == *name && o.window.is_some()) else {
-                return invalid(format!("{name} is no windowed operator"));
+                return invalid(format!("{name} is not a windowed operator"));
             };
             if let Err(why) = check_share(name, replicas, plan.operators[index].len()) {
                 return invalid(format!("event {}: {why}", at.event));
@@ -444,7 +449,9 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) ->
                 clock.lap(&mut tasks[0].counters.time.other);
             }
             // Who is alone would wait for ever.
-            None if is_alone && !leaves() => return Err(RunError::Engine("no task can go on".into())),
+            None if is_alone && !leaves() => {
+                return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
+            }
             None => {
                 frame.signals.idle.wait(leaves);
                 clock.lap(&mut tasks[0].counters.time.sync);

@@ -33,14 +33,17 @@ impl Plan {
                 None if name == SOURCE => false,
                 None => {
                     let known: Vec<&str> = program.operators.iter().map(|operator| &operator.name[..]).collect();
-                    return invalid(format!("no operator {name}; known: {SOURCE}, {}, {SINK}", known.join(", ")));
+                    return invalid(format!(
+                        "unknown operator {name}; the operators are {SOURCE}, {}, {SINK}",
+                        known.join(", ")
+                    ));
                 }
             };
             if places.is_empty() || (single && places.len() > 1) || places.len() > GROUPS {
                 return invalid(format!("{name} cannot have {} replicas", places.len()));
             }
             if let Some(place) = places.iter().find(|&&place| place >= threads) {
-                return invalid(format!("{name} is on thread {place}; threads are 0 to {}", threads - 1));
+                return invalid(format!("{name} is on thread {place}, but the threads are 0 to {}", threads - 1));
             }
         }
         let mut turn = 0;

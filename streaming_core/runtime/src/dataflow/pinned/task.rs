@@ -141,7 +141,7 @@ impl Task {
     /// Whether it may go on with what it took.
     fn may_go_on(&self, job: &Job) -> bool {
         let Role::Operator { operator, lane } = self.role else { return true };
-        let windowed = job.frame.windows[operator].as_ref().expect("who leaves something has windows");
+        let windowed = job.frame.windows[operator].as_ref().expect("only a windowed operator leaves work unfinished");
         // SAFETY: this task alone is this replica.
         unsafe { windowed.replicas.with(lane, |replica| replica.may_go_on(&windowed.operator)) }
     }
@@ -238,7 +238,7 @@ impl Task {
     ) -> Result<bool, RunError> {
         let block = job.block;
         let end = block.n.min(self.next + job.frame.batch * of);
-        let outlet = &network.outlets[self.outlet.expect("a source has one")];
+        let outlet = &network.outlets[self.outlet.expect("every source has an outlet")];
         // ORDERING: Relaxed; only when to stop early hangs on it.
         let failed = self.next < end && block.seq(self.next) > network.failed_at.load(Ordering::Relaxed);
         if end > self.next && !failed && !job.has_arrived(end) {
@@ -280,7 +280,7 @@ impl Task {
         if let Role::Keys { copies: Some(_), .. } = self.role {
             return self.copy(network, job, clock);
         }
-        let outlet = &network.outlets[self.outlet.expect("who is no sink has one")];
+        let outlet = &network.outlets[self.outlet.expect("every task except the sink has an outlet")];
         let Self {
             role,
             edges,
@@ -305,7 +305,8 @@ impl Task {
             }
             (jumbo.upto, jumbo.last, jumbo.started) = (taken.upto, taken.last, taken.started);
             if let Role::Keys { operator, input, lister, said, .. } = role {
-                let windowed = job.frame.windows[*operator].as_ref().expect("who has keys has windows");
+                let windowed =
+                    job.frame.windows[*operator].as_ref().expect("only tasks of windowed operators have keys");
                 // SAFETY: the rows were taken just now; they are what the operator takes.
                 let outcome = unsafe { list(windowed, *input, lister, taken, job, jumbo) };
                 clock.lap(&mut counters.time.useful);
@@ -412,10 +413,11 @@ impl Task {
 
     /// Finds the keys of what was taken, and puts copies into the queues of replicas that share nothing.
     fn copy(&mut self, network: &Network, job: &Job, clock: &mut Stopwatch) -> Result<(), RunError> {
-        let first = self.outlet.expect("who is no sink has one");
+        let first = self.outlet.expect("every task except the sink has an outlet");
         let Self { role, taken, counters, cost, ended, .. } = self;
         let Role::Keys { operator, input, lister, copies: Some(copies), said, .. } = role else { return Ok(()) };
-        let windowed = &job.frame.windows[*operator].as_ref().expect("who has keys has windows").operator;
+        let windowed =
+            &job.frame.windows[*operator].as_ref().expect("only tasks of windowed operators have keys").operator;
         let rows = taken.rows;
         // SAFETY: the rows were taken just now; they are what the operator takes.
         let outcome = unsafe { copies.deal(windowed, lister, *input, (rows, &taken.ranks)) };

@@ -17,7 +17,7 @@ pub struct InOrder {
 impl InOrder {
     /// A worklist for at most `window` (a power of two) batches in flight.
     pub fn new(window: usize) -> Self {
-        assert!(window.is_power_of_two(), "a window is a power of two");
+        assert!(window.is_power_of_two(), "the window must be a power of two");
         Self {
             stamps: (0..window).map(|_| AtomicU64::new(0)).collect(),
             next: CachePadded::new(AtomicU64::new(0)),

@@ -204,7 +204,10 @@ impl Reconfigurable for Arc<Control> {
 pub fn check_share(operator: &str, share: &[usize], replicas: usize) -> Result<(), String> {
     let mut known = vec![false; replicas];
     if share.is_empty() || !share.iter().all(|&r| r < replicas && !std::mem::replace(&mut known[r], true)) {
-        return Err(format!("{operator} has replicas 0 to {}, not {share:?}", replicas - 1));
+        return Err(format!(
+            "{operator} has replicas 0 to {}: name at least one, each once, not {share:?}",
+            replicas - 1
+        ));
     }
     Ok(())
 }
@@ -291,7 +294,7 @@ mod tests {
     fn requests_that_name_no_replicas_are_refused() {
         for share in [&[][..], &[4], &[1, 1]] {
             let Err(RunError::Invalid(said)) = Arc::new(control(&[], None)).request(share) else { panic!("{share:?}") };
-            assert!(said.starts_with("count has replicas 0 to 3, not "), "{said}");
+            assert!(said.starts_with("count has replicas 0 to 3: name at least one, each once, not "), "{said}");
         }
     }
 

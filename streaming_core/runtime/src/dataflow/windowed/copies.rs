@@ -112,7 +112,7 @@ impl Dealing<'_> {
         if copied.last != Some(self.row) {
             copied.last = Some(self.row);
             // SAFETY: `deal` has made sure of the row, and of room for it.
-            unsafe { copied.rows.push(self.rows.row(self.row), 0) }.expect("there is room");
+            unsafe { copied.rows.push(self.rows.row(self.row), 0) }.expect("`deal` has reserved room for the row");
             copied.meetings.push(copied.words.len() as u64);
             copied.about = copied.words.len() + 1;
             copied.words.extend([self.ts as u64, flags | (self.stream as u64) << 32]);

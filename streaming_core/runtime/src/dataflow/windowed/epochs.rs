@@ -1,70 +1,68 @@
-//! Epochs (STRETCH, section 6): from an event on, who owns which cells, while rows flow.
+//! Epochs (STRETCH, section 6): which replica owns which cells, from which event on, while rows flow.
 //!
-//! An epoch begins at an event that nobody has dealt yet when it is appended (`control.rs`), so whoever comes to that event
-//! knows of it. Every replica goes over to it by itself, when it has taken all rows of earlier events: it *leaves* the epoch
-//! before, then goes over. Nobody waits for all: a replica that gains cells waits until those who lose them have left, and
-//! for nobody else; no state moves. So every cell has one owner at any time (theorem 3): its old one until that has left,
-//! its new one after it has seen that. Epochs of one event are gone through one after the other, for those in between own
-//! cells too, if no rows.
+//! An epoch begins at an event that is not dealt yet when the epoch is appended (`control.rs`). So every replica that comes
+//! to that event knows the epoch. A replica switches over alone, after it has taken all rows of earlier events: it *leaves*
+//! the epoch before, then goes over. A replica that gains cells waits only until their former owners have left; no state
+//! moves. So a cell has one owner at any time (theorem 3): the old one until it has left, and then the new one. A replica goes through several epochs of one event one after the other, because replicas in between own cells too.
 //!
-//! A replica that owns nothing is absent: it gets no rows, what does not concern it at all is passed over by those who put
-//! rows out (`concerns`, `takes`), and of it itself it is known that it puts out nothing, without its saying so (`silent`),
-//! as far as events have been dealt: what comes behind them may be an epoch's that nobody knows yet. What it has missed and
-//! must know is the watermark, which those who leave an epoch write down.
+//! A replica without cells is absent. It gets no rows. Producers pass over batches that do not concern it (`concerns`,
+//! `takes`). Readers know that it puts out nothing (`silent`), although it does not say so. They know this only up to the
+//! last dealt event, because a later event may start an epoch that is not known yet. An absent replica misses the watermark, so replicas that leave an epoch write it
+//! down.
 //!
-//! Between two blocks the epochs that all replicas have left are forgotten (`forget`).
+//! Between two blocks, `forget` drops the epochs that all replicas have left.
 //!
-//! Who writes what: `known` and `dealt` who holds the control's lock; `left` its replica; `watermark` whoever leaves, all
-//! the same; `gone_over` its replica, once.
-//! ORDERING: an epoch is appended, and `dealt` stored with Release, before its event is put out: who takes a row or a word
-//! about that event, which is handed on with Release and Acquire, sees the epoch; and who reads `dealt` with Acquire sees all
-//! that begin up to there. `left` is stored with Release after a replica's last touch of the cells it loses, and the
-//! watermark, and loaded with Acquire before the first touch of the cells gained: what was done to a cell comes before what
-//! its next owner does.
+//! Writers: the holder of the control's lock writes `known` and `dealt`. A replica writes its own `left`, and its own
+//! `gone_over` once. All replicas that leave an epoch write the same `watermark`.
+//! ORDERING: an epoch is appended, and `dealt` stored with Release, before its event is put out. A thread that takes a row or
+//! a heartbeat of that event, passed on with Release and Acquire, therefore sees the epoch. A thread that reads `dealt` with
+//! Acquire sees all epochs that begin up to there. A replica stores `left` with Release after it last touches the cells that
+//! it loses, and after the watermark. The next owner loads `left` with Acquire before it touches these cells. So all work on
+//! a cell comes before the work of its next owner.
 //!
-//! A replica that fails touches no cell any more, and no replica waits for it. A replica that would gain one of its cells
-//! stops at the first event of the epoch. The failure is earlier, and is what the run reports.
+//! A failed replica touches no cell any more, and no replica waits for it. A replica that would gain one of its cells stops
+//! at the first event of the epoch. The failure is earlier, and is what the run reports.
 //!
-//! No circle of waiting: a replica waits only for such that have rows of earlier events than its own to take, of which one
-//! has the earliest; that one waits for nobody, and has all it needs: what the one waiting has taken has been published for
-//! all, and what has been put out for earlier events is taken by the sink, whom nobody holds up.
+//! No deadlock: a replica waits only for replicas that still have rows of earlier events to take. One of these has the
+//! earliest event. It waits for no replica, and has everything that it needs. The rows that the waiting replica took are
+//! published to all, and nothing blocks the sink, which takes all outputs of earlier events.
 
 use std::ops::Index;
 
 use crate::state::windows::CELLS;
 use crate::threads::sync::{AtomicI64, AtomicU64, CachePadded, Ordering, UnsafeCell};
 
-/// Beside the number of epochs that a replica has left: the replica has failed.
+/// A flag in the number of epochs that a replica has left: the replica has failed.
 const FAILED: u64 = 1 << 63;
 
 /// An epoch of one operator.
 #[derive(Debug)]
 pub struct Epoch {
-    /// It begins with this event.
+    /// The event that it begins with.
     pub event: i64,
     /// Per cell the number of the replica that owns it.
     owners: Box<[u16; CELLS]>,
-    /// Those that own any.
+    /// The replicas that own cells.
     pub replicas: Vec<usize>,
-    /// Per replica those that lose cells to it; and who loses or gains any.
+    /// Per replica, the replicas that lose cells to it; and all replicas that lose or gain cells.
     from: Box<[Vec<usize>]>,
     concerned: Vec<usize>,
     moved: usize,
     asked: Asked,
-    /// The watermark before its first row, once a replica with cells has left the epoch before; `i64::MIN`: there was no row.
+    /// The watermark before its first row, set when a replica with cells leaves the epoch before; `i64::MIN`: no row came.
     watermark: AtomicI64,
-    /// State that was copied from replica to replica for it; added to by who loses some.
+    /// Bytes of state that were copied between replicas for it; replicas that lose state add to it.
     bytes: AtomicU64,
-    /// Per replica when it went over, and for how long it had waited; 0: not yet, or not at all.
+    /// Per replica, the time when it went over, and how long it had waited; 0: not yet, or not at all.
     gone_over: Box<[(AtomicU64, AtomicU64)]>,
 }
 
-/// Who asked for an epoch, and when.
+/// The requester of an epoch, and the times of the request.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct Asked {
     /// `schedule`, `request`, or the controller's name.
     pub by: &'static str,
-    /// What a controller saw.
+    /// The reason of a controller.
     pub cause: Option<String>,
     /// In nanoseconds of engine time.
     pub asked: Option<u64>,
@@ -72,18 +70,18 @@ pub struct Asked {
     pub posted: Option<u64>,
 }
 
-/// Epochs in the order of their events, numbered from the first that ever was.
+/// Epochs in the order of their events, numbered from the first of the run.
 #[derive(Debug, Default)]
 struct Known {
-    /// The number of the first in `list`: those before it have been forgotten.
+    /// The number of the first epoch in `list`; those before it are forgotten.
     first: usize,
     list: boxcar::Vec<Epoch>,
-    /// What became of those that have been forgotten: of the first `REPORTED`.
+    /// The results of forgotten epochs, up to `REPORTED`.
     reported: Vec<Reconfiguration>,
 }
 
 impl Known {
-    /// How many there were.
+    /// The number of epochs, with the forgotten ones.
     fn count(&self) -> usize {
         self.first + self.list.count()
     }
@@ -102,22 +100,22 @@ impl Index<usize> for Known {
     }
 }
 
-/// So many reconfigurations of an operator are reported, the first ones; so many loads that its controller saw.
+/// The number of reconfigurations, and of loads, that the report lists per operator: the first ones.
 pub const REPORTED: usize = if cfg!(test) { 8 } else { 20_000 };
 
 /// All epochs of an operator.
 #[derive(Debug)]
 pub struct Epochs {
     known: UnsafeCell<Known>,
-    /// Events up to this one are dealt, or are about to be: no epoch is appended any more that begins with one of them.
+    /// Events up to this one are dealt, or are about to be. No later epoch begins with one of them.
     dealt: AtomicI64,
-    /// Per replica how many epochs it has left: it touches nothing any more that it owned in these alone. With `FAILED`: it
-    /// leaves no more of them, and touches nothing at all.
+    /// Per replica, the number of epochs that it has left: it no longer touches what it owned only in these. With `FAILED`,
+    /// it leaves no more epochs, and touches nothing.
     left: Box<[CachePadded<AtomicU64>]>,
 }
 
 impl Epoch {
-    /// The epoch behind `before`, if there is one, of an operator with `of` replicas.
+    /// The epoch after `before` (or the first one), of an operator with `of` replicas.
     fn new(event: i64, replicas: &[usize], of: usize, before: Option<&Self>, asked: Asked) -> Self {
         let mut owners = Box::new([0; CELLS]);
         let mut from = vec![Vec::new(); of];
@@ -155,7 +153,7 @@ impl Epoch {
         self.replicas.contains(&replica)
     }
 
-    /// What became of it, of an operator without a name; no replica is at work.
+    /// The result of the epoch, without the name of the operator; no replica is at work.
     fn report(&self) -> Reconfiguration {
         // ORDERING: Relaxed; no replica is at work.
         let read = |number: &AtomicU64| Some(number.load(Ordering::Relaxed)).filter(|&number| number > 0);
@@ -182,7 +180,7 @@ impl Epoch {
     }
 }
 
-/// What became of a reconfiguration.
+/// The result of a reconfiguration.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Reconfiguration {
     pub operator: String,
@@ -190,10 +188,10 @@ pub struct Reconfiguration {
     pub replicas: Vec<usize>,
     #[serde(flatten)]
     pub asked: Asked,
-    /// Cells that changed their owner, of all.
+    /// The number of cells that changed their owner, and of all cells.
     pub moved: usize,
     pub cells: usize,
-    /// Of state that was copied for it; state that is shared stays where it is.
+    /// Bytes of state that were copied; shared state stays where it is.
     pub bytes: u64,
     /// Replicas that lost or gained cells.
     pub gone_over: Vec<GoneOver>,
@@ -205,11 +203,11 @@ pub struct GoneOver {
     pub replica: usize,
     /// In nanoseconds of engine time.
     pub at: u64,
-    /// For those who lost cells to it, within that.
+    /// How long it waited for the former owners of its cells.
     pub waited: u64,
 }
 
-// SAFETY: only `forget` changes what is known other than by appending, and its caller says that no other thread is there.
+// SAFETY: all methods but `forget` only append to `known`, and the caller of `forget` rules out other threads.
 unsafe impl Sync for Epochs {}
 
 impl Epochs {
@@ -218,8 +216,8 @@ impl Epochs {
         self.known.with(|known| unsafe { &*known })
     }
 
-    /// Forgets the epochs that all replicas have left, but for what the report says of them. There are never more epochs than
-    /// a block has batches.
+    /// Forgets the epochs that all replicas have left, except their results. So there are never more epochs than a block has
+    /// batches.
     ///
     /// # Safety
     /// No other thread is at the epochs, none has a reference to one, and all events of earlier epochs have been delivered.
@@ -246,7 +244,7 @@ impl Epochs {
         });
     }
 
-    /// Before all events `replicas` replicas share the cells.
+    /// In the first epoch, all `replicas` replicas share the cells.
     pub fn new(replicas: usize) -> Self {
         let all: Vec<usize> = (0..replicas).collect();
         Self {
@@ -259,38 +257,38 @@ impl Epochs {
         }
     }
 
-    /// How many replicas there are, with or without cells.
+    /// The number of replicas, with or without cells.
     pub fn replicas(&self) -> usize {
         self.left.len()
     }
 
-    /// From `event` on, of which and behind which nothing has been dealt, these replicas share the cells; by one at a time.
+    /// Appends an epoch: from `event` on, which is not dealt yet, these replicas share the cells. One thread at a time.
     pub fn append(&self, event: i64, replicas: &[usize], asked: Asked) {
         debug_assert!(event > self.dealt() && event >= self.last().event);
         self.known().list.push(Epoch::new(event, replicas, self.left.len(), Some(self.last()), asked));
     }
 
-    /// Events up to `upto` are dealt from now on; by one at a time.
+    /// Announces that events up to `upto` are being dealt. One thread at a time.
     pub fn deal(&self, upto: i64) {
         // ORDERING: Release; see the module.
         self.dealt.store(upto, Ordering::Release);
     }
 
-    /// Up to which event they are.
+    /// The last event that is dealt, or about to be.
     pub fn dealt(&self) -> i64 {
         // ORDERING: Acquire; see the module.
         self.dealt.load(Ordering::Acquire)
     }
 
-    /// The last epoch that is known.
+    /// The last known epoch.
     pub fn last(&self) -> &Epoch {
         &self.known()[self.known().count() - 1]
     }
 
-    /// Whether all that the last one concerns have gone over to it; while none is appended.
+    /// Whether all replicas that the last epoch concerns have gone over to it. No epoch may be appended meanwhile.
     pub fn is_settled(&self) -> bool {
         let last = self.last();
-        // ORDERING: Relaxed; only when somebody asks again hangs on it.
+        // ORDERING: Relaxed; it only decides when the next request is made.
         last.concerned.iter().all(|&replica| last.gone_over[replica].0.load(Ordering::Relaxed) > 0)
     }
 
@@ -298,12 +296,12 @@ impl Epochs {
         self.known().get(index)
     }
 
-    /// A replica leaves all epochs before number `index`: it has taken all rows of events before that one's; the watermark
-    /// then, of one that had cells.
+    /// A replica leaves all epochs before number `index`, because it has taken all rows of earlier events. `watermark`: that
+    /// of a replica with cells.
     #[inline]
     pub fn leave(&self, replica: usize, index: usize, watermark: Option<i64>) {
         if let (Some(epoch), Some(watermark)) = (self.known().get(index), watermark) {
-            // ORDERING: Relaxed; handed on by `left`.
+            // ORDERING: Relaxed; `left` publishes it.
             epoch.watermark.store(watermark, Ordering::Relaxed);
         }
         // ORDERING: Release; see the module.
@@ -327,13 +325,13 @@ impl Epochs {
         })
     }
 
-    /// The watermark before the first row of epoch `index`, for who may go over to it and gains cells.
+    /// The watermark before the first row of epoch `index`, for a replica that may go over to it and gains cells.
     pub fn watermark(&self, index: usize) -> Option<i64> {
         // ORDERING: Relaxed; `may_go_over` has acquired it.
         Some(self.known()[index].watermark.load(Ordering::Relaxed)).filter(|&watermark| watermark > i64::MIN)
     }
 
-    /// The epoch that an event belongs to; of events that were delivered before any was forgotten, the first one there is.
+    /// The epoch of an event. Events of forgotten epochs give the first epoch that is left.
     #[inline]
     fn of(&self, event: i64) -> usize {
         let first = self.known().first;
@@ -348,15 +346,15 @@ impl Epochs {
         from.saturating_sub(1).max(first)
     }
 
-    /// Those from number `index` on.
+    /// The epochs from number `index` on.
     fn since(&self, index: usize) -> impl Iterator<Item = &Epoch> {
         let known = self.known();
         (index..known.count()).map(|index| &known[index])
     }
 
-    /// Whether what is put out of events behind `after` up to `upto` concerns a replica: it owns cells in an epoch that has
-    /// one of them, or in one that is known to begin behind them, or did up to `after`. Of these, who has lost them with the
-    /// next event may not have known that when it heard of `after`, and others wait for its leaving.
+    /// Whether the outputs of events after `after` up to `upto` concern a replica. They do if it owns cells in an epoch of
+    /// these events, in a known epoch right after them, or in that of `after`. In the last case, it may not
+    /// know yet that it loses its cells with the next event. Other replicas wait until it leaves.
     pub fn concerns(&self, replica: usize, after: i64, upto: i64) -> bool {
         let begin = self.of(after);
         let reached = self.since(begin + 1).take_while(|epoch| epoch.event <= upto.saturating_add(1));
@@ -381,13 +379,13 @@ impl Epochs {
         self.known()[self.of(event)].has(replica)
     }
 
-    /// Of those that own cells when `event` comes, the one whose turn it is.
+    /// The replica whose turn it is, among those that own cells at `event`.
     pub fn in_turn(&self, event: i64, turn: u64) -> usize {
         let present = &self.known()[self.of(event)].replicas;
         present[turn as usize % present.len()]
     }
 
-    /// Up to which event a replica puts out nothing, when it has put out all of events up to `upto`.
+    /// The last event up to which a replica certainly emits nothing, after it has emitted all outputs up to `upto`.
     pub fn silent(&self, replica: usize, upto: i64) -> i64 {
         let dealt = self.dealt();
         let at = self.of(upto.saturating_add(1));
@@ -398,7 +396,7 @@ impl Epochs {
         next.min(dealt).max(upto)
     }
 
-    /// Whether a replica may go over to epoch `index`: those who lose cells to it have left the one before.
+    /// Whether a replica may go over to epoch `index`: the former owners of its cells have left the epoch before.
     #[inline]
     pub fn may_go_over(&self, replica: usize, index: usize) -> bool {
         self.known()[index].from[replica].iter().all(|&other| self.has_left(other, index))
@@ -411,26 +409,26 @@ impl Epochs {
         self.left[replica].load(Ordering::Acquire) >= index as u64
     }
 
-    /// Those who own cells in epoch `index` or in the one before it, some perhaps twice.
+    /// The replicas that own cells in epoch `index` or in the one before; some may occur twice.
     pub fn members(&self, index: usize) -> impl Iterator<Item = usize> {
         [index - 1, index].into_iter().flat_map(|index| self.known()[index].replicas.iter().copied())
     }
 
-    /// So many bytes of state have been copied for epoch `index`.
+    /// Adds bytes of state that were copied for epoch `index`.
     pub fn copied(&self, index: usize, bytes: usize) {
-        // ORDERING: Relaxed; read when nobody is at work.
+        // ORDERING: Relaxed; read when no replica is at work.
         self.known()[index].bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A replica has gone over to epoch `index`, at `now`, after it had waited since `since` if at all.
+    /// Notes that a replica has gone over to epoch `index` at `now`, and that it waited since `since`, if it did.
     pub fn note(&self, replica: usize, index: usize, now: u64, since: Option<u64>) {
         let (at, waited) = &self.known()[index].gone_over[replica];
-        // ORDERING: Relaxed; read when nobody is at work.
+        // ORDERING: Relaxed; read when no replica is at work.
         at.store(now.max(1), Ordering::Relaxed);
         waited.store(since.map_or(0, |since| now.saturating_sub(since)), Ordering::Relaxed);
     }
 
-    /// What became of the first reconfigurations; no replica is at work.
+    /// The results of the first reconfigurations; no replica is at work.
     pub fn report(&self, operator: &str) -> Vec<Reconfiguration> {
         let known = self.known();
         let kept = self.since(known.first.max(1)).map(Epoch::report);
@@ -439,7 +437,7 @@ impl Epochs {
         all
     }
 
-    /// How many reconfigurations are not reported.
+    /// The number of reconfigurations that the report omits.
     pub fn omitted(&self) -> usize {
         (self.known().count() - 1).saturating_sub(REPORTED)
     }
@@ -580,9 +578,9 @@ mod models {
         });
     }
 
-    /// What a reader takes for silence never is one that an epoch breaks which nobody knew of then.
+    /// A reader never takes a replica for silent that an epoch, unknown at that time, makes speak.
     #[test]
-    fn loom_who_is_said_to_be_silent_is() {
+    fn loom_a_silent_replica_emits_nothing() {
         loom::model(|| {
             let epochs = Arc::new(Epochs::new(2));
             epochs.append(1, &[0], Asked::default());
@@ -605,7 +603,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_gains_waits_for_who_loses_and_for_nobody_else() {
+    fn a_replica_that_gains_cells_waits_only_for_their_former_owners() {
         // 0 and 1 share; then 0 has all; then 1 and 2 have all.
         let epochs = Epochs::new(3);
         epochs.append(10, &[0], Asked { by: "request", posted: Some(500), ..Asked::default() });
@@ -619,7 +617,7 @@ mod tests {
         assert!(!epochs.may_go_over(1, 2) && !epochs.may_go_over(2, 2) && epochs.may_go_over(0, 2));
         epochs.leave(0, 2, None);
         assert!(epochs.may_go_over(1, 2) && epochs.may_go_over(2, 2));
-        // Who has cells is concerned, and who had some just now, and who gets some with the next event.
+        // A batch concerns replicas that have cells, that just had some, or that get some with the next event.
         assert!(epochs.concerns(1, i64::MIN, 3) && epochs.concerns(1, 3, 9) && epochs.concerns(1, 9, 18));
         assert!(!epochs.concerns(1, 10, 18));
         assert!(epochs.concerns(1, 9, 19) && epochs.concerns(0, 9, 19) && !epochs.concerns(0, 20, i64::MAX));
@@ -637,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_cells_is_silent_until_he_gets_some_as_far_as_events_are_dealt() {
+    fn a_replica_without_cells_is_silent_until_it_gets_some_or_up_to_the_last_dealt_event() {
         let epochs = Epochs::new(3);
         epochs.append(10, &[0], Asked::default());
         epochs.append(20, &[1, 2], Asked::default());

@@ -216,7 +216,7 @@ impl Lister {
                 let key = Given { row: self.given.row(index), text };
                 let hash = shape.hash(key).ok_or_else(|| {
                     RunError::Invalid(format!(
-                        "a key of event {} refers to text outside of its block",
+                        "a key of event {} refers to text outside its block",
                         self.given.seq(index)
                     ))
                 })?;

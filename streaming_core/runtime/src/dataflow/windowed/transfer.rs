@@ -1,16 +1,16 @@
-//! State transfer: how replicas that share nothing are reconfigured (SN; STRETCH, sections 1 and 2.5): all stop, state is
-//! copied, all go on.
+//! State transfer: the reconfiguration of replicas that share nothing (SN; STRETCH, sections 1 and 2.5). All replicas stop,
+//! state is copied, and all go on.
 //!
-//! Who comes to an epoch's event packs the cells that it loses into parcels (`state/windows/parcel.rs`), one for each who
-//! gains some of them, and *stops*. When all who own cells before or after have stopped, whoever gains cells makes them again
-//! in memory of his own; when all have, all go on. So there is one transfer at a time.
+//! A replica that comes to the event of an epoch packs the cells that it loses into parcels (`state/windows/parcel.rs`).
+//! There is one parcel for each new owner. Then the replica *stops*. When all former and new owners of cells have stopped, each new owner unpacks its cells in
+//! its own memory. When all have done so, all go on. So there is one transfer at a time.
 //!
-//! Who writes what: a parcel belongs to who loses what is in it until it has stopped (`Epochs::leave`), then to who gains it
-//! until it is *ready*; `ready` its replica.
-//! ORDERING: `ready` is stored with Release after the last touch of parcels, and loaded with Acquire before the first touch
-//! for the next epoch; so it is with having stopped.
+//! Writers: a parcel belongs to the replica that loses its cells until that replica has stopped (`Epochs::leave`). Then it
+//! belongs to the replica that gains them, until that one is *ready*. A replica writes its own `ready`.
+//! ORDERING: a replica stores `ready` with Release after it last touches parcels. Others load it with Acquire before they
+//! first touch them for the next epoch. The same holds for stopping.
 //!
-//! No circle of waiting: as in `epochs.rs`; all wait for the same, and none who has stopped has rows of earlier events.
+//! No deadlock: as in `epochs.rs`. All wait for the same replicas, and none that has stopped has rows of earlier events.
 
 use crate::dataflow::windowed::epochs::Epochs;
 use crate::error::RunError;
@@ -24,9 +24,9 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 /// See the module.
 #[derive(Debug)]
 pub struct Transfers {
-    /// By who loses and who gains.
+    /// By the replica that loses the cells, and the one that gains them.
     parcels: Own<Parcel>,
-    /// Per replica up to which epoch it has made again what it gains.
+    /// Per replica, the last epoch for which it has unpacked its cells.
     ready: Box<[CachePadded<AtomicU64>]>,
 }
 
@@ -43,13 +43,13 @@ impl Transfers {
         from * self.ready.len() + to
     }
 
-    /// A replica packs the cells, of `cells` of its own, that it loses with epoch `index`; then it may leave the one before.
+    /// Packs the cells that a replica loses with epoch `index`. Then the replica may leave the epoch before.
     ///
     /// # Errors
     /// There is no memory.
     ///
     /// # Safety
-    /// The caller is the replica, owns cells before or after, and is at this epoch's event.
+    /// The caller is the replica, owns cells before or after, and is at the event of this epoch.
     pub unsafe fn pack(
         &self,
         epochs: &Epochs,
@@ -63,7 +63,7 @@ impl Transfers {
         for cell in (0..CELLS).filter(|&cell| old.owner(cell) == replica && new.owner(cell) != replica) {
             given[new.owner(cell)] = true;
             let parcel = self.parcel(replica, new.owner(cell));
-            // SAFETY: the cell and the parcel are this replica's: all have been ready for the epoch before.
+            // SAFETY: the cell and the parcel are this replica's, because all were ready for the epoch before.
             unsafe {
                 let content = cells.with_mut(replica, cell, std::mem::take);
                 self.parcels.with_mut(parcel, |parcel| parcel.put(cell, content, shape))?;
@@ -77,13 +77,13 @@ impl Transfers {
         Ok(())
     }
 
-    /// A replica makes the cells again that it gains with epoch `index`, and is ready.
+    /// Unpacks the cells that a replica gains with epoch `index`, and declares it ready.
     ///
     /// # Errors
     /// `Engine`: there is no memory.
     ///
     /// # Safety
-    /// The caller is the replica, owns cells before or after; all who do have stopped.
+    /// The caller is the replica, and owns cells before or after. All replicas that do have stopped.
     pub unsafe fn unpack(
         &self,
         epochs: &Epochs,
@@ -94,7 +94,7 @@ impl Transfers {
     ) -> Result<(), RunError> {
         let Some(old) = epochs.get(index - 1) else { return Ok(()) };
         for &from in &old.replicas {
-            // SAFETY: who had the parcel has stopped; the cells are this replica's.
+            // SAFETY: the former owner of the parcel has stopped; the cells are this replica's.
             unsafe {
                 let place = |cell: usize, content: Cell| cells.with_mut(replica, cell, |cell| *cell = content);
                 self.parcels.with_mut(self.parcel(from, replica), |parcel| {
@@ -114,26 +114,26 @@ impl Transfers {
         self.ready[replica].load(Ordering::Acquire) >= index as u64
     }
 
-    /// Whether a replica, which has stopped for epoch `index`, may go on with what comes next: making its cells again, or,
-    /// when it is ready, rows. Who owns no cells before nor after does not wait.
+    /// Whether a replica that has stopped for epoch `index` may go on: with unpacking its cells, or with rows if it is ready.
+    /// A replica without cells before and after does not wait.
     pub fn may_go_on(&self, epochs: &Epochs, replica: usize, index: usize) -> bool {
         let is_ready = self.is_ready(replica, index);
         let waited_for = |other| if is_ready { self.is_ready(other, index) } else { epochs.has_left(other, index) };
         epochs.members(index).all(|member| member != replica) || epochs.members(index).all(waited_for)
     }
 
-    /// A replica has failed: nobody waits for it.
+    /// Declares that a replica has failed, so that no replica waits for it.
     pub fn give_up(&self, replica: usize) {
         // ORDERING: Release, as above.
         self.ready[replica].store(u64::MAX, Ordering::Release);
     }
 }
 
-/// Where cells are: once for all replicas who share them, or once for each of those who share nothing.
+/// The cells: once for all replicas that share them, or once for each replica that shares nothing.
 #[derive(Debug)]
 pub struct Cells {
     all: Own<Cell>,
-    /// Cells up to the next replica's; 0: they are the same.
+    /// The distance, in cells, to those of the next replica; 0: all replicas have the same cells.
     each: usize,
 }
 

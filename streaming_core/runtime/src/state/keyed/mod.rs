@@ -185,7 +185,7 @@ impl KeyedState {
             let hash = hash_of(self.key, entry);
             // SAFETY: the caller gives tables that nobody else uses.
             let table = unsafe { &mut *owner(hash, position_of(self.key, entry)) };
-            assert_eq!(table.entry, self.entry, "tables of one operator");
+            assert_eq!(table.entry, self.entry, "both tables must belong to one operator");
             table.adopt(hash, entry)?;
         }
         self.index = Index::new();

@@ -85,7 +85,7 @@ impl KeyedRows {
     pub fn outside(&self, index: usize) -> RunError {
         // SAFETY: every row starts with its seq.
         let seq = unsafe { self.field(index, 0).cast::<i64>().read_unaligned() };
-        RunError::Invalid(format!("a key of event {seq} refers to text outside of its block"))
+        RunError::Invalid(format!("a key of event {seq} refers to text outside its block"))
     }
 }
 

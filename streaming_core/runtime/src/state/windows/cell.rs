@@ -1,4 +1,4 @@
-//! Cells: see `state/windows/mod.rs`. One thread at a time is at a cell, its owner; who that is, is the executor's to say.
+//! Cells: see `state/windows/mod.rs`. One thread at a time, the owner, uses a cell. The executor decides which thread that is.
 
 use crate::memory::arena::Arena;
 use crate::program::kernel::{BeforeEntry, EntryHeader};
@@ -8,10 +8,10 @@ use crate::state::windows::entry::{BEHIND, Given, Shape};
 use crate::state::windows::pane::{Extent, List, Pane};
 use crate::state::windows::table::Table;
 
-/// How many entries go for one that is touched.
+/// The number of entries that may expire for each touched entry.
 const AT_ONCE: usize = 8;
 
-/// How many panes at least, and what part of them, are given back at once.
+/// The least number of panes to free at once, and their share.
 const PANES_AT_ONCE: usize = 8;
 const PART_AT_ONCE: usize = 32;
 
@@ -19,25 +19,25 @@ const PART_AT_ONCE: usize = 32;
 #[derive(Debug, Default)]
 pub struct Cell {
     pub(super) panes: ByWindow<Box<Pane>>,
-    /// Of the pane that went last.
+    /// The extent of the last removed pane.
     pub(super) extent: Extent,
-    /// A pane that went, for the next window.
+    /// A removed pane, for reuse by the next window.
     spare: Option<Box<Pane>>,
     /// Windows of the kind `single`: all entries by key.
     singles: Table,
-    /// Of which nobody is told when they expire: longest untouched first.
+    /// Entries that expire without a call of a kernel, longest untouched first.
     pub(super) touched: List,
 }
 
 // SAFETY: a cell owns its entries; nothing in it refers to a thread.
 unsafe impl Send for Cell {}
 
-/// Entries that have gone, and whose memory is still used.
+/// Removed entries whose memory is still in use.
 #[derive(Debug, Default)]
 pub struct Gone {
-    #[expect(clippy::vec_box, reason = "they are handed over as they are")]
+    #[expect(clippy::vec_box, reason = "the owner passes boxes on")]
     panes: Vec<Box<Pane>>,
-    /// Of single windows, linked by `next`: no list has them any more.
+    /// Entries of single windows, linked by `next`; they are in no other list.
     entries: Entries,
 }
 
@@ -64,12 +64,12 @@ impl Iterator for Entries {
     }
 }
 
-// SAFETY: what has gone is nobody else's.
+// SAFETY: removed entries belong to this alone.
 unsafe impl Send for Gone {}
 
 impl Gone {
-    /// Gives memory back. A large window's panes are some of them at a time, so that no batch waits until all are; a part of
-    /// those there are, so that there are never more than come in about so many batches.
+    /// Frees memory. It frees the panes of a large window in parts, so that no batch waits for all of them. Each part is a
+    /// share of the removed panes, so their number stays bounded.
     #[inline]
     pub fn clear(&mut self) {
         let panes = self.panes.len();
@@ -81,10 +81,10 @@ impl Gone {
     }
 
     /// # Errors
-    /// There is no memory to keep it until it is not used any more.
+    /// There is no memory to keep it until it is out of use.
     pub fn add(&mut self, pane: Box<Pane>) -> Result<(), OutOfMemory> {
         if self.panes.try_reserve(1).is_err() {
-            // It may still be used: then its memory is never given back.
+            // It may still be in use, so its memory is never freed.
             std::mem::forget(pane);
             return Err(OutOfMemory);
         }
@@ -100,7 +100,7 @@ impl Drop for Gone {
 }
 
 /// # Safety
-/// The entry is one of a single window, made in `Cell::get_or_make_single`, which nobody uses any more.
+/// `Cell::get_or_make_single` made the entry, and no thread uses it any more.
 unsafe fn free_single(entry: *mut EntryHeader) {
     // SAFETY: from `calloc`, with all that lies before an entry; an arena is its own.
     unsafe {
@@ -113,12 +113,12 @@ unsafe fn free_single(entry: *mut EntryHeader) {
 }
 
 impl Cell {
-    /// The windows in which there is something, and their panes.
+    /// The windows with content, and their panes.
     pub fn open(&mut self) -> impl Iterator<Item = (i64, *mut Pane)> {
         self.panes.iter_mut().map(|(number, pane)| (number, &raw mut **pane))
     }
 
-    /// The pane of a window, made if it is not there. It stays where it is until it is taken out.
+    /// The pane of a window; a new one if there is none. It stays in place until it is removed.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -128,7 +128,7 @@ impl Cell {
         Ok(&raw mut **pane)
     }
 
-    /// Takes out the pane of a window; its entries, if windows are single, stay.
+    /// Removes the pane of a window. Entries of single windows stay.
     pub fn take(&mut self, number: i64) -> Option<Box<Pane>> {
         let pane = self.panes.take(number);
         if let Some(pane) = &pane {
@@ -137,7 +137,7 @@ impl Cell {
         pane
     }
 
-    /// Takes back a pane that it gave, none of whose entries is used any more.
+    /// Takes back a removed pane; none of its entries is in use any more.
     pub fn keep(&mut self, mut pane: Box<Pane>) {
         pane.clear();
         self.spare = Some(pane);
@@ -150,7 +150,7 @@ impl Cell {
         self.singles.find(hash, |entry| shape.equal(unsafe { shape.key_of(entry) }, key))
     }
 
-    /// The entry of a key of single windows, made if there is none; whether there was none. None: there is no memory.
+    /// The entry of a key of single windows, a new one if there is none, and whether it is new. None: there is no memory.
     pub fn get_or_make_single(&mut self, shape: &Shape, hash: u64, key: Given) -> Option<(*mut EntryHeader, bool)> {
         if let Some(entry) = self.single(shape, hash, key) {
             return Some((entry, false));
@@ -160,7 +160,7 @@ impl Cell {
         if memory.is_null() {
             return None;
         }
-        // SAFETY: so many bytes, zeroed, nobody else's.
+        // SAFETY: the memory has so many bytes, is zeroed, and belongs to this thread.
         let entry = unsafe { shape.make(memory, hash, key) };
         if shape.grows() {
             let Some(arena) = Arena::small() else {
@@ -179,8 +179,8 @@ impl Cell {
         Some((entry, true))
     }
 
-    /// An entry becomes the one that was touched last; of those whose keys have had no row since `start`, except for itself, some
-    /// go: more than one comes, so that all of them do in the end, and few, so that no row has to wait for all of them.
+    /// Makes an entry the last touched one. Then it removes some other entries whose keys have had no row since `start`. It
+    /// removes more than one, so that all of them go in the end, but few, so that no row waits for all of them.
     ///
     /// # Safety
     /// The entry is this cell's, in the list of touched ones if `is_listed`, else in none.
@@ -211,7 +211,7 @@ impl Cell {
         unsafe { self.touched.take_out(entry) };
     }
 
-    /// An entry of single windows goes.
+    /// Removes an entry of single windows.
     ///
     /// # Safety
     /// It is this cell's, in no list.
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    /// However many panes a window had, few are given back at a time, and all are in the end; of windows that come faster than
-    /// that, there are never more than a bound.
+    /// However many panes a window had, few are freed at a time, and all in the end. If windows come faster than that, their
+    /// number stays bounded.
     #[test]
     fn panes_are_given_back_some_at_a_time() {
         let mut gone = Gone::default();
@@ -264,7 +264,7 @@ mod tests {
         }
     }
 
-    /// Of windows of which nobody is told: however many keys have had no row for long, a row has few of them go.
+    /// Windows that expire without a call of a kernel: however many keys have had no row for long, a row removes few.
     #[test]
     fn a_row_has_few_entries_go_and_rows_have_all() {
         let fields = vec![Key { kind: ColumnKind::I64, offset: 8 }];

@@ -135,7 +135,7 @@ impl Shape {
 
     /// The hash of a key that is an index.
     pub fn hash_of_index(&self, index: i64) -> u64 {
-        self.hash(Given::index(&index)).expect("an index is no text")
+        self.hash(Given::index(&index)).expect("an index refers to no text")
     }
 
     /// Whether two keys are the same.

@@ -152,7 +152,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn take<const N: usize>(&mut self) -> [u64; N] {
         self.at += N;
-        self.words[self.at - N..self.at].try_into().expect("so many words")
+        self.words[self.at - N..self.at].try_into().expect("the slice has N words")
     }
 
     /// Makes the next entry again, in its pane, or, a single one, in the cell.

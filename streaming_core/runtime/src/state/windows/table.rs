@@ -8,7 +8,7 @@ pub struct Table(Index);
 
 impl Default for Table {
     fn default() -> Self {
-        Self::like(0).expect("memory for an empty table")
+        Self::like(0).expect("the allocator has memory for an empty table")
     }
 }
 

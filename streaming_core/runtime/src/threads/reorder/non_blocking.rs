@@ -1,25 +1,25 @@
-//! Non-blocking reorder buffer: whoever completes a batch may go on at once; batches leave in serial order.
+//! Non-blocking reorder buffer: a worker that completes a batch goes on at once; batches leave in serial order.
 //!
-//! Invariant: a completed serial whose predecessors were released is never left behind.
-//! Cost: one store and two read-modify-writes a batch. README.md, "Reorder buffers", has the proof.
-//! Source: Prasaad et al., the non-blocking reorder buffer for what concurrent workers put out.
+//! Invariant: a completed serial is released as soon as its predecessors are, and never left behind.
+//! Cost: one store and two read-modify-writes a batch. `dataflow/pooled/README.md`, "Reorder buffers", has the proof.
+//! Source: Prasaad et al., the non-blocking reorder buffer for the outputs of concurrent workers.
 
 use crate::threads::reorder::buffer::ReorderBuffer;
 use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 
-/// Set in `turn` while somebody releases.
+/// Set in `turn` while a thread releases.
 const BUSY: u64 = 1;
 
 /// The buffer; see the module.
 #[derive(Debug)]
 pub struct NonBlocking {
-    /// `stamps[serial % window]` = serial + 1 once completed. Written by whoever completes that serial, read by
-    /// whoever releases.
+    /// `stamps[serial % window]` = serial + 1 once that serial is complete. The thread that completes it writes the stamp; the
+    /// thread that releases reads it.
     stamps: Box<[AtomicU64]>,
-    /// `next << 1 | busy`. BUSY is set by whoever wants to release; who set it first owns `next` until it clears it.
+    /// `next << 1 | busy`. A thread that wants to release sets BUSY. The first one owns `next` until it clears BUSY.
     turn: CachePadded<AtomicU64>,
     mask: u64,
-    /// How far ahead the release looks; 0 in production. A broken buffer for tests releases whatever is there.
+    /// How far ahead the release looks: 0, except in a broken buffer for tests, which releases what is complete.
     #[cfg(test)]
     broken: bool,
 }
@@ -27,7 +27,7 @@ pub struct NonBlocking {
 impl NonBlocking {
     /// A buffer for at most `window` (a power of two) serials at a time.
     pub fn new(window: usize) -> Self {
-        assert!(window.is_power_of_two(), "a window is a power of two");
+        assert!(window.is_power_of_two(), "the window must be a power of two");
         Self {
             stamps: (0..window).map(|_| AtomicU64::new(0)).collect(),
             turn: CachePadded::new(AtomicU64::new(0)),
@@ -37,33 +37,33 @@ impl NonBlocking {
         }
     }
 
-    /// A buffer that does not wait for predecessors: what the checkers of ordered streams must notice.
+    /// A buffer that does not wait for predecessors. Checkers of ordered streams must notice it.
     #[cfg(test)]
     pub fn broken(window: usize) -> Self {
         Self { broken: true, ..Self::new(window) }
     }
 
-    /// Begins anew with serial 0, when nobody is at it; who hands out the next serials publishes it.
+    /// Starts again with serial 0. No thread is at the buffer; the thread that hands out the next serials publishes it.
     pub fn restart(&self) {
-        // ORDERING: Relaxed, as said.
+        // ORDERING: Relaxed; see above.
         self.stamps.iter().for_each(|stamp| stamp.store(0, Ordering::Relaxed));
         self.turn.store(0, Ordering::Relaxed);
     }
 
-    /// Declares `serial` complete; each serial below `released() + window` exactly once.
+    /// Declares `serial` complete. It must be below `released() + window`, and is declared only once.
     #[inline]
     fn complete(&self, serial: u64) {
         // ORDERING: Release pairs with the Acquire load in `is_complete`: the releaser sees the batch.
         self.stamps[(serial & self.mask) as usize].store(serial + 1, Ordering::Release);
     }
 
-    /// Releases every completed serial that is next in order; returns at once if somebody else is doing that.
+    /// Releases all completed serials that are next in order. Returns at once if another thread is doing that.
     fn release(&self, deliver: &mut dyn FnMut(u64)) -> usize {
         let mut total = 0;
         loop {
             // ORDERING: Acquire: the owner sees what earlier owners delivered. Release: if BUSY was set, the owner's
-            // addition below reads this very modification (or a later one), and thereby sees our stamp. Both need
-            // this to be a read-modify-write that always writes.
+            // addition below reads this modification or a later one, and so sees our stamp. Both require a
+            // read-modify-write that always writes.
             let turn = self.turn.fetch_or(BUSY, Ordering::AcqRel);
             if turn & BUSY != 0 {
                 return total;
@@ -75,7 +75,7 @@ impl NonBlocking {
                 next += 1;
             }
             // Moves `next` on and clears BUSY in one step.
-            // ORDERING: Release publishes what was delivered; Acquire sees the stamps of those who found BUSY set.
+            // ORDERING: Release publishes what was delivered; Acquire sees the stamps of threads that found BUSY set.
             let step = ((next - first) << 1).wrapping_sub(BUSY);
             self.turn.fetch_add(step, Ordering::AcqRel);
             total += (next - first) as usize;
@@ -93,7 +93,7 @@ impl NonBlocking {
 
     #[cfg(test)]
     fn release_at_once(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
-        // ORDERING: AcqRel as in `release`; this variant only forgets to wait for its predecessors.
+        // ORDERING: AcqRel, as in `release`; this variant only fails to wait for predecessors.
         while self.turn.fetch_or(BUSY, Ordering::AcqRel) & BUSY != 0 {
             crate::threads::sync::thread::yield_now();
         }
@@ -106,12 +106,12 @@ impl NonBlocking {
 impl ReorderBuffer for NonBlocking {
     #[inline]
     fn released(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release half of `release`'s addition: who sees a serial as released sees
-        // what its completer and its releaser wrote.
+        // ORDERING: Acquire pairs with the Release half of the addition in `release`. A thread that sees a serial as
+        // released also sees what the threads wrote that completed and released it.
         self.turn.load(Ordering::Acquire) >> 1
     }
 
-    /// If somebody is at releasing, returns at once: who is will do this one, too.
+    /// If another thread is releasing, returns at once: that thread releases this serial too.
     #[inline]
     fn complete_and_release(&self, serial: u64, deliver: &mut dyn FnMut(u64)) -> usize {
         #[cfg(test)]

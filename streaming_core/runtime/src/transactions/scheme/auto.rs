@@ -1,10 +1,10 @@
-//! `auto`: `serial` or `owners`, whichever is measured to be faster. Which of them that is depends on the cost of
-//! operators, on how many events span several threads' rows and on the machine, and all of it may change on the way.
+//! `auto`: `serial` or `owners`, whichever is measured to be faster. That depends on the cost of operators, on the number of
+//! events that span several threads' rows, and on the machine. All of these may change during a run.
 //!
-//! Blocks are run in segments of whole intervals, each by one scheme. At first both are tried; then the faster one goes on, and now and then
-//! the other is tried again. A trial is short, and the more it will cost, by what the last one did, the longer it waits: so
-//! trials take a small part of the time, however slow the other scheme is, and a change is soon seen where it is near. Any
-//! choice gives the same results.
+//! A block runs in segments of whole intervals, each with one scheme. At first both schemes are tried. Then the faster one
+//! goes on, and from time to time the other one is tried again. A trial is short. The more it is expected to cost, by the
+//! last trial, the later it comes. So trials take a small part of the time, however slow the other scheme is. If the costs
+//! are close, a change is noticed soon. The choice does not affect results.
 
 use std::ops::Range;
 
@@ -17,26 +17,26 @@ use crate::threads::sync::UnsafeCell;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme::{owners, serial};
 
-/// Segments of a trial. The least cost of them counts: the first may warm up, and what a segment takes longer than
-/// another is somebody else's doing.
+/// Segments of a trial. The lowest cost counts: the first segment may warm up, and other programs may slow down any
+/// segment.
 const PARTS: usize = 2;
-/// Events of each, per way. `serial` begins every segment with trials of its own.
+/// Events of such a segment, per scheme. `serial` starts every segment with trials of its own.
 const PART: [usize; 2] = [4096, 500];
-/// The part of the time that trials may cost by what is measured of them; going over to the other way and back, which
-/// is not, costs about as much again.
+/// The share of the time that trials may cost, as measured. The change to the other scheme and back is not measured, and
+/// costs about as much again.
 const BUDGET: f64 = 0.005;
-/// Events between two trials at least, whatever they cost.
+/// The least number of events between two trials, at any cost.
 const WAIT: usize = 1 << 17;
-/// How much faster `owners` has to be: it takes all threads, `serial` leaves the others time.
+/// How much faster `owners` must be: it keeps all threads busy, while `serial` leaves time to others.
 const MARGIN: f64 = 1.05;
 
 struct Auto {
     ways: [(&'static str, Box<dyn Scheme>); 2],
     barrier: Barrier,
-    /// Read by all in segments; written between blocks, and by thread 0 between two barriers.
+    /// All threads read it in segments. It is written between blocks, and by thread 0 between two barriers.
     state: UnsafeCell<State>,
-    /// Events and nanoseconds of the segment that ended last, until `state` takes note of them; written by
-    /// thread 0, and like `state`.
+    /// Events and nanoseconds of the last segment, until `state` takes them in. Thread 0 writes them, under the same rules as
+    /// `state`.
     ended: UnsafeCell<Option<(usize, u64)>>,
 }
 
@@ -44,19 +44,19 @@ struct Auto {
 unsafe impl Sync for Auto {}
 
 struct State {
-    /// Who runs the segment, and the first ticket of a block's second one and those that follow.
+    /// The scheme of the segment, and the first ticket of all segments of a block but the first.
     way: usize,
     ticket: u64,
-    /// Who runs what is no trial.
+    /// The scheme outside of trials.
     faster: usize,
-    /// Per way: nanoseconds per event of its last segment, and the least of the last two.
+    /// Per scheme: nanoseconds per event of its last segment, and the lower one of the last two.
     last: [f64; 2],
     cost: [f64; 2],
-    /// Segments to come of the trial.
+    /// Remaining segments of the trial.
     parts: usize,
     /// Events until the next trial.
     wait: usize,
-    /// Per way: how many events it has run.
+    /// Per scheme: the number of events that it has run.
     events: [u64; 2],
     interval: usize,
 }
@@ -74,7 +74,7 @@ impl Scheme for Auto {
     fn block(&self, thread: usize, run: &Run) -> Result<(), RunError> {
         let (mut begin, mut ticket) = (run.events.start, run.first_ticket);
         loop {
-            // SAFETY: nobody writes it as long as somebody is in a segment.
+            // SAFETY: no thread writes it while a thread is in a segment.
             let (way, end) = self.state.with(|state| unsafe { ((*state).way, (*state).end(begin..run.events.end)) });
             let segment = Run { events: begin..end, first_ticket: ticket, ..run.clone() };
             let started = run.clock.now();
@@ -83,14 +83,14 @@ impl Scheme for Auto {
                 // SAFETY: as it says.
                 self.ended.with_mut(|ended| unsafe { *ended = Some((end - begin, run.clock.now() - started)) });
             }
-            // Most blocks are one segment, and cost no barrier: whoever is late to such a one finds the state as it was.
+            // Most blocks are one segment and cost no barrier: a thread that comes late finds the state unchanged.
             if end == run.events.end {
                 return Ok(());
             }
             self.barrier.wait(thread, run.idle, run.stopped)?;
             if thread == 0 {
                 self.rewind();
-                // SAFETY: the others wait at the next barrier, or come to it.
+                // SAFETY: the other threads wait at the next barrier, or come to it.
                 self.state.with_mut(|state| unsafe { (*state).ticket = run.delivery.next_ticket() });
             }
             self.barrier.wait(thread, run.idle, run.stopped)?;
@@ -138,7 +138,7 @@ impl Scheme for Auto {
 }
 
 impl State {
-    /// As if the faster way of two equal ones were `serial`; its trial comes first, then that of `owners`.
+    /// Starts as if `serial` were the faster one. Its trial comes first, then that of `owners`.
     fn new(interval: usize, threads: usize) -> Self {
         let unknown = [f64::INFINITY; 2];
         Self {
@@ -147,7 +147,7 @@ impl State {
             faster: 0,
             last: unknown,
             cost: unknown,
-            // Where there is nobody to share the work with, all schemes are the same.
+            // With one thread, all schemes do the same.
             parts: if threads == 1 { 0 } else { PARTS },
             wait: usize::MAX,
             events: [0; 2],
@@ -161,7 +161,7 @@ impl State {
         (events.start + n.min(events.len())).next_multiple_of(self.interval).min(events.end)
     }
 
-    /// So many events were run in so many nanoseconds.
+    /// Notes that a number of events took a number of nanoseconds.
     fn note(&mut self, events: usize, nanoseconds: u64) {
         let (way, cost) = (self.way, nanoseconds.max(1) as f64 / events as f64);
         self.cost[way] = cost.min(self.last[way]);
@@ -187,7 +187,7 @@ impl State {
         self.way = self.faster;
         let other = 1 - self.faster;
         let trial = PARTS * PART[other].next_multiple_of(self.interval);
-        // In events that could be run instead.
+        // The cost of the trial, in events that could run instead.
         let loss = trial as f64 * (self.cost[other] / self.cost[self.faster] - 1.0);
         self.wait = WAIT.max((loss / BUDGET) as usize);
     }
@@ -197,8 +197,8 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Runs so many blocks of so many events, at costs per event that depend on the way and the block. Returns the events
-    /// of each way, and how much longer it took than the faster way of every block alone.
+    /// Runs blocks of events, at costs per event that depend on the scheme and the block. Returns the events of each scheme,
+    /// and how much longer the run took than with the faster scheme in every block.
     fn run(blocks: usize, block: usize, cost: impl Fn(usize, usize) -> u64) -> ([u64; 2], f64) {
         let (mut state, mut took, mut least) = (State::new(500, 2), 0, 0);
         for number in 0..blocks {

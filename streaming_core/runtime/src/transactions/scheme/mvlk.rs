@@ -1,22 +1,25 @@
-//! `mvlk`: multiversion locking with low-water marks (TStream, section VI-A). Every row has a mark that says which version
-//! of it is there: a writer of a row waits until the mark shows the version before its own, a reader until it shows the
-//! version that the reader's timestamp sees, or a later one. So readers wait for earlier writers, writers never wait for
-//! readers: an event that only reads a row can still see the version it is to see after later events have written.
+//! `mvlk`: multiversion locking with low-water marks (TStream, section VI-A).
 //!
-//! **Versions.** A row in its table is the newest version. A writer that follows a reader who may not have read yet keeps
-//! the version before in an *image*, linked to the images before it, and says that it is about to write. A reader copies
-//! the row; if a writer has announced itself in the meantime, it takes the image with its version's number instead. (No
-//! reader ever writes anything that others read, so that reading a hot row costs no more than reading any.) An image lives
-//! in memory of the writer's batch: a reader that needs it stands before the writer, so it has read by the time the batch
-//! was applied, which is before the memory is used again. Whether a reader may not have read yet, a writer learns from the
-//! number of the first event that some thread has not run to the end, the low-water mark of the run; most images are never
-//! made.
+//! Every row has a mark with its present version. A writer of a row waits until the mark shows the version before its own.
+//! A reader waits until the mark shows the version that the reader's timestamp sees, or a later one. So readers wait for
+//! earlier writers, but writers never wait for readers. An event that only reads a row can still see its version after later
+//! events have written the row.
 //!
-//! **Copies.** What an event only reads it never reads in place: a READ copies the scalars to where a READ belongs,
-//! a condition is evaluated on a copy. Rows it writes are its own while it runs, its reads and conditions on them included.
+//! **Versions.** The row in its table is the newest version. Suppose that a writer follows a reader that may not have read
+//! yet. The writer keeps the version before in an *image*, linked to earlier images, and announces that it is about to
+//! write. A reader copies the row. If a writer has announced itself meanwhile, the reader takes the image of its version
+//! instead. Readers write nothing that other threads read, so reading a hot row costs no more than reading any other.
 //!
-//! **Containers** point to memory that versions of a row would share. Where a table holds any, readers of its rows wait as
-//! writers do, and writers for them.
+//! An image lives in the memory of the writer's batch. A reader that needs it precedes the writer, so it reads before the
+//! batch is completely applied. The memory is used again only after that. A writer learns from the low-water mark of the run
+//! whether a reader may still have to read. That mark is the number of the first event that is not finished. Most images are
+//! never made.
+//!
+//! **Copies.** An event never reads in place a row that it only reads. A READ copies the scalars to its result slot, and a
+//! condition is evaluated on a copy. Rows that the event writes are its own while it runs, for its reads and conditions too.
+//!
+//! **Containers** point to memory that versions of a row would share. If a table holds containers, readers of its rows wait
+//! like writers, and writers wait for readers.
 
 use std::cell;
 use std::ops::Range;
@@ -55,67 +58,67 @@ struct Mvlk {
     /// Number of the first row of each table.
     starts: Vec<usize>,
     strides: Vec<usize>,
-    /// The bytes of a row that a READ brings along.
+    /// The bytes of a row that a READ copies.
     reads: Vec<(usize, usize)>,
     containers: Vec<bool>,
     result_stride: usize,
-    /// Words of an image.
+    /// The size of an image in words.
     image: usize,
     rows: Box<[Row]>,
     progress: Progress,
 }
 
-/// What is known of a row's versions; version v is what the first v writers left. Numbers wrap around: they are compared
-/// with numbers not far away.
+/// The versions of a row. Version v is the result of the first v writers. Numbers wrap around, so only close numbers are
+/// compared.
 #[derive(Debug, Default)]
 #[repr(align(32))]
 struct Row {
     asked: UnsafeCell<VersionState>,
-    /// Writers that have announced themselves, and (the row's mark) those that are done. Written by the writer whose
-    /// version is next.
+    /// The number of writers that announced themselves, and of those that are done (the mark of the row). The writer of the
+    /// next version writes both.
     begun: AtomicU32,
     done: AtomicU32,
-    /// The newest image; written by the writer whose version is next, before it announces itself.
+    /// The newest image; the writer of the next version writes it before it announces itself.
     image: AtomicPtr<Image>,
 }
 
-/// Read and written by who has the turn.
+/// The thread with the turn reads and writes this.
 #[derive(Debug, Clone, Copy, Default)]
 struct VersionState {
-    /// Number, in the run, behind the last event that only reads the row; 0: none ever did.
+    /// One more than the number, in the run, of the last event that only reads the row; 0: none did.
     read: u64,
-    /// Events that write it.
+    /// The number of events that write it.
     writers: u32,
 }
 
-// SAFETY: `asked` is used under the turn only, which is handed on with Release and taken with Acquire.
+// SAFETY: only the thread with the turn uses `asked`; the turn is passed on with Release and taken with Acquire.
 unsafe impl Sync for Row {}
 
-/// A former version of a row. Its bytes follow. Never changed once a row points to it.
+/// A former version of a row; its bytes follow. It never changes once a row points to it.
 #[derive(Debug)]
 struct Image(UnsafeCell<Former>);
 
 /// What an image is of.
 #[derive(Debug, Clone, Copy)]
 struct Former {
-    /// The image of an earlier version, which may not be there any more unless somebody is to read it.
+    /// The image of an earlier version. It may be gone if no event is going to read it.
     before: *mut Image,
     version: u32,
 }
 
-/// A row asked for.
+/// A requested row.
 #[derive(Debug, Clone, Copy)]
 struct VersionTicket {
     row: u32,
-    /// Reader: the version it sees; writer: the version it makes another one of.
+    /// The version that a reader sees, or that a writer replaces.
     version: u32,
     writes: bool,
-    /// Writer: that version has to be kept for somebody.
+    /// For a writer: whether a reader may still need that version.
     keeps: bool,
 }
 
 impl Row {
-    /// Asks for the row on behalf of event `number`. All events below `low` have run.
+    /// Requests the row for event `number`. All events below `low` have run.
     ///
     /// # Safety
     /// The caller has the turn.
@@ -141,22 +144,22 @@ impl Row {
 
     #[inline]
     fn is_granted(&self, ticket: &VersionTicket) -> bool {
-        // ORDERING: Acquire takes over the row, and its images, from the writers before.
+        // ORDERING: Acquire takes over the row and its images from earlier writers.
         let done = self.done.load(Ordering::Acquire);
         if ticket.writes { done == ticket.version } else { done.wrapping_sub(ticket.version) as i32 >= 0 }
     }
 
-    /// The writer's announcement; it writes the row after `announced`.
+    /// Announces a writer, which writes the row after `announced`.
     #[inline]
     fn begin(&self, ticket: &VersionTicket) {
-        // ORDERING: Release, so that who sees it finds the image.
+        // ORDERING: Release, so that a reader that sees it finds the image.
         self.begun.store(ticket.version.wrapping_add(1), Ordering::Release);
     }
 
-    /// Stands between a writer's announcements and its first write.
+    /// Separates a writer's announcements from its first write.
     #[inline]
     fn announced() {
-        // ORDERING: Release fence: whoever reads something that is written from here on also sees the announcements.
+        // ORDERING: Release fence: a thread that reads something written from here on also sees the announcements.
         fence(Ordering::Release);
     }
 
@@ -165,20 +168,20 @@ impl Row {
     /// # Safety
     /// `image` is memory for it that holds the row's bytes already, and stays until every event before the writer's has run.
     unsafe fn keep(&self, ticket: &VersionTicket, image: *mut Image) {
-        // ORDERING: Relaxed; the last writer's store, taken over with `done`.
+        // ORDERING: Relaxed; `done` has passed on the last writer's store.
         let before = self.image.load(Ordering::Relaxed);
-        // SAFETY: as the caller says; nobody else knows it yet.
+        // SAFETY: as the caller says; no other thread knows it yet.
         unsafe { image.write(Image(UnsafeCell::new(Former { before, version: ticket.version }))) };
         // ORDERING: Release publishes the image's content.
         self.image.store(image, Ordering::Release);
     }
 
-    /// Reads a version that is there: in place if that succeeds before a writer announces itself, else from its image.
+    /// Reads an existing version: in place if no writer announces itself meanwhile, else from its image.
     ///
-    /// `copy` reads the row as it is in place and may find it torn, `or_image` is then given the image.
+    /// `copy` reads the row in place and may find it torn. Then `or_image` gets the image.
     #[inline]
     fn read(&self, version: u32, copy: impl FnOnce(), or_image: impl FnOnce(*const Image)) {
-        // ORDERING: Acquire takes over the image from the writer who has announced itself.
+        // ORDERING: Acquire takes over the image from the writer that has announced itself.
         if self.begun.load(Ordering::Acquire) == version {
             copy();
             // ORDERING: Acquire fence, paired with the writer's Release fence: if `copy` saw anything the writer wrote, the
@@ -191,8 +194,8 @@ impl Row {
         }
         // ORDERING: Acquire takes over the image's content.
         let mut image: *const Image = self.image.load(Ordering::Acquire);
-        // SAFETY: the version was kept for us when its next writer asked, and is reachable from every newer image; all of
-        // these belong to events that are not behind us in a batch that has been applied.
+        // SAFETY: the next writer of the version kept it for us at its request. Every newer image leads to it. All these
+        // images belong to batches that are not completely applied, because we are not done.
         let former = |image: *const Image| unsafe { (*image).0.with(|former| *former) };
         while former(image).version != version {
             image = former(image).before;
@@ -203,35 +206,35 @@ impl Row {
     #[inline]
     fn release(&self, ticket: &VersionTicket) {
         if ticket.writes {
-            // ORDERING: Release hands the row on.
+            // ORDERING: Release passes the row on.
             self.done.store(ticket.version.wrapping_add(1), Ordering::Release);
         }
     }
 }
 
-/// A batch's requests, and its accesses apart: those to rows that their event only reads, and the others, both in order.
+/// The requests of a batch, and its accesses in two lists: those to rows that their event only reads, and all others.
 #[derive(Debug, Default)]
 struct VersionPlan {
     requests: Requests,
-    /// Accesses to what the event only reads, with the number of the request.
+    /// Accesses to rows that the event only reads, with the number of the request.
     reads: Vec<(Access, u32)>,
     others: Vec<Access>,
-    /// Per event, and one more: its first one in `reads` and in `others`.
+    /// The first index of each event in `reads` and `others`, and the end of both.
     first: Vec<(u32, u32)>,
-    /// Room for an image per request; each used by the writer it belongs to. std's cells and not the shim's: no model sees
-    /// what kernels write.
+    /// Room for an image per request; its writer uses it. These are cells of std, not of the shim, because no model sees the
+    /// writes of kernels.
     images: Vec<cell::UnsafeCell<u64>>,
 }
 
-// SAFETY: images are reached by pointers, under the protocol of `Row`; everything else is only read.
+// SAFETY: pointers lead to images, under the protocol of `Row`; everything else is only read.
 unsafe impl Sync for VersionPlan {}
 
-/// What a thread holds, and its copies of rows that conditions are evaluated on.
+/// The requests that a thread holds, and its copies of rows for conditions.
 struct Held {
     tickets: Holds<VersionTicket>,
     /// Per table: copied rows.
     copies: Vec<Vec<u64>>,
-    /// Where they begin, as `Tables::bases`.
+    /// The base addresses of the copies, like `Tables::bases`.
     bases: Vec<*mut u8>,
     /// Accesses to the copies.
     accesses: Vec<Access>,
@@ -240,14 +243,14 @@ struct Held {
 // SAFETY: `bases` points into `copies`.
 unsafe impl Send for Held {}
 
-/// Copies `n` bytes that somebody may be writing.
+/// Copies `n` bytes that another thread may be writing.
 ///
 /// # Safety
-/// `from` and `to` have that many; nobody else uses `to`.
+/// `from` and `to` have that many bytes, and no other thread uses `to`.
 #[inline]
 unsafe fn copy_racing(from: *const u8, to: *mut u8, n: usize) {
-    // std's atomics and not the shim's: the writers are kernels, which no model sees. They write words of up to eight
-    // bytes, and what is torn between words is thrown away.
+    // These are atomics of std, not of the shim, because the writers are kernels, which no model sees. Kernels write words of
+    // up to eight bytes. The caller discards a copy that is torn between words.
     use std::sync::atomic::{AtomicU8 as Byte, AtomicU64 as Word, Ordering::Relaxed};
     let words = if from.addr().is_multiple_of(WORD) { n / WORD } else { 0 };
     for i in 0..words {
@@ -263,7 +266,7 @@ unsafe fn copy_racing(from: *const u8, to: *mut u8, n: usize) {
 }
 
 impl Mvlk {
-    /// Copies these bytes of the version of a row that a reader sees.
+    /// Copies some bytes of the version of a row that a reader sees.
     ///
     /// # Safety
     /// The ticket is the caller's, a reader's, and granted; `to` has room for the bytes, which are the row's.
@@ -292,7 +295,7 @@ impl Mvlk {
         );
     }
 
-    /// Does everything on rows that the events only read.
+    /// Applies the accesses to rows that the events only read.
     ///
     /// # Safety
     /// As for `Guard::apply`.
@@ -380,9 +383,12 @@ impl Guard for Mvlk {
             let mut at = 0;
             for access in accesses {
                 let row = (self.starts[usize::from(access.table)] + access.row as usize) as u32;
-                // Most often accesses and requests go side by side.
+                // Accesses and requests are nearly always in the same order.
                 if wanted.get(at).is_none_or(|request| request.subject != row) {
-                    at = wanted.iter().position(|request| request.subject == row).expect("every row is asked for");
+                    at = wanted
+                        .iter()
+                        .position(|request| request.subject == row)
+                        .expect("an event requests every row that it accesses");
                 }
                 if wanted[at].writes {
                     others.push(*access);
@@ -437,8 +443,7 @@ impl Guard for Mvlk {
                 let image: *mut Image = cell::UnsafeCell::raw_get(images.as_ptr()).cast();
                 let table = self.starts.partition_point(|&start| start <= ticket.row as usize) - 1;
                 let stride = self.strides[table];
-                // SAFETY: the memory is this request's; the row is this writer's alone to write, and nobody writes it
-                // now.
+                // SAFETY: the memory belongs to this request. Only this writer may write the row, and it does not now.
                 unsafe {
                     let base = *group.run.tables.bases().add(table);
                     let from = base.add((ticket.row as usize - self.starts[table]) * stride);
@@ -472,7 +477,7 @@ mod loom_tests {
     use crate::threads::sync::{Arc, AtomicUsize, thread};
     use crate::transactions::scheme::ahead::turn::Turn;
 
-    /// A row of two words, the versions of which hold their number twice; and room for an image per event.
+    /// A row of two words, whose versions hold their number twice; and room for an image per event.
     struct VersionModel {
         turn: Turn,
         row: Row,

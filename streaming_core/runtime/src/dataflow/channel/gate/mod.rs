@@ -78,7 +78,7 @@ unsafe impl Send for Gate {}
 impl Gate {
     pub fn new(sources: Vec<Source>, ordered: bool, ranked: bool, prepared: bool) -> Self {
         let united = sources.iter().any(|source| source.stream > 0);
-        debug_assert!(!(united && prepared), "of several streams, an event has several outputs");
+        debug_assert!(!(united && prepared), "a gate over several streams has no prepared outputs");
         let manner = Manner { ranked, united, prepared, whole: false };
         Self { sources, ordered, manner, turn: 0, events: Lists::default(), orders: Lists::default() }
     }

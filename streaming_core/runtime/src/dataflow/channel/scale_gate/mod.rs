@@ -1,30 +1,29 @@
-//! ScaleGate: one ordered structure into which all sources of a reader insert what they put out, so that they share the
-//! sorting, and from which the reader takes what is ready (Viper, section 3.3; STRETCH, sections 2.4 and 6; Gulisano et al.,
-//! ScaleJoin, 2015).
+//! ScaleGate: one ordered structure for a reader. All sources of the reader insert their rows, so they share the sorting. The
+//! reader takes what is ready (Viper, section 3.3; STRETCH, sections 2.4 and 6; Gulisano et al., ScaleJoin, 2015).
 //!
-//! As published: a skip list in the order of rows, here (seq, stream, rank), whose nodes have random heights. Each source
-//! inserts from its own handles on, on its own thread, without a lock; what it adds is in order, so that its handles only go
-//! on. The reader goes along the lowest level as far as rows are *ready*: not after the least of the latest of all sources
-//! (Viper, definition 1). A source says how far it is by a watermark tuple behind what it has added; the reader
-//! acknowledges it when it has come there, and a source that has as many unacknowledged as its outlet has slots waits
-//! (*flow control*; Viper, section 3.3).
+//! As published: the structure is a skip list in the order of rows, here (seq, stream, rank), whose nodes have random
+//! heights. Each source inserts from its own handles, on its own thread, without a lock. A source adds rows in order, so its
+//! handles only move forward. The reader goes along the lowest level as far as rows are *ready*. A row is ready if it is not
+//! after the least of all sources' latest tuples (Viper, definition 1). A source announces its progress by a watermark tuple
+//! after its rows. The reader acknowledges the watermark when it comes to it. A source with as many unacknowledged watermarks
+//! as its outlet has slots waits (*flow control*; Viper, section 3.3).
 //!
-//! What is our own: a source adds all that a jumbo tuple has for the reader, and its watermark, in one go, and its latest
-//! tuple is that watermark. With a batch of one event that is a watermark for each tuple; with more, rows of a batch become
-//! ready together. The published structure leaves nodes behind the reader to a garbage collector; here their memory is used
-//! again. Rows are not in the nodes, they stay in the outlet's slot, of which the acknowledgement is the release.
+//! Our own: a source adds all rows of a jumbo tuple for the reader, and its watermark, at once. That watermark is its latest
+//! tuple. With batches of one event, each tuple has a watermark; with larger batches, rows of a batch become ready together.
+//! The published structure leaves passed nodes to a garbage collector; here their memory is used again. Nodes hold no rows.
+//! Rows stay in the outlet's slot, and the acknowledgement releases the slot.
 //!
-//! *Memory.* A source has nodes for one jumbo tuple more than its outlet has slots. It fills those of number j again for
-//! number j + slots + 1, for which j + 1 has to be acknowledged. By then nobody is at a node of j, nor will be: they are
-//! before the watermark of j + 1. The reader is there or behind it. It came there because every source has added its watermark
-//! of that event or a later one; a watermark has all levels, so that with it all handles of its source are behind the nodes of
-//! j. And who is at a node only goes on. A node that is to be linked is behind its source's handles, so that what it is linked
-//! between is not filled anew meanwhile, and a comparison with where a node lies says which one it is.
+//! *Memory.* A source has nodes for one jumbo tuple more than its outlet has slots. It fills the nodes of number j again for
+//! number j + slots + 1, after the acknowledgement of j + 1. By then no thread is at a node of j, and none will be, because
+//! these nodes come before the watermark of j + 1. The reader is at that watermark or past it. It came there because every
+//! source has added its watermark of that event or a later one. A watermark has all levels, so all handles of its source are
+//! then past the nodes of j. And a thread at a node only moves forward. A new node is linked past its source's handles. So
+//! its neighbours are not filled again meanwhile, and comparing positions tells nodes apart.
 //!
-//! *No circle.* Of the tasks that have more to put out, take those that have got least far, by what they have said last, and
-//! of these the most upstream one. It does not wait for room: whoever has not acknowledged its earliest watermark would wait
-//! for a source that has got less far, or for room, and then had got less far itself. It does not wait for input: all of its
-//! sources have got further, and that is news.
+//! *No deadlock.* Take the tasks that still have rows to emit. Of these, take those with the least progress announced, and of
+//! these the most upstream one. It does not wait for room: else some reader has not acknowledged its earliest watermark.
+//! That reader waits for a source with less progress, or it waits for room and has less progress itself. Both contradict the
+//! choice. It does not wait for input either, because all of its sources have more progress, and that is news.
 
 use crate::dataflow::channel::gate::Source;
 use crate::dataflow::channel::gate::key::{Order, SortKey};
@@ -40,12 +39,12 @@ mod list;
 
 use list::{Handles, LEVELS, Node, Tuple, What};
 
-/// What the sources and the reader share; see the module.
+/// The data that sources and reader share; see the module.
 #[derive(Debug)]
 struct ScaleGate {
-    /// Before everything.
+    /// The head of the list, before all nodes.
     head: Node,
-    /// Per source the event of its latest watermark: all of its rows up to there are in the list. Written by the source.
+    /// Per source, the event of its latest watermark: all of its rows up to there are in the list. The source writes it.
     clocks: Box<[CachePadded<AtomicI64>]>,
 }
 
@@ -53,34 +52,34 @@ struct ScaleGate {
 #[derive(Debug)]
 pub struct Feed {
     gate: Arc<ScaleGate>,
-    /// Which of the sources it is, and how it is read off the outlet.
+    /// The number of this source, and how to read its outlet.
     number: usize,
     source: Source,
     handles: Handles,
-    /// Nodes, for one jumbo tuple after the other.
+    /// The nodes of each jumbo tuple in turn.
     nodes: Box<[Vec<Node>]>,
-    /// Jumbo tuples so far.
+    /// The number of jumbo tuples so far.
     added: usize,
 }
 
-// SAFETY: nodes are linked and read by the protocol above, whoever is the source's thread; the addresses in `handles` are of
-// nodes of the ScaleGate's sources, which are dropped together, when no thread is at work.
+// SAFETY: nodes are linked and read by the protocol above, on any thread of the source. The addresses in `handles` are those
+// of nodes of the ScaleGate's sources, which are dropped together when no thread is at work.
 unsafe impl Send for Feed {}
 
 impl Feed {
-    /// Number of the outlet of which it adds the rows.
+    /// The number of its outlet.
     pub fn outlet(&self) -> usize {
         self.source.outlet
     }
 
-    /// Adds the rows of a jumbo tuple that are the reader's, and a watermark behind them.
+    /// Adds the reader's rows of a jumbo tuple, and then a watermark.
     ///
     /// # Safety
     /// The caller is the source. The jumbo tuple was published last in the source's outlet, which had room for it.
     pub unsafe fn add(&mut self, jumbo: &Jumbo) {
         let clock = &self.gate.clocks[self.number];
         // ORDERING: Relaxed; only this source writes it.
-        assert!(jumbo.upto > clock.load(Ordering::Relaxed), "watermarks of a source ascend");
+        assert!(jumbo.upto > clock.load(Ordering::Relaxed), "the watermarks of a source must ascend");
         let n = self.source.rows_of(jumbo);
         let turn = self.added % self.nodes.len();
         let nodes = &mut self.nodes[turn];
@@ -93,7 +92,7 @@ impl Feed {
             let what = What::Row { place, hash };
             let tuple = Tuple { order: self.source.key(jumbo, i), source: self.number, started, what };
             let height = self.handles.draw();
-            // SAFETY: there is a node for each, which nobody is at any more; see the module.
+            // SAFETY: there is a node for each, and no thread is at it any more; see the module.
             unsafe { self.handles.add(nodes.add(i), tuple, height) };
         }
         let what = What::Watermark { last: jumbo.last };
@@ -101,23 +100,23 @@ impl Feed {
         // SAFETY: as above.
         unsafe { self.handles.add(nodes.add(n), tuple, LEVELS) };
         self.added += 1;
-        // ORDERING: Release; who sees it finds all of this source's nodes up to there.
+        // ORDERING: Release; a reader that sees it finds all of this source's nodes up to there.
         clock.store(jumbo.upto, Ordering::Release);
     }
 }
 
-/// What the reader knows of a source.
+/// The reader's data about a source.
 #[derive(Debug)]
 struct Progress {
     outlet: usize,
     reader: usize,
-    /// Rows taken of the jumbo tuple whose watermark comes next.
+    /// The number of rows taken from the jumbo tuple whose watermark comes next.
     taken: usize,
-    /// Watermarks come by since the last acknowledgement.
+    /// The number of passed watermarks since the last acknowledgement.
     passed: usize,
-    /// Nothing comes any more in this block.
+    /// Whether the source is done with this block.
     done: bool,
-    /// When the processing of the earliest event started of which only was said that it has become nothing here.
+    /// The start of processing of the earliest event that has no rows here, so far.
     heard: u64,
 }
 
@@ -125,12 +124,12 @@ struct Progress {
 #[derive(Debug)]
 pub struct Reader {
     gate: Arc<ScaleGate>,
-    /// The last node that was taken.
+    /// The last taken node.
     at: *const Node,
     sources: Vec<Progress>,
-    /// All events up to this one were taken.
+    /// The reader has taken all events up to this one.
     upto: i64,
-    /// Whether whoever takes asks for ranks, and for hashes; whether sources belong to several streams.
+    /// Whether the reader needs ranks, and hashes; whether sources belong to several streams.
     ranked: bool,
     hashed: bool,
     united: bool,
@@ -141,8 +140,8 @@ pub struct Reader {
 // SAFETY: as for `Feed`; `at` is the reader's own.
 unsafe impl Send for Reader {}
 
-/// A ScaleGate of these sources, whose outlets have `slots` slots: their ends, and the reader's. `ranked`: whoever takes
-/// asks for ranks; `prepared`: rows are for the sink, and come prepared for it.
+/// Makes a ScaleGate of these sources, whose outlets have `slots` slots. Returns the ends of the sources, and the reader's.
+/// `ranked`: the reader needs ranks; `prepared`: rows are for the sink, and come prepared for it.
 pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bool) -> (Vec<Feed>, Reader) {
     let clocks = sources.iter().map(|_| CachePadded::new(AtomicI64::new(i64::MIN))).collect();
     let gate = Arc::new(ScaleGate { head: Node::new(), clocks });
@@ -173,25 +172,25 @@ pub fn scale_gate(sources: Vec<Source>, slots: usize, ranked: bool, prepared: bo
 }
 
 impl Reader {
-    /// A block begins.
+    /// Resets the end for a new block.
     pub fn begin(&mut self) {
         self.sources.iter_mut().for_each(|source| source.done = false);
     }
 
-    /// The least of the latest of all sources: what is not after it is ready.
+    /// The least of all sources' latest watermarks: rows that are not after it are ready.
     #[inline]
     fn ready(&self) -> i64 {
-        // ORDERING: Acquire; what sources added before is found.
+        // ORDERING: Acquire; the reader finds what the sources added before.
         let clock = |clock: &CachePadded<AtomicI64>| clock.load(Ordering::Acquire);
         self.gate.clocks.iter().map(clock).min().unwrap_or(i64::MIN)
     }
 
-    /// Whether something is ready that was not taken.
+    /// Whether there are ready rows that are not taken.
     pub fn has_news(&self) -> bool {
         self.ready() > self.upto
     }
 
-    /// Takes what is ready, about so much of it as is worth a turn; false: nothing. What was taken is used until `release`.
+    /// Takes ready rows, about as many as are worth a turn. Returns false if there are none. They are valid until `release`.
     ///
     /// # Safety
     /// The caller is the reader of all sources' outlets, and has released what it took before.
@@ -207,18 +206,18 @@ impl Reader {
         let mut seq = self.upto;
         self.upto = ready;
         loop {
-            // SAFETY: it lives until the reader has gone on, and was taken.
+            // SAFETY: the node lives until the reader moves on.
             let next = unsafe { (*self.at).next(0) };
             if next.is_null() {
                 break;
             }
-            // SAFETY: linked; what is ready is not filled again before it was acknowledged.
+            // SAFETY: the node is linked; ready nodes are filled again only after their acknowledgement.
             let Tuple { order, source, started, what } = unsafe { (*next).tuple() };
             if order.seq > ready {
                 break;
             }
             if taken.places.len() >= MOST && order.seq > seq {
-                // Events are taken whole, and this is another one.
+                // This is another event, and events are taken whole.
                 self.upto = order.seq - 1;
                 break;
             }
@@ -250,7 +249,7 @@ impl Reader {
             }
         }
         if !self.united && taken.ranks.iter().all(|&rank| rank == Rank::ONLY) {
-            // Each is alone with its event.
+            // Each row is the only one of its event.
             taken.ranks.clear();
         }
         for source in &mut self.sources {
@@ -258,7 +257,7 @@ impl Reader {
         }
         (taken.rows.places, taken.rows.n) = (taken.places.as_ptr(), taken.places.len());
         if self.prepared && taken.rows.n > 0 {
-            // SAFETY: they have just been taken.
+            // SAFETY: the reader has just taken them.
             taken.prepared = Some(unsafe { Prepared::alone(taken.rows, taken.summed) });
         }
         taken.upto = self.upto;
@@ -266,7 +265,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Once there are ranks, what was summed of batches that have to part is of no use: what is left of these is examined.
+    /// With ranks, sums over batches that are split are useless, so this examines the rest of such batches again.
     ///
     /// # Safety
     /// As for `take`.
@@ -287,7 +286,7 @@ impl Reader {
         }
     }
 
-    /// Acknowledges the watermarks that have come by, when what was taken has been used.
+    /// Acknowledges the passed watermarks, after the use of the taken rows.
     pub fn release(&mut self, outlets: &[Outlet]) {
         for source in &mut self.sources {
             (0..std::mem::take(&mut source.passed)).for_each(|_| outlets[source.outlet].release(source.reader));

@@ -191,7 +191,7 @@ fn much_is_taken_event_by_event() {
 }
 
 #[test]
-#[should_panic = "watermarks of a source ascend"]
+#[should_panic = "the watermarks of a source must ascend"]
 fn a_source_that_goes_back_is_caught() {
     let mut world = World::new(2, |_| 0);
     world.say(0, &[3], 3);

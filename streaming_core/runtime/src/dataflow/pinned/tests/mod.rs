@@ -165,7 +165,7 @@ fn text_outside_of_the_block_ends_the_run() {
         for threads in [1, 2, 3] {
             let mut executor = pinned(&pipeline.program(), &options(threads, 16, "gate")).unwrap();
             let error = run(&pipeline, std::slice::from_ref(&events), &mut executor).unwrap_err();
-            assert!(error.to_string().contains("outside of its block"), "{error}");
+            assert!(error.to_string().contains("outside its block"), "{error}");
         }
     }
 }
@@ -215,13 +215,16 @@ fn what_does_not_fit_is_refused() {
     };
     let known = "unknown channel \"pipe\" of executor pinned; known: gate, scalegate, merge_sort, spsc";
     assert_eq!(refused(options(1, 1, "pipe")), known);
-    assert_eq!(refused(options(1, 1, "spsc")), "the application does not say what agrees without order");
+    assert_eq!(
+        refused(options(1, 1, "spsc")),
+        "the application must declare what agrees without order, with `agrees_unordered`"
+    );
     for (name, places, why) in [
-        ("nobody", vec![0], "plan: no operator nobody; known: source, pass_0, count_1, sink"),
+        ("nobody", vec![0], "plan: unknown operator nobody; the operators are source, pass_0, count_1, sink"),
         ("pass_0", vec![], "plan: pass_0 cannot have 0 replicas"),
         ("count_1", vec![0, 1], "plan: count_1 cannot have 2 replicas"),
         ("sink", vec![0, 1], "plan: sink cannot have 2 replicas"),
-        ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2; threads are 0 to 1"),
+        ("pass_0", vec![0, 2], "plan: pass_0 is on thread 2, but the threads are 0 to 1"),
     ] {
         let plan = [(name.to_string(), places)].into();
         assert_eq!(refused(Options { plan, ..options(2, 1, "gate") }), why);

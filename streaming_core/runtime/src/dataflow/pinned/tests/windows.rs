@@ -170,11 +170,11 @@ fn schedules_that_make_no_sense_are_refused() {
     let windows = Windows { advance: 3, size: 8, delay: 0 };
     let unknown = Scheduled { event: 1, replicas: BTreeMap::from([("door".into(), vec![0])]) };
     for (schedule, why) in [
-        (vec![unknown], "door is no windowed operator"),
-        (vec![scheduled(5, &[0]), scheduled(4, &[1])], "event 4 comes after event 5"),
-        (vec![scheduled(5, &[2])], "window has replicas 0 to 1, not [2]"),
-        (vec![scheduled(5, &[])], "window has replicas 0 to 1, not []"),
-        (vec![scheduled(5, &[1, 1])], "window has replicas 0 to 1, not [1, 1]"),
+        (vec![unknown], "door is not a windowed operator"),
+        (vec![scheduled(5, &[0]), scheduled(4, &[1])], "events must ascend, but event 4 comes after event 5"),
+        (vec![scheduled(5, &[2])], "window has replicas 0 to 1: name at least one, each once, not [2]"),
+        (vec![scheduled(5, &[])], "window has replicas 0 to 1: name at least one, each once, not []"),
+        (vec![scheduled(5, &[1, 1])], "window has replicas 0 to 1: name at least one, each once, not [1, 1]"),
     ] {
         let Err(RunError::Invalid(said)) = pinned(&windows.program(false), &on(2, 4, schedule)) else {
             panic!("{why}")

@@ -272,7 +272,7 @@ fn text_outside_of_the_block_ends_the_run() {
                 let options = by(ways.next().unwrap(), options(threads, 16));
                 let error = run(&Pipeline::chain(ops, true), events, options, grouping).unwrap_err();
                 assert!(matches!(error, RunError::Invalid(_)), "{error}");
-                assert!(error.to_string().contains("outside of its block"), "{error}");
+                assert!(error.to_string().contains("outside its block"), "{error}");
             }
         }
     }

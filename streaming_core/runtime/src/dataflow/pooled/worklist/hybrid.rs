@@ -1,10 +1,10 @@
-//! Hybrid queue: a queue and a count per partition, and a master queue that says, part by part in order, of which partition
-//! the next one is. Who finds somebody at work on the partition leaves the part to him, and nobody waits.
+//! Hybrid queue: a queue and a count per partition, and a master queue with the partition of each part, in order. A worker
+//! that finds another worker on the partition delegates the part to it. No worker waits.
 //!
-//! A part is what a batch holds of a partition: with batches of one event, a tuple.
-//! Cost: two stores a part for who adds it; an exchange and two additions for who takes it.
-//! Source: Prasaad et al., section 4.3 and figure 7, whose names the functions have. README.md, "Hybrid queue", has what
-//! orders what.
+//! A part is the rows of one partition in a batch. With batches of one event, it is a tuple.
+//! Cost: two stores per part for the worker that adds it; an exchange and two additions for the worker that takes it.
+//! Source: Prasaad et al., section 4.3 and figure 7; the functions have its names. README.md, "Hybrid queue", explains the
+//! memory orderings.
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
@@ -23,28 +23,28 @@ pub struct HybridQueue {
     parts: Parts,
 }
 
-/// Numbers of partitions, in the order of their parts: one worker at a time adds, any takes.
+/// Numbers of partitions, in the order of their parts. One worker at a time adds; any worker takes.
 #[derive(Debug)]
 struct MasterQueue {
-    /// At `position % length`. Written by who adds.
+    /// At `position % length`. The adding worker writes it.
     partitions: Box<[AtomicU32]>,
-    /// One past the last position. Written by who adds.
+    /// One past the last position. The adding worker writes it.
     tail: CachePadded<AtomicU64>,
-    /// The next position to be taken. Written by whoever takes it.
+    /// The next position to take. The worker that takes it writes it.
     head: CachePadded<AtomicU64>,
 }
 
-/// One partition: a queue of the batches that hold parts of it, and how many of these parts somebody has been made to do.
+/// One partition: a queue of the batches that hold parts of it, and a count of parts that a worker has to do.
 #[derive(Debug)]
 struct Partition {
-    /// At `position % length`, the serial of a batch. Written by who adds, read by the active worker.
+    /// At `position % length`, the serial of a batch. The adding worker writes it, the active worker reads it.
     serials: Box<[AtomicU64]>,
-    /// One past the last position. Written and read by who adds.
+    /// One past the last position. Only the adding worker uses it.
     tail: AtomicU64,
-    /// The next position to be taken. Written and read by the active worker.
+    /// The next position to take. Only the active worker uses it.
     head: AtomicU64,
-    /// Parts taken from the master queue and not done: who raises it from 0 is the active worker until it is 0 again.
-    /// Raised by any worker, lowered by the active one.
+    /// The number of parts taken from the master queue and not done. The worker that raises it from 0 is the active one until
+    /// it is 0 again. Any worker raises it; the active one lowers it.
     count: AtomicU64,
 }
 
@@ -63,12 +63,12 @@ impl MasterQueue {
     }
 
     fn enqueue(&self, partition: usize) {
-        // ORDERING: Relaxed: only who adds writes it, and those who add follow each other by the release in front.
+        // ORDERING: Relaxed: only adding workers write it, and the release before the stage orders them.
         let tail = self.tail.load(Ordering::Relaxed);
-        // ORDERING: Relaxed: published by the store below. A place is free when it is needed: the part that had it was
-        // one of a batch that has left.
+        // ORDERING: Relaxed: the store below publishes it. The place is free, because its former part belongs to a batch that
+        // has left.
         self.at(tail).store(partition as u32, Ordering::Relaxed);
-        // ORDERING: Release pairs with the Acquire in `try_dequeue`: who takes the part sees it, its place in the
+        // ORDERING: Release pairs with the Acquire in `try_dequeue`: the worker that takes the part sees it, its place in the
         // partition's queue, and the batch.
         self.tail.store(tail + 1, Ordering::Release);
     }
@@ -78,10 +78,10 @@ impl MasterQueue {
         let mut head = self.head.load(Ordering::Relaxed);
         // ORDERING: Acquire pairs with `enqueue`.
         while head < self.tail.load(Ordering::Acquire) {
-            // ORDERING: Relaxed: seen through the tail. If the place has been written anew, `head` has moved, and the
-            // exchange fails.
+            // ORDERING: Relaxed: the tail publishes it. If the place has a new part, `head` has moved, and the exchange
+            // fails.
             let partition = self.at(head).load(Ordering::Relaxed);
-            // ORDERING: Relaxed: it publishes nothing; who does what is settled by the partition's count.
+            // ORDERING: Relaxed: it publishes nothing; the partition's count decides which worker does the part.
             match self.head.compare_exchange(head, head + 1, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Some(partition as usize),
                 Err(moved) => head = moved,
@@ -90,7 +90,7 @@ impl MasterQueue {
         None
     }
 
-    /// Whether who takes now would get something, perhaps: a hint.
+    /// A hint whether there is something to take.
     fn is_waiting(&self) -> bool {
         // ORDERING: Relaxed: a hint.
         self.head.load(Ordering::Relaxed) < self.tail.load(Ordering::Relaxed)
@@ -113,16 +113,16 @@ impl Partition {
     }
 
     fn enqueue(&self, serial: u64) {
-        // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes this one, too.
+        // ORDERING: Relaxed, all three: as in the master queue, whose tail publishes these too.
         let tail = self.tail.load(Ordering::Relaxed);
         self.at(tail).store(serial, Ordering::Relaxed);
         self.tail.store(tail + 1, Ordering::Relaxed);
     }
 
-    /// The next part's batch, for the active worker: there is one, since the count says so.
+    /// The batch of the next part, for the active worker. The count guarantees that there is one.
     fn dequeue(&self) -> u64 {
-        // ORDERING: Relaxed, all three: active workers follow each other by the count. The serial is seen because one of
-        // those who raised the count so far took this part, or a later one of this partition, from the master queue.
+        // ORDERING: Relaxed, all three: the count orders active workers. The serial is visible, because a worker that raised
+        // the count took this part, or a later one of this partition, from the master queue.
         let head = self.head.load(Ordering::Relaxed);
         let serial = self.at(head).load(Ordering::Relaxed);
         self.head.store(head + 1, Ordering::Relaxed);
@@ -150,7 +150,7 @@ impl Worklist for HybridQueue {
         let mut next = self.parts.next_lane(serial, 0);
         let has_rows = next.is_some();
         while let Some(partition) = next {
-            // Looked for before this part may be done: after the last one is, the batch may leave.
+            // Computed before this part can be done: after the last part is done, the batch may leave.
             next = self.parts.next_lane(serial, partition + 1);
             self.partitions[partition].enqueue(serial);
             self.master.enqueue(partition);
@@ -170,20 +170,20 @@ impl Worklist for HybridQueue {
         {
             did = true;
             let partition = &self.partitions[number];
-            // ORDERING: Release: the active worker sees what the master queue told this one. Acquire: who becomes active
-            // sees the state as the last one left it.
+            // ORDERING: Release: the active worker sees what this worker read from the master queue. Acquire: a worker that
+            // becomes active sees the state that the last one left.
             if partition.count.fetch_add(1, Ordering::AcqRel) > 0 {
                 // Delegated to the active worker.
                 continue;
             }
             loop {
                 let serial = partition.dequeue();
-                // A failed run leaves the count raised: nobody touches the state any more.
+                // A failed run leaves the count raised, so no worker touches the state any more.
                 visitor.run(number, serial)?;
                 if self.parts.done(serial) {
                     visitor.finish(serial);
                 }
-                // ORDERING: Release: the next active worker sees the state. Acquire: what is delegated is seen.
+                // ORDERING: Release: the next active worker sees the state. Acquire: delegated parts are visible.
                 if partition.count.fetch_sub(1, Ordering::AcqRel) == 1 {
                     break;
                 }

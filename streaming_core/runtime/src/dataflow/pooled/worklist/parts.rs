@@ -23,7 +23,7 @@ pub struct Parts {
 impl Parts {
     /// For `lanes` lanes and at most `window` (a power of two) batches in flight.
     pub fn new(lanes: usize, window: usize) -> Self {
-        assert!(lanes > 0 && window.is_power_of_two(), "at least one lane, and a window that is a power of two");
+        assert!(lanes > 0 && window.is_power_of_two(), "there must be a lane, and the window must be a power of two");
         let words = lanes.div_ceil(FLAGS);
         Self {
             flags: (0..words * window).map(|_| AtomicU64::new(0)).collect(),

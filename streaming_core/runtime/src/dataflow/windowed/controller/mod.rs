@@ -31,7 +31,7 @@ impl Thresholds {
                 Ok(Self { upper, target, lower })
             }
             _ => Err(RunError::Invalid(format!(
-                "thresholds are upper > target > lower in percent, of 100 at most and above 0, not {given:?}"
+                "thresholds must be three percentages, 100 >= upper > target > lower > 0, not {given:?}"
             ))),
         }
     }

@@ -1,18 +1,19 @@
-//! Lock-ahead, which `lock`, `mvlk` and `pat` have in common (TStream, sections II-C and VI-A): an event asks for
-//! everything it needs at once, when a monotone counter says that it is its turn; it runs when all of it is granted,
-//! and gives all of it back at its end.
+//! Lock-ahead, the common part of `lock`, `mvlk` and `pat` (TStream, sections II-C and VI-A).
 //!
-//! Batches flow through plan (any thread), application and post-processing (any thread), and are delivered in order. All
-//! threads apply the same batch: whoever is free takes the turn, asks for the next few events, passes the turn on, and
-//! runs them, those first that are granted first. Neighbours that are granted together run in one kernel call. With one
-//! thread there is nobody to guard against: it is plan, apply, post.
+//! An event requests everything that it needs at once, when a monotone counter shows its turn. It runs when all of it is
+//! granted, and returns all of it at its end.
 //!
-//! **Exactness.** Everything asked for is granted in the order of asking, which is event order; so two events that
-//! conflict run in event order, and an event runs as if alone.
+//! Any thread plans a batch, any thread applies and post-processes it, and batches are delivered in order. All threads apply
+//! the same batch. A free thread takes the turn, makes the requests of the next few events and passes the turn on. Then it
+//! runs these events, in the order in which they are granted. Neighbours that are granted together run in one kernel call.
+//! With one thread there is no conflict, so it only plans, applies and post-processes.
 //!
-//! **No deadlock.** Only events that have had their turn hold or await anything, and they await earlier events only. The
-//! earliest of them that has not run is granted, and its thread looks at all of its events until none is left. Who has
-//! the turn awaits nothing.
+//! **Exactness.** Requests are granted in the order of requests, which is event order. So two events that conflict run in
+//! event order, and each event runs as if alone.
+//!
+//! **No deadlock.** Only events that had their turn hold or await anything, and they await only earlier events. The earliest
+//! of them that has not run is granted, and its thread looks at all of its events until none is left. The thread with the
+//! turn awaits nothing.
 
 pub(crate) mod requests;
 pub(crate) mod turn;
@@ -33,31 +34,31 @@ use crate::transactions::ring::Ring;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme::ahead::turn::Turn;
 
-/// Of so many groups one is measured in detail: reading the clock takes as long as a lock.
+/// One of so many groups is measured in detail, because reading the clock takes as long as a lock.
 const SAMPLE: usize = 16;
 
-/// What guards the state. The numbers of events count within their batch.
+/// The guard of the state. Numbers of events count within their batch.
 pub(crate) trait Guard: Send + Sync + Sized {
-    /// What is worked out about a batch when it is planned.
+    /// The guard's data for a planned batch.
     type Plan: Default + Send + Sync;
-    /// What a thread holds for the group of events it runs.
+    /// The requests that a thread holds for its group of events.
     type Held: Send;
-    /// Events that ask at one turn, at most 64: few, so that those that conflict seldom wait for each other's threads;
-    /// many, so that the turn changes hands seldom.
+    /// The number of events that make requests at one turn, at most 64. With few, conflicting events seldom wait for each
+    /// other's threads. With many, the turn seldom changes hands.
     const GROUP: usize;
 
     fn held(&self) -> Self::Held;
 
     fn plan(&self, accesses: &[Access], events: usize, plan: &mut Self::Plan);
 
-    /// Asks for everything that the events need; by who has the turn, which is that of these events. `number` is that of
-    /// the first one in the run.
+    /// Requests everything that the events need. The calling thread has their turn. `number` is the number of the first one
+    /// in the run.
     fn request(&self, plan: &Self::Plan, events: Range<usize>, thread: usize, number: u64, held: &mut Self::Held);
 
-    /// Whether the `index`-th event of the group has everything.
+    /// Whether the `index`-th event of the group holds everything that it needs.
     fn is_granted(&self, held: &Self::Held, index: usize) -> bool;
 
-    /// Applies the accesses of consecutive events that have everything.
+    /// Applies the accesses of consecutive events that hold everything.
     ///
     /// # Safety
     /// They are granted, and their accesses were not applied before.
@@ -68,11 +69,11 @@ pub(crate) trait Guard: Send + Sync + Sized {
         held: &mut Self::Held,
     ) -> Result<(), RunError>;
 
-    /// Gives back what events of the group (by their index in it) have, after they were applied.
+    /// Returns what events of the group (by their index in it) hold, after they are applied.
     fn release(&self, held: &Self::Held, events: Range<usize>);
 
-    /// The thread has run everything it asked for that stands before event `number` of the run (the largest number there
-    /// is: everything), and given it back.
+    /// Declares that the thread has run all its events before event `number` of the run, and returned what they held. The
+    /// largest number stands for all events.
     fn advance(&self, _thread: usize, _number: u64) {}
 }
 
@@ -92,7 +93,7 @@ impl<P> Group<'_, P> {
     /// Applies accesses in their order, on the tables at `bases`.
     ///
     /// # Safety
-    /// As for `Transaction::apply`; the events are this thread's, and their conditions stand before what waits for them.
+    /// As for `Transaction::apply`. The events are this thread's, and their conditions precede what waits for them.
     #[inline]
     pub unsafe fn apply(&self, accesses: &[Access], bases: *const *mut u8) -> Result<(), RunError> {
         // SAFETY: `thread` is the calling thread's number.
@@ -102,13 +103,13 @@ impl<P> Group<'_, P> {
         // SAFETY: as the caller says.
         let done = unsafe { self.run.transaction.apply(&self.batch, &mut context, first, n)? };
         if done != n {
-            return Err(RunError::Engine("an event stayed undecided after all its conditions".into()));
+            return Err(RunError::Engine("an event is undecided after all its conditions".into()));
         }
         Ok(())
     }
 }
 
-/// A guard's plan of a batch, and how many of its events are still to be run.
+/// A guard's plan of a batch, and the number of its events that have not run.
 #[derive(Debug, Default)]
 struct Planned<P> {
     plan: P,
@@ -118,7 +119,7 @@ struct Planned<P> {
 struct Ahead<G: Guard> {
     guard: G,
     ring: Ring<Planned<G::Plan>>,
-    /// Number, in the block, of the next event to ask.
+    /// The number, in the block, of the next event to make its requests.
     turn: Turn,
     /// Each used by its thread.
     threads: Own<Runner<G::Held>>,
@@ -128,7 +129,7 @@ struct Runner<H> {
     held: H,
     counters: Counters,
     groups: usize,
-    /// Of the groups that were measured: nanoseconds spent with locks, and with accesses.
+    /// Nanoseconds that the measured groups spent with locks, and with accesses.
     sample: (u64, u64),
 }
 
@@ -167,7 +168,7 @@ impl<G: Guard> Scheme for Ahead<G> {
 }
 
 impl<H> Runner<H> {
-    /// Splits the time since the last lap, but for what was `waited`, as the measured groups did.
+    /// Splits the time since the last lap, without the `waited` part, in the proportions of the measured groups.
     fn account(&mut self, watch: &mut Stopwatch, waited: u64) {
         let mut spent = 0;
         watch.lap(&mut spent);
@@ -210,12 +211,12 @@ impl<G: Guard> Ahead<G> {
         }
     }
 
-    /// All batches that may have been applied lie below this one.
+    /// A bound: all batches that may be applied have lower numbers.
     fn entered(&self) -> usize {
         self.turn.look().0.div_ceil(self.ring.batch())
     }
 
-    /// Whether event `at`, the next to ask, can.
+    /// Whether event `at`, the next one, can make its requests.
     #[inline]
     fn is_ready(&self, run: &Run, at: usize) -> bool {
         at < run.events.len() && self.ring.is_planned(run, at / self.ring.batch())
@@ -235,8 +236,8 @@ impl<G: Guard> Ahead<G> {
         })
     }
 
-    /// Takes the turn, asks for the next group of events, and runs it. False: it is not there yet, or somebody else has
-    /// the turn.
+    /// Takes the turn, makes the requests of the next group of events, and runs it. False: there is no group yet, or another
+    /// thread has the turn.
     fn group(&self, thread: usize, run: &Run, own: &mut Runner<G::Held>, waited: &mut u64) -> Result<bool, RunError> {
         let Some(at) = self.turn.take(|at| self.is_ready(run, at)) else { return Ok(false) };
         let number = at / self.ring.batch();
@@ -261,7 +262,7 @@ impl<G: Guard> Ahead<G> {
             from,
         };
         self.run(&group, to - from, own, &mut watch, waited)?;
-        // ORDERING: AcqRel; the last one takes over what all others wrote, and hands it to who post-processes.
+        // ORDERING: AcqRel; the last thread takes over what all others wrote, and passes it to the one that post-processes.
         if content.extra.left.fetch_sub(to - from, Ordering::AcqRel) == to - from {
             self.ring.set_applied(number);
             run.idle.notify();

@@ -139,7 +139,9 @@ pub(crate) fn number_rows(tables: &[TableSpec]) -> Result<(Vec<usize>, usize), R
         rows += table.rows;
     }
     if rows > u32::MAX as usize {
-        return Err(RunError::Invalid(format!("{rows} rows are too many for one lock each")));
+        return Err(RunError::Invalid(format!(
+            "the tables have {rows} rows, more than the scheme has locks (2^32 - 1)"
+        )));
     }
     Ok((starts, rows))
 }

@@ -1,43 +1,43 @@
-//! What lock-ahead schemes know about the order of events: whose turn it is to ask, and which events have run.
+//! The order of events in lock-ahead schemes: whose turn it is to make requests, and which events have run.
 
 use crate::threads::sync::{AtomicU64, AtomicUsize, CachePadded, Ordering};
 
-/// The monotone counter: an event asks for its locks when it shows the event's number, so that every queue is in event
+/// The monotone counter. An event requests its locks when the counter shows the event's number, so every queue is in event
 /// order (TStream, section II-C).
 ///
-/// Whoever is free takes the turn, does what must be done in event order for the next event (or several) and passes it
-/// on. It never waits for anything while it has the turn, so that the turn always comes round.
+/// A free thread takes the turn, does the ordered work for the next event (or several), and passes the turn on. It never
+/// waits while it has the turn, so the turn always moves on.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// Number of the next event << 1 | TAKEN. Written by who has the turn, and by who takes it.
+    /// Number of the next event << 1 | TAKEN. The thread that has the turn writes it, and the one that takes the turn.
     word: CachePadded<AtomicUsize>,
 }
 
 const TAKEN: usize = 1;
 
 impl Turn {
-    /// The number of the event whose turn it is, taken by the caller, if nobody has it and `ready` says so.
+    /// Takes the turn, if no thread has it and `ready` agrees. Returns the number of the event whose turn it is.
     #[inline]
     pub fn take(&self, ready: impl FnOnce(usize) -> bool) -> Option<usize> {
-        // ORDERING: Acquire, so that `ready` looks at things as whoever passed the turn left them.
+        // ORDERING: Acquire, so that `ready` sees what the thread that passed on the turn wrote.
         let word = self.word.load(Ordering::Acquire);
         if word & TAKEN != 0 || !ready(word >> 1) {
             return None;
         }
-        // ORDERING: Acquire takes over what is written under the turn from who had it before. The word never comes back
-        // to an earlier value, so what was `ready` still is.
+        // ORDERING: Acquire takes over what the thread wrote that had the turn before. The word never returns to an earlier
+        // value, so `ready` still holds.
         let taken = self.word.compare_exchange(word, word | TAKEN, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok().then_some(word >> 1)
     }
 
-    /// Gives the turn to event `next`; by who has it.
+    /// Passes the turn to event `next`. The calling thread has the turn.
     #[inline]
     pub fn pass(&self, next: usize) {
-        // ORDERING: Release hands on what was written under the turn.
+        // ORDERING: Release passes on what was written under the turn.
         self.word.store(next << 1, Ordering::Release);
     }
 
-    /// Every event before this one has had its turn; and whether somebody has this one's.
+    /// The event whose turn it is (all earlier ones had theirs), and whether a thread has the turn.
     #[inline]
     pub fn look(&self) -> (usize, bool) {
         // ORDERING: Acquire, as in `take`.
@@ -46,15 +46,15 @@ impl Turn {
     }
 }
 
-/// What a thread runs that runs nothing.
+/// The number of a thread without events to run.
 const NOTHING: u64 = u64::MAX;
 
-/// How far every thread is with the events it has asked for: all of them have run but for some from a certain one on. The
-/// least of these numbers is the run's low-water mark.
+/// The progress of every thread: all of its requested events below a number have run. The least of these numbers is the
+/// low-water mark of the run.
 #[derive(Debug)]
 pub(crate) struct Progress(
-    /// Per thread: the first event, by its number in the run, that it has asked for and not run. Written by that thread:
-    /// set while it has the turn, then rising.
+    /// Per thread, the number in the run of the first event that it has requested for and not run. That thread writes it: it
+    /// sets the number while it has the turn, and then raises it.
     Box<[CachePadded<AtomicU64>]>,
 );
 
@@ -63,22 +63,22 @@ impl Progress {
         Self((0..threads).map(|_| CachePadded::new(AtomicU64::new(NOTHING))).collect())
     }
 
-    /// The thread, which has the turn of event `number`, begins to ask from there on.
+    /// The thread, which has the turn of event `number`, starts its requests there.
     #[inline]
     pub fn enter(&self, thread: usize, number: u64) {
-        // ORDERING: Release, as in `advance`: who waits for this thread's last group may find this number and not the one
-        // before.
+        // ORDERING: Release, as in `advance`: a thread that waits for this thread's last group may find this number instead
+        // of the one before.
         self.0[thread].store(number, Ordering::Release);
     }
 
-    /// The thread has run everything it has asked for that stands before event `number`.
+    /// Declares that the thread has run all its requested events before event `number`.
     #[inline]
     pub fn advance(&self, thread: usize, number: u64) {
-        // ORDERING: Release: what these events have read was read before, and what they wrote is seen.
+        // ORDERING: Release: the reads of these events come before, and their writes are visible.
         self.0[thread].store(number, Ordering::Release);
     }
 
-    /// Of the events that have had their turn, as far as the caller knows, all below this one have run.
+    /// The low-water mark: of the events that had their turn, as far as the caller knows, all below it have run.
     #[inline]
     pub fn low(&self) -> u64 {
         // ORDERING: Acquire, pairs with `advance`.
@@ -101,7 +101,7 @@ mod loom_tests {
                         thread::yield_now();
                         continue;
                     };
-                    // SAFETY: loom checks that nobody else is at the cell.
+                    // SAFETY: loom checks that no other thread is at the cell.
                     last.with_mut(|last| unsafe {
                         assert_eq!(*last, event);
                         *last += 1;

@@ -160,7 +160,7 @@ impl Chains {
             // SAFETY: these rows are this thread's, and nothing in the batch writes them before.
             let done = unsafe { task.run.transaction.apply(task.batch, context, part.as_ptr(), part.len())? };
             if done != part.len() {
-                return Err(RunError::Engine("a condition had to wait".into()));
+                return Err(RunError::Engine("a condition was not ready when its event was due".into()));
             }
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Chains {
         // SAFETY: the rows are this thread's, and what stood before these accesses was applied.
         let done = unsafe { task.run.transaction.apply(task.batch, context, self.ready.as_ptr(), self.ready.len())? };
         if done != self.ready.len() {
-            return Err(RunError::Engine("a decision was taken back".into()));
+            return Err(RunError::Engine("an event lost its decision".into()));
         }
         Ok(true)
     }

@@ -1,23 +1,24 @@
-//! `owners`: dual-mode scheduling (TStream, section IV). Per batch of a punctuated stream:
+//! `owners`: dual-mode scheduling (TStream, section IV). For each batch of a punctuated stream:
 //!
-//! 1. compute mode: each thread plans a slice of the events;
-//! 2. state access mode: each thread takes shares of the rows from its pool (`../pool.rs`), and does all that is planned on
-//!    these rows, each row's accesses in event order, whoever planned them;
-//! 3. post-processing: each thread on its slice again, delivered slice by slice in event order.
+//! 1. Compute mode: each thread plans a slice of the events.
+//! 2. State access mode: each thread takes shares of the rows from its pool (`../pool.rs`). It does all planned work on these
+//!    rows, each row's accesses in event order, for the plans of all threads.
+//! 3. Post-processing: each thread makes the outputs of its slice. They are delivered slice by slice, in event order.
 //!
-//! A share has one thread at a time, so that nothing of a row is ever locked. What is planned and dealt to shares is either
-//! whole events, by the owner of their rows (`whole.rs`), or single accesses (`access.rs`): whole events while few of them
-//! span shares, else accesses, and now and then it is tried again.
+//! One thread at a time has a share, so no row is ever locked. The plans deal either whole events to the owner of their rows
+//! (`whole.rs`), or single accesses to shares (`access.rs`). Whole events are used while few events span shares. Otherwise
+//! the scheme uses accesses, and tries whole events again from time to time.
 //!
-//! **No deadlock.** Take the earliest event that is not decided while no thread can apply anything. Every access that
-//! stands before one of its conditions in the row's order belongs to an earlier event (within an event conditions stand
-//! first), which is decided; so nothing before the condition has to wait, and who has the row applies everything up to
-//! and including the condition: contradiction. That needs every access to be come to: a thread takes in all its shares
-//! without waiting (blocked rows, and shares at a spanning event, are put aside), and every share is somebody's.
+//! **No deadlock.** Suppose that no thread can apply anything, and take the earliest event that is not decided. In the order
+//! of a row, every access before one of its conditions belongs to an earlier event, because conditions come first within an
+//! event. These events are decided, so nothing before the condition has to wait. Then the owner of the row applies
+//! everything up to the condition, which is a contradiction. The argument needs every access to be reached. It is,
+//! because every share has an owner, and a thread takes in all its shares without waiting. It sets aside blocked rows, and
+//! shares at a spanning event.
 //!
-//! **Exactness.** A row's accesses are applied by one thread, in event order but for conditions evaluated ahead, and those
-//! stand before the batch's first write of the row. So a condition reads the state that all earlier events left, and a
-//! write or read waits for its event's decision. That is the sequential meaning.
+//! **Exactness.** One thread applies the accesses of a row in event order, except for conditions that are evaluated ahead.
+//! These precede the batch's first write of the row. So a condition reads the state that all earlier events left, and a write
+//! or read waits for its event's decision. That is the sequential meaning.
 
 mod access;
 mod chains;
@@ -48,21 +49,21 @@ struct Owners {
     punctuation: usize,
     shares: Shares,
     barrier: Barrier,
-    /// Used by the thread whose part it is.
+    /// Each part belongs to one thread.
     threads: Own<Member>,
     whole: Whole,
     accesses: Accesses,
-    /// Two sets, used in turn: a thread may plan the next batch while another post-processes the last one. Shared by all
-    /// threads: in compute mode and post-processing each is at its slice's entries, in between decisions are atomic.
+    /// Two sets, used in turn, because a thread may plan the next batch while another post-processes the last one. All threads
+    /// share them. In compute mode and post-processing each uses the entries of its slice; between them, decisions are atomic.
     outcomes: [Outcome; 2],
 }
 
-/// What a thread has for itself.
+/// The data of one thread.
 struct Member {
     bench: Workbench,
     desk: Desk,
     chains: Chains,
-    /// Batches, and rounds of taking shares, so far; the same in all threads.
+    /// The number of batches so far, and of rounds of taking shares; the same in all threads.
     batch: usize,
     round: usize,
 }
@@ -121,7 +122,7 @@ impl Owners {
         for (number, batch) in batches(run, self.punctuation).enumerate() {
             run.await_arrival(batch.end);
             if threads == 1 {
-                // SAFETY: the only thread there is.
+                // SAFETY: there is only this thread.
                 unsafe { alone(&mut own.bench, 0, run, &batch, ticket)? };
             } else {
                 own.batch += 1;
@@ -141,7 +142,7 @@ impl Owners {
     fn batch(&self, task: Assignment, own: &mut Member, ticket: u64) -> Result<(), RunError> {
         let Assignment { thread, threads, run, batch, outcome, .. } = task;
         let Member { bench, desk, chains, round, .. } = own;
-        // Settled anew in `settle`, which has no say when it is tried again.
+        // `settle` decides it again, except when this batch is a trial.
         let whole = std::mem::replace(&mut desk.next, task.number.is_multiple_of(EPOCH));
         let slice = batch.slice(thread, threads);
         let started = run.clock.now();
@@ -189,8 +190,8 @@ mod loom_tests {
     use super::*;
     use crate::transactions::testing::world;
 
-    /// Two threads take a batch of two events through the three modes: loom fails if what is planned, shares, rows or outputs
-    /// are used by two at a time, or before they are handed over.
+    /// Two threads take a batch of two events through the three modes. The model fails if both use plans, shares, rows or outputs
+    /// at a time, or before they are passed on.
     fn explore(whole: bool, pool: &'static str, stealing: bool) {
         world::explore(2, move |world| {
             let pool = Some(pool.to_owned());

@@ -1,12 +1,12 @@
-//! Operation chains (TStream, section IV-C): per row its operations, in event order.
+//! Operation chains (TStream, section IV-C): the operations of each row, in event order.
 //!
-//! The paper inserts into concurrent skip lists. Here operations have been routed to the partitions of their rows, and the
-//! thread of a partition inserts them, one decomposing thread's after the other's, which are in event order: the same
-//! chains, with nothing to contend for.
+//! The paper inserts into concurrent skip lists. Here operations are routed to the partitions of their rows first. The thread
+//! of a partition then inserts them, one decomposing thread's after the other's, which is event order. The chains are the
+//! same, without contention.
 //!
-//! **Versions.** Of a row that other chains depend on, the row as it was before the batch and as each event has left it that
-//! writes it are kept to the end of the batch: whoever evaluates a condition on it finds the version that its event is to
-//! see, however far the chain has been walked since. The next batch forgets them.
+//! **Versions.** If other chains depend on a row, all its versions are kept to the end of the batch. These are the one before
+//! the batch, and the one after each event that writes it. So the evaluation of a condition finds the version that its event must see,
+//! however far the chain has been walked. The next batch drops the versions.
 
 use std::cell;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::transactions::scheme::tstream::decomposition::{Decomposition, Needs, 
 
 const WORD: usize = size_of::<u64>();
 
-/// Where rows are: numbers of all rows of all tables, and their addresses.
+/// The locations of rows: numbers of all rows of all tables, and their addresses.
 pub(super) struct Layout {
     strides: Vec<usize>,
     /// Number of the first row of each table.
@@ -60,8 +60,8 @@ impl Layout {
     }
 }
 
-/// Per row the number of its chain in its partition + 1; 0: it has none. An entry is written by the thread of the row's
-/// partition in compute mode, and read by all in state access mode, with a barrier between.
+/// Per row, the number of its chain in its partition + 1; 0: it has none. In compute mode, the thread of the row's partition
+/// writes the entry. In state access mode, after a barrier, all threads read it.
 pub(super) struct Directory(Box<[UnsafeCell<u32>]>);
 
 // SAFETY: see above.
@@ -91,35 +91,35 @@ impl Directory {
     }
 }
 
-/// How far a chain has been walked.
+/// The progress of a walk through a chain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Cursor {
-    /// Operations that were evaluated, and writing events whose version is kept.
+    /// The numbers of evaluated operations, and of writing events whose version is kept.
     pub operations: usize,
     pub versions: usize,
 }
 
-/// A row's operations in a batch, and what is known of them.
+/// The operations of a row in a batch.
 pub(super) struct Chain {
     pub name: RowName,
-    /// Its operations among the partition's.
+    /// The range of its operations in the partition's.
     range: Range<usize>,
-    /// The mark: an operation of it depends on another row.
+    /// The mark: whether one of its operations depends on another row.
     pub is_dependent: bool,
     is_awaited: bool,
-    /// The events that write the row, among the partition's `writers`; none unless versions are kept.
+    /// The range, in the partition's `writers`, of the events that write the row; empty unless versions are kept.
     writers: Range<usize>,
-    /// Words of the first version among the partition's.
+    /// The position, in words, of the first version in the partition's.
     versions: usize,
-    /// Used by who walks the chain in a round; rounds are parted by barriers.
+    /// For the thread that walks the chain in a round; barriers separate rounds.
     cursor: UnsafeCell<Cursor>,
-    /// How many operations had been evaluated at the end of a round, and above them that round's number, for even and odd
-    /// rounds. Written by who walks the chain.
+    /// For even and odd rounds: the number of evaluated operations at the end of a round. The upper bits hold the number of
+    /// that round. The thread that walks the chain writes it.
     evaluated: [AtomicU64; 2],
 }
 
-/// The chains of a partition. Written by its thread in compute mode, but for cursors and versions; read by all in state
-/// access mode, with a barrier between.
+/// The chains of a partition. In compute mode, its thread writes them, except for cursors and versions. In state access
+/// mode, after a barrier, all threads read them.
 #[derive(Default)]
 pub(super) struct Chains {
     list: Vec<Chain>,
@@ -128,18 +128,18 @@ pub(super) struct Chains {
     needs: Vec<Needs>,
     /// Events, ascending within a chain.
     writers: Vec<u32>,
-    /// A version is written by who walks the chain, before the end of a round, and read in later rounds. std's cells and not
-    /// the shim's: no model sees what kernels write into rows.
+    /// The thread that walks a chain writes a version before the end of a round; later rounds read it. These are cells of std,
+    /// not of the shim, because no model sees what kernels write into rows.
     versions: Vec<cell::UnsafeCell<u64>>,
-    /// Per operation, in the order in which they were routed: its chain.
+    /// The chain of each operation, in the order of their routing.
     inserted: Vec<u32>,
 }
 
-// SAFETY: cursors and versions are used as said beside them; chains do not refer to threads.
+// SAFETY: cursors and versions are used as their comments say; chains do not refer to threads.
 unsafe impl Sync for Chains {}
 
 impl Chains {
-    /// Replaces the chains by those of a batch. `decomposed`: what each thread has decomposed, in the order of their slices.
+    /// Replaces the chains by those of a batch. `decomposed`: the decompositions of all threads, in the order of their slices.
     ///
     /// # Safety
     /// It is compute mode, the partition is the calling thread's, and its rows are in the tables at `bases`.
@@ -195,7 +195,7 @@ impl Chains {
         self.make_room(layout, bases);
     }
 
-    /// Room for the versions of awaited rows, each of which begins with the row as it is.
+    /// Makes room for the versions of rows that others depend on, and keeps the present row as the first version.
     fn make_room(&mut self, layout: &Layout, bases: *const *mut u8) {
         self.writers.clear();
         let mut words = 0;
@@ -217,7 +217,7 @@ impl Chains {
             self.versions.resize_with(words, cell::UnsafeCell::default);
         }
         for chain in self.list.iter().filter(|chain| !chain.writers.is_empty()) {
-            // SAFETY: in compute mode nobody writes rows, and what is in no chain yet is this thread's.
+            // SAFETY: in compute mode no thread writes rows, and what is in no chain yet is this thread's.
             unsafe { self.keep(chain, 0, layout, bases) };
         }
     }
@@ -242,7 +242,7 @@ impl Chains {
         cell::UnsafeCell::raw_get(&raw const self.versions[chain.versions + version * words]).cast()
     }
 
-    /// Whether a version is to be kept when the event has been applied, behind the `kept` that are.
+    /// Whether to keep a version after the event is applied, if `kept` versions are kept already.
     #[inline(always)]
     pub fn writes(&self, chain: &Chain, kept: usize, event: u32) -> bool {
         self.writers[chain.writers.clone()].get(kept) == Some(&event)
@@ -251,7 +251,7 @@ impl Chains {
     /// Keeps the row as its version of this number.
     ///
     /// # Safety
-    /// The calling thread walks the chain, whose versions are kept, or it is compute mode; nobody has read that version.
+    /// The calling thread walks the chain, whose versions are kept, or it is compute mode. No thread has read that version.
     pub unsafe fn keep(&self, chain: &Chain, version: usize, layout: &Layout, bases: *const *mut u8) {
         // SAFETY: the row is the thread's, and has so many bytes; `make_room` has made room for the version.
         unsafe {
@@ -260,14 +260,14 @@ impl Chains {
         }
     }
 
-    /// Where the row is as `event` is to see it, for who does not walk the chain.
+    /// The address of the version that `event` must see, for a thread that does not walk the chain.
     ///
     /// # Safety
-    /// In earlier rounds everything of the chain was evaluated that stands before the event.
+    /// Earlier rounds evaluated all operations of the chain before the event.
     #[inline]
     pub unsafe fn seen(&self, chain: &Chain, event: u32, layout: &Layout, bases: *const *mut u8) -> *const u8 {
         if chain.writers.is_empty() {
-            // SAFETY: a row of a chain lies inside of its table. Nobody writes it in this batch.
+            // SAFETY: a row of a chain lies inside its table. No thread writes it in this batch.
             return unsafe { layout.address(chain.name, bases) };
         }
         let before = self.writers[chain.writers.clone()].partition_point(|&writer| writer < event);
@@ -289,7 +289,7 @@ impl Chain {
         }
     }
 
-    /// Lends how far the chain has been walked.
+    /// Lends the cursor of the chain.
     ///
     /// # Safety
     /// The calling thread walks the chain in this round.
@@ -299,18 +299,19 @@ impl Chain {
         self.cursor.with_mut(|cursor| work(unsafe { &mut *cursor }))
     }
 
-    /// The thread that walks the chain in a round is done with it.
+    /// Ends the walk of the calling thread in a round.
     #[inline]
     pub fn set_evaluated(&self, round: u32, operations: usize) {
         let word = u64::from(round) << 32 | operations as u64;
-        // ORDERING: Relaxed; the barrier at the end of the round publishes it, and until then nobody uses it.
+        // ORDERING: Relaxed; the barrier at the end of the round publishes it, and no thread uses it before.
         self.evaluated[round as usize % 2].store(word, Ordering::Relaxed);
     }
 
-    /// How many operations were evaluated in rounds before this one: the same whoever asks, however far others have come.
+    /// The number of operations that rounds before this one evaluated. It is the same for every thread, at any time of the
+    /// round.
     ///
-    /// A chain is walked in every round from its first one until it is done: so the last round before this one that has
-    /// walked it stands in one of the two words.
+    /// A chain is walked in every round from its first one until it is done. So one of the two words holds the last round
+    /// before this one that walked it.
     #[inline]
     pub fn evaluated_before(&self, round: u32) -> usize {
         // ORDERING: Relaxed, as above.
@@ -343,7 +344,7 @@ mod tests {
                 decomposition.decompose(accesses, &Partitioning::new(1));
                 decomposition
             });
-            // SAFETY: nobody else is there.
+            // SAFETY: there is no other thread.
             unsafe { chains.insert(0, decomposed.iter(), &layout, &directory, bases.as_ptr()) };
         }
         work(&chains, &layout, &directory, bases.as_ptr());
@@ -361,7 +362,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(found, [(2, vec![0, 1, 5, 5]), (0, vec![1, 4])]);
-            // SAFETY: nobody else is there.
+            // SAFETY: there is no other thread.
             let chain = |row| unsafe { directory.chain(layout, RowName { table: 0, row }) };
             assert_eq!([0, 1, 2, 3].map(chain), [Some(1), None, Some(0), None], "those of the batch before are gone");
             assert!((0..2).all(|number| !chains.chain(number).is_dependent && chains.chain(number).writers.is_empty()));
@@ -383,7 +384,7 @@ mod tests {
             let (one, zero) = (chains.chain(0), chains.chain(1));
             assert_eq!((one.name.row, one.is_dependent, !one.writers.is_empty()), (1, true, true));
             assert_eq!((zero.name.row, zero.is_dependent, !zero.writers.is_empty()), (0, true, true));
-            // SAFETY: nobody else is there; rows are two words.
+            // SAFETY: there is no other thread; rows are two words.
             unsafe {
                 for version in 1..4 {
                     layout.address(zero.name, bases).cast::<u64>().write(10 * version as u64);

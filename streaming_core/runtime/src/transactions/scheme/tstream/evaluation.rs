@@ -1,21 +1,21 @@
-//! Parallel transaction processing (TStream, section IV-C2): chains are walked, from the first operation to the last, and what
-//! depends on other chains in rounds.
+//! Parallel transaction processing (TStream, section IV-C2): threads walk the chains from the first operation to the last,
+//! in rounds if chains depend on each other.
 //!
-//! In the first round those chains are walked that depend on none; in each later one those that are left, as far as what they
-//! depend on was evaluated *in earlier rounds*. The paper keeps a mark per chain and says nothing of chains that depend on each
-//! other, as those of two accounts with a transfer each way do; so a chain is walked up to the first operation that is not
-//! ready, and goes on there in the next round. How many rounds a batch takes is therefore a matter of its events alone.
+//! The first round walks the chains that depend on no other. Each later round walks the chains that are left, as far as
+//! *earlier rounds* evaluated what they depend on. The paper keeps a mark per chain. It does not treat chains that depend on
+//! each other, such as those of two accounts with a transfer each way. Here a chain is walked up to the first operation that
+//! is not ready, and the next round goes on there. So the number of rounds depends only on the events of the batch.
 //!
-//! **Conditions** are evaluated once an event, by whoever comes first to a ready operation that needs them, on copies of
-//! their rows' versions. Who comes second waits for the decision, which is under way.
+//! **Conditions** of an event are evaluated once, on copies of the versions of their rows. The thread that first comes to a
+//! ready operation that needs them evaluates them. Another thread waits for the decision, which is under way.
 //!
-//! **No deadlock.** Take the earliest event with an operation that no earlier round has evaluated. Whatever stands before
-//! the operation in its chain and in those that it depends on belongs to earlier events, or is a condition of this event's
-//! that needs nothing. So in this round or the next the operation is ready; and who evaluates conditions waits for nobody.
+//! **No deadlock.** Take the earliest event with an operation that no earlier round has evaluated. The operations before it,
+//! in its chain and in those that it depends on, belong to earlier events. Others are conditions of this event without
+//! dependencies. So the operation is ready in this round or the next. A thread that evaluates conditions does not wait.
 //!
-//! **Exactness.** A chain is walked in event order, by one thread a round. A condition sees its own chain's row as all before
-//! it have left it, and of another row the version that all earlier events left, which is evaluated when it is read.
-//! A write or read is applied when its event is decided.
+//! **Exactness.** One thread per round walks a chain, in event order. A condition sees the row of its own chain after all
+//! earlier operations. Of another row, it sees the version after all earlier events, which exists when it is read. A write
+//! or read is applied when its event is decided.
 
 use std::ptr::null_mut;
 
@@ -29,27 +29,27 @@ use crate::transactions::scheme::tstream::decomposition::{Decomposition, Needs, 
 use crate::transactions::scheme::tstream::tasks::Task;
 use crate::transactions::workbench::Workbench;
 
-/// What all threads look at in state access mode, and nobody changes but as `Chains` says.
+/// The data that all threads read in state access mode. `Chains` defines the only changes.
 pub(super) struct Processing<'a> {
     pub task: Assignment<'a>,
     pub partitioning: &'a Partitioning,
     pub layout: &'a Layout,
     pub directory: &'a Directory,
-    /// Per thread: the chains of its partition, and what it has planned.
+    /// Per thread: the chains of its partition, and its plans.
     pub chains: &'a Own<Chains>,
     pub benches: &'a Own<Workbench>,
-    /// Which conditions are evaluated on versions; any thread's.
+    /// The conditions that are evaluated on versions; that of any thread.
     pub decomposition: &'a Decomposition,
-    /// Per event: whether somebody evaluates its conditions, or has.
+    /// Per event: whether a thread evaluates its conditions, or has done so.
     pub claimed: &'a [AtomicBool],
     pub round: u32,
 }
 
-/// A thread's copies of rows that conditions are evaluated on.
+/// A thread's copies of rows for conditions.
 pub(super) struct Copies {
     /// Per table: copied rows.
     rows: Vec<Vec<u64>>,
-    /// Where they begin, as `Tables::bases`.
+    /// The base addresses of the copies, like `Tables::bases`.
     bases: Vec<*mut u8>,
     /// The conditions, on the copies.
     conditions: Vec<Access>,
@@ -64,7 +64,7 @@ impl Copies {
     }
 }
 
-/// What became of a chain in a round.
+/// The progress of a chain in a round.
 pub(super) struct Walked {
     /// Bytes of its operations.
     pub bytes: usize,
@@ -75,9 +75,9 @@ impl Processing<'_> {
     /// Walks a chain as far as its operations are ready.
     ///
     /// # Safety
-    /// It is state access mode, and in this round nobody else walks the chain.
+    /// It is state access mode, and no other thread walks the chain in this round.
     pub unsafe fn walk(&self, task: Task, copies: &mut Copies) -> Result<Walked, RunError> {
-        // SAFETY: in state access mode chains are only read, but for what belongs to who walks them, the calling thread.
+        // SAFETY: in state access mode chains are only read, except for the fields of the walking thread, which is this one.
         unsafe {
             self.chains.with(task.partition, |chains| {
                 let chain = chains.chain(task.chain);
@@ -100,7 +100,7 @@ impl Processing<'_> {
         // SAFETY: the thread's own arena.
         let mut context = outcome.apply_context(batch, bases, unsafe { run.tables.arena(thread) }, true);
         let (operations, needs) = chains.operations(chain);
-        // Operations up to here are to be applied; those up to the cursor were.
+        // Operations up to here are next to apply; those up to the cursor are applied.
         let mut at = cursor.operations;
         let mut is_ready = true;
         while at < operations.len() {
@@ -114,7 +114,7 @@ impl Processing<'_> {
                     break;
                 }
                 if !outcome.is_decided(event) {
-                    // SAFETY: the row is this thread's in this round, and what stands before these was applied.
+                    // SAFETY: the row is this thread's in this round, and all earlier operations are applied.
                     unsafe { self.apply(&mut context, operations, cursor, at)? };
                     self.decide(event, chain.name, copies, &mut context)?;
                 }
@@ -138,7 +138,7 @@ impl Processing<'_> {
     /// Applies a chain's operations from the cursor on up to number `end`.
     ///
     /// # Safety
-    /// The chain's row is this thread's, and the events are decided but for conditions among these operations.
+    /// The chain's row is this thread's, and the events are decided, except for conditions among these operations.
     unsafe fn apply(
         &self,
         context: &mut ApplyContext,
@@ -154,7 +154,7 @@ impl Processing<'_> {
         // SAFETY: as the caller says.
         let done = unsafe { run.transaction.apply(batch, context, part.as_ptr(), part.len())? };
         if done != part.len() {
-            return Err(RunError::Engine("an operation was not ready that should have been".into()));
+            return Err(RunError::Engine("an operation was not ready in its round".into()));
         }
         cursor.operations = end;
         Ok(())
@@ -163,7 +163,7 @@ impl Processing<'_> {
     fn conditions(&self, event: u32) -> &[Access] {
         let Assignment { threads, batch, outcome, .. } = self.task;
         conditions(batch, event, threads, outcome, |planner| {
-            // SAFETY: in state access mode nobody plans, and accesses stay where they are until the next batch is planned.
+            // SAFETY: in state access mode no thread plans, and accesses stay in place until the next batch is planned.
             unsafe {
                 let planned = self.benches.with(planner, |bench| &raw const *bench.planner.accesses());
                 &*planned
@@ -171,8 +171,8 @@ impl Processing<'_> {
         })
     }
 
-    /// Whether earlier rounds have evaluated everything that stands before the event in the chains of its conditions' rows
-    /// other than `own`.
+    /// Whether earlier rounds have evaluated all operations before the event, in the chains of its conditions' rows other
+    /// than `own`.
     fn is_ready(&self, event: u32, own: RowName) -> bool {
         let is_there = |name: RowName| {
             // SAFETY: in state access mode directory and chains are only read.
@@ -183,7 +183,7 @@ impl Processing<'_> {
                     let operations = chains.operations(chain).0;
                     let evaluated = chain.evaluated_before(self.round);
                     evaluated == operations.len() || {
-                        // Conditions that are operations stand before the event's others.
+                        // Conditions that are operations precede the event's other operations.
                         let is_before = |one: &Access| (one.event, one.waits()) < (event, true);
                         evaluated >= operations.partition_point(is_before)
                     }
@@ -193,7 +193,7 @@ impl Processing<'_> {
         self.conditions(event).iter().map(RowName::of).all(|name| name == own || is_there(name))
     }
 
-    /// Has the event decided. `own`: the row whose chain the calling thread walks, up to this event.
+    /// Decides the event, or waits for its decision. `own`: the row whose chain the calling thread walks, up to this event.
     fn decide(
         &self,
         event: u32,
@@ -202,30 +202,30 @@ impl Processing<'_> {
         context: &mut ApplyContext,
     ) -> Result<(), RunError> {
         let Assignment { run, batch, outcome, .. } = self.task;
-        // ORDERING: Relaxed; one finds it not claimed, and the decision hands over what came of it.
+        // ORDERING: Relaxed; one thread finds it not claimed, and the decision publishes the result.
         if !self.claimed[event as usize].swap(true, Ordering::Relaxed) {
             self.copy(event, own, copies);
             let tables = std::mem::replace(&mut context.tables, copies.bases.as_ptr());
             let accesses = &copies.conditions;
-            // SAFETY: these are conditions only, on copies of the thread's own, and nobody else evaluates them.
+            // SAFETY: these are conditions only, on the thread's own copies, and no other thread evaluates them.
             let done = unsafe { run.transaction.apply(batch, context, accesses.as_ptr(), accesses.len()) };
             context.tables = tables;
             done?;
             if !outcome.is_decided(event) {
-                return Err(RunError::Engine("an event stayed undecided after all its conditions".into()));
+                return Err(RunError::Engine("an event is undecided after all its conditions".into()));
             }
             return Ok(());
         }
         let mut patience = run.idle.patience();
         while !outcome.is_decided(event) {
             run.check()?;
-            // Kernels decide events without ringing a bell, so nobody sleeps here.
+            // Kernels decide events without a notification, so the thread must not sleep here.
             patience.pass();
         }
         Ok(())
     }
 
-    /// Copies the rows of an event's conditions as the event is to see them.
+    /// Copies the rows of an event's conditions in the versions that the event must see.
     fn copy(&self, event: u32, own: RowName, copies: &mut Copies) {
         let bases = self.task.run.tables.bases();
         copies.conditions.clear();
@@ -233,8 +233,8 @@ impl Processing<'_> {
         for condition in self.conditions(event).iter().filter(|one| self.decomposition.is_on_version(one)) {
             let name = RowName::of(condition);
             let stride = self.layout.stride(name.table);
-            // SAFETY: in state access mode directory and chains are only read. The row's own chain is walked by this thread;
-            // of others everything before the event was evaluated in earlier rounds; and a row without a chain is not written.
+            // SAFETY: in state access mode directory and chains are only read. This thread walks the row's own chain. Earlier
+            // rounds evaluated all operations before the event in other chains. A row without a chain is not written.
             let from = unsafe {
                 match self.directory.chain(self.layout, name).filter(|_| name != own) {
                     None => self.layout.address(name, bases).cast_const(),
