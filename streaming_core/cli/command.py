@@ -455,7 +455,7 @@ def plan(
     machine: Annotated[
         str | None, typer.Option(metavar="FILE|NAME", help="Machine to plan for, or server_a, server_b. Default: this.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="How the plan is found; docs/plans.md names them.")] = "rlas",
+    strategy: Annotated[str, typer.Option(help="Search strategy; docs/explanation/plans.md lists them.")] = "rlas",
     threads: Annotated[int | None, typer.Option(help="Threads of this host. Default: one for each core.")] = None,
     channel: Annotated[str | None, typer.Option(help="Of the runs that are planned. Default: gate.")] = None,
     seed: Annotated[int, typer.Option(help="Of strategy random.")] = 0,

@@ -1,1 +1,4 @@
-"""Execution plans: replicas of operators, and where each of them runs (BriskStream's RLAS; docs/plans.md)."""
+"""Execution plans: how many replicas each operator has and where they run (BriskStream's RLAS).
+
+docs/explanation/plans.md explains the method.
+"""
