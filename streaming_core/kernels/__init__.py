@@ -1,1 +1,1 @@
-"""The compiler: operators, Python functions, made kernels behind the C ABI of runtime/README.md."""
+"""The compiler: operators, Python functions, made kernels behind the C ABI of runtime/ABI.md."""

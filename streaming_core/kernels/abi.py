@@ -1,6 +1,6 @@
 """The C ABI that kernels are built against: where the fields of the runtime's structs lie, in bytes.
 
-`runtime/README.md` says what they mean. What stands here is compared with what the runtime says of itself
+`runtime/ABI.md` says what they mean. What stands here is compared with what the runtime says of itself
 (`_runtime.abi()`, tests/unit/test_abi.py); no other module of kernels writes an offset down.
 """
 

@@ -51,7 +51,7 @@ class Program:
         whole: the program of the application that `app` is a part of, whose kernels it takes.
 
     Attributes:
-        description: the program of runtime/README.md, as a dict.
+        description: the program of runtime/ABI.md, as a dict.
         compile_seconds: time until the kernels were ready, reported apart from running.
         event, output: resolved records; tables: (table, resolved row, number of rows), and `initial` the rows that each
             starts with; states: (operator, resolved).

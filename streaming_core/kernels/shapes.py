@@ -1,4 +1,4 @@
-"""The shapes of kernels (runtime/README.md): the loops around operator functions, one C function each.
+"""The shapes of kernels (runtime/ABI.md): the loops around operator functions, one C function each.
 
 A shape is plain Python compiled by numba over an address; `kernel` gives it a C face that neither unwinds nor takes the
 GIL: an exception leaves numba's pickled description in the context and the status 1.

@@ -1,6 +1,6 @@
 """The words of a state transaction in compute mode (`plan`) and in post-processing.
 
-A plan does not touch any table: it writes down accesses (runtime/README.md) for the runtime to apply.
+A plan does not touch any table: it writes down accesses (runtime/ABI.md) for the runtime to apply.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What operators hold of a window, and the kernels of windowed operators: keys of rows, rows that meet windows, windows
-that have expired or slid (runtime/README.md)."""
+that have expired or slid (runtime/ABI.md)."""
 
 from __future__ import annotations
 

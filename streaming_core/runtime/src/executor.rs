@@ -1,4 +1,4 @@
-//! What an executor is.
+//! The trait of an executor.
 
 use crate::error::RunError;
 use crate::output::metrics::{Metrics, Standing};
@@ -19,16 +19,16 @@ pub enum Keys {
     Texts(Vec<Vec<u8>>),
 }
 
-/// An operator whose replicas come and go, for other threads than the one that processes.
+/// A handle for other threads to change the replicas of an operator.
 pub trait Reconfigurable: Send + Sync {
-    /// From the next event on that has not been dealt yet, these replicas share the operator's keys; a request that was not
-    /// heard yet is forgotten.
+    /// Requests that these replicas share the operator's keys from the next event that is not dealt yet. It replaces a request
+    /// that the source has not taken in yet.
     ///
     /// # Errors
     /// `Invalid`: there are no such replicas.
     fn request(&self, replicas: &[usize]) -> Result<(), RunError>;
 
-    /// Whether the last request has been heard, and all whom it concerns have gone over.
+    /// Whether the source has taken in the last request, and all affected replicas have gone over.
     fn is_settled(&self) -> bool;
 }
 
@@ -54,17 +54,17 @@ pub trait Executor: Send {
         Err(RunError::Invalid(format!("there is no table {index}")))
     }
 
-    /// Where the run stands, between blocks, with an image of every table: what `resume` goes on from.
+    /// A checkpoint between blocks: the position of the run, and an image of every table. `resume` continues from it.
     fn checkpoint(&self) -> Result<(Standing, Vec<Vec<u8>>), RunError> {
         Err(RunError::Invalid("this executor does not support checkpoints".into()))
     }
 
-    /// Goes on from a checkpoint of the same program; before the first block, in place of `load_table`.
+    /// Continues from a checkpoint of the same program, before the first block and instead of `load_table`.
     fn resume(&mut self, _standing: Standing, _images: &[&[u8]]) -> Result<(), RunError> {
         Err(RunError::Invalid("this executor does not support checkpoints".into()))
     }
 
-    /// The operator of that name, if its replicas can come and go.
+    /// A handle of an operator by its name, if its replicas can change.
     fn reconfigurable(&self, _operator: &str) -> Option<Box<dyn Reconfigurable>> {
         None
     }

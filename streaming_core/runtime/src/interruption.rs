@@ -1,7 +1,7 @@
-//! Signals that ask this process to end: a handler notes that one came, and whoever works looks between two batches.
+//! Signals that ask this process to end: a handler notes the signal, and working threads look between two batches.
 //!
-//! The handler is machine code and no Python: it may interrupt any thread anywhere, also one that compiles or that
-//! holds a lock, and so does nothing but write one number. Python looks at the same number (`interruption.py`).
+//! The handler is machine code, not Python. It may interrupt any thread anywhere, even one that compiles or holds a lock. So
+//! it only writes one number. Python looks at the same number (`interruption.py`).
 
 #[cfg(feature = "pyo3")]
 use std::io;
@@ -27,7 +27,7 @@ pub fn heed() -> io::Result<()> {
             continue;
         }
         action.sa_sigaction = note as extern "C" fn(libc::c_int) as usize;
-        // Nobody's reading or writing fails because of a signal that will be looked at later.
+        // Reads and writes must not fail because of a signal that threads look at later.
         action.sa_flags = libc::SA_RESTART;
         // SAFETY: the handler only does what a handler may do (`note`), and is there as long as the library.
         if unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) } != 0 {
@@ -50,7 +50,7 @@ pub fn check() -> Result<(), RunError> {
     if noted() == 0 { Ok(()) } else { Err(RunError::Interrupted) }
 }
 
-/// A lock-free atomic and `_exit` are what POSIX lets a handler use. Who asks a second time by Ctrl-C will not wait.
+/// POSIX lets a handler use a lock-free atomic and `_exit`. A second Ctrl-C ends the process at once.
 #[cfg(feature = "pyo3")]
 extern "C" fn note(number: libc::c_int) {
     // ORDERING: Relaxed; the number is all there is.

@@ -1,7 +1,7 @@
 //! The native runtime: runs compiled operators (kernels) on batches of rows, on every core.
 //!
-//! Bottom up: a module uses those above it in this list, never one below (`tests/layers.rs` holds it to that). README.md
-//! beside this crate states the ABI the kernels are compiled against, and says where each published system lives.
+//! A module uses only the modules above it in this list (`tests/layers.rs` checks this). README.md beside this crate explains
+//! the modules. ABI.md defines the interface to kernels and to Python.
 
 mod error;
 

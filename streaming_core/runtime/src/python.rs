@@ -1,4 +1,4 @@
-//! The Python face of the runtime; the only file that knows Python. README.md lists what it offers.
+//! The Python module of the runtime. Only this file uses Python. ABI.md lists its functions.
 
 use pyo3::buffer::PyBuffer;
 use pyo3::create_exception;
@@ -61,7 +61,7 @@ fn python_error(error: RunError) -> PyErr {
     })
 }
 
-/// A panic anywhere below becomes an error: neither a hang nor an abort.
+/// Turns a panic into an error, so that the process neither hangs nor aborts.
 fn guarded<R>(work: impl FnOnce() -> Result<R, RunError>) -> PyResult<R> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(python_error),
@@ -100,12 +100,12 @@ impl Bytes {
                 "texts must be writable and end with {TEXT_PADDING} bytes of padding"
             )));
         }
-        // SAFETY: the buffer is held as long as the engine, and written by nobody else while that is at work.
+        // SAFETY: the buffer is held as long as the engine, and only the engine writes it while the engine is at work.
         Ok(Arc::new(unsafe { Texts::new(self.0.buf_ptr().cast(), self.len() - TEXT_PADDING) }))
     }
 }
 
-/// `n` rows of `stride` bytes and the text beside them; whatever does not fit is refused.
+/// Makes a block of `n` rows of `stride` bytes and their text. Rejects sizes that do not fit.
 fn rows(rows: &Bytes, n: usize, stride: usize, text: &Bytes) -> PyResult<Block> {
     let bytes = n.checked_mul(stride).ok_or_else(|| PyValueError::new_err("too many rows"))?;
     if rows.len() != bytes {
@@ -117,7 +117,7 @@ fn rows(rows: &Bytes, n: usize, stride: usize, text: &Bytes) -> PyResult<Block> 
     } else if text.len() < TEXT_PADDING {
         return Err(PyValueError::new_err(format!("text must end with {TEXT_PADDING} bytes of padding")));
     } else {
-        // SAFETY: the buffer is held by the caller of this function for as long as the block is used.
+        // SAFETY: the caller of this function holds the buffer as long as it uses the block.
         unsafe { Text::new(text.pointer(), text.len() - TEXT_PADDING) }
     };
     // SAFETY: as above; the length was checked.
@@ -130,9 +130,9 @@ struct Engine {
     /// None once stopped.
     executor: Option<Box<dyn Executor>>,
     event_stride: usize,
-    /// The first failure: after it the run is over, but its figures can still be read.
+    /// Whether the run has failed. It is then over, but its metrics can still be read.
     failed: bool,
-    /// Where texts are made: held as long as the engine.
+    /// The memory for new texts, held as long as the engine.
     _texts: Option<Bytes>,
 }
 
@@ -161,8 +161,8 @@ impl Engine {
 
 #[pymethods]
 impl Engine {
-    /// `texts`: writable bytes at whose start every block's text lies, where texts are made of a windowed program; 64 bytes of
-    /// padding end them.
+    /// `texts`, for a program with windows: writable bytes. They start with every block's text, have room for new texts, and end
+    /// with 64 bytes of padding.
     #[new]
     #[pyo3(signature = (program, options, texts = None))]
     fn new(program: &str, options: &str, texts: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
@@ -194,12 +194,12 @@ impl Engine {
         self.attempt(py, move |executor| executor.process(&block))
     }
 
-    /// The end of the stream: flushes, with `seq` = number of its events.
+    /// Ends the stream: flushes, with `seq` = the number of its events.
     fn finish(&mut self, py: Python<'_>, seq: i64) -> PyResult<()> {
         self.attempt(py, move |executor| executor.finish(seq))
     }
 
-    /// `(rows, subs, n)`: outputs since the last call, in delivered order; empty unless the sink is `parquet`.
+    /// Returns `(rows, subs, n)`: the outputs since the last call, in the order of delivery. Empty unless the sink is `parquet`.
     fn take_outputs<'py>(&mut self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>, usize)> {
         let (rows, subs) = self.running()?.take_outputs();
         let n = subs.len();
@@ -208,13 +208,13 @@ impl Engine {
         Ok((PyBytes::new(py, &rows), PyBytes::new(py, subs), n))
     }
 
-    /// All rows of a table as they are now.
+    /// Returns all rows of a table.
     fn table<'py>(&mut self, py: Python<'py>, index: usize) -> PyResult<Bound<'py, PyBytes>> {
         let executor = self.running()?;
         Ok(PyBytes::new(py, &guarded(|| executor.table(index))?))
     }
 
-    /// `(standing, images)`: where the run stands, as JSON, and an image of every table.
+    /// Returns `(standing, images)`: the position of the run, as JSON, and an image of every table.
     fn checkpoint<'py>(&mut self, py: Python<'py>) -> PyResult<(String, Vec<Bound<'py, PyBytes>>)> {
         let executor = self.running()?;
         let (standing, images) = guarded(|| executor.checkpoint())?;
@@ -222,7 +222,7 @@ impl Engine {
         Ok((standing, images.iter().map(|image| PyBytes::new(py, image)).collect()))
     }
 
-    /// Goes on from a checkpoint, before the first block and instead of loading tables.
+    /// Continues from a checkpoint, before the first block and instead of loading tables.
     fn resume(&mut self, standing: &str, images: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
         let standing: Standing =
             serde_json::from_str(standing).map_err(|error| PyValueError::new_err(format!("standing: {error}")))?;
@@ -231,7 +231,7 @@ impl Engine {
         guarded(|| executor.resume(standing, &images))
     }
 
-    /// What has other replicas of the windowed operator of that name take part, while the engine is at work.
+    /// Returns a handle that changes the replicas of a windowed operator while the engine is at work.
     fn control(&mut self, operator: &str) -> PyResult<Control> {
         let found = self.running()?.reconfigurable(operator);
         found
@@ -239,7 +239,7 @@ impl Engine {
             .ok_or_else(|| PyValueError::new_err(format!("{operator} is not a windowed operator of this run")))
     }
 
-    /// `(keys, states)` of operator number `operator`, ascending by key: keys are a list of bytes (text), the bytes of
+    /// Returns `(keys, states)` of operator number `operator`, ascending by key. Keys are a list of bytes (text), the bytes of
     /// i64s, or None for a stateful operator.
     fn states<'py>(&mut self, py: Python<'py>, operator: usize) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
         let executor = self.running()?;
@@ -255,7 +255,7 @@ impl Engine {
         Ok((keys, PyBytes::new(py, &states.states)))
     }
 
-    /// The run's figures as JSON, with the names of the run report's samples.
+    /// Returns the metrics of the run as JSON, with the names of the run report's samples.
     fn metrics(&self) -> PyResult<String> {
         match &self.executor {
             Some(executor) => Ok(executor.metrics().to_json().to_string()),
@@ -263,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// Joins the threads and gives the memory back.
+    /// Joins the threads and frees the memory.
     fn stop(&mut self, py: Python<'_>) {
         let executor = self.executor.take();
         py.detach(|| drop(executor));
@@ -276,58 +276,58 @@ struct Control(Box<dyn Reconfigurable>);
 
 #[pymethods]
 impl Control {
-    /// From the next event on that has not been dealt yet, these replicas share the operator's keys; a request that was not
-    /// heard yet is forgotten.
+    /// Requests that these replicas share the operator's keys from the next event that is not dealt yet. It replaces a request
+    /// that the source has not taken in yet.
     fn request(&self, replicas: Vec<usize>) -> PyResult<()> {
         guarded(|| self.0.request(&replicas))
     }
 
-    /// Whether the last request has been heard, and all replicas that it concerns have gone over.
+    /// Returns whether the source has taken in the last request, and all affected replicas have gone over.
     fn is_settled(&self) -> PyResult<bool> {
         guarded(|| Ok(self.0.is_settled()))
     }
 }
 
-/// A controller by itself: what it would ask for.
+/// A controller without an engine, to see its decisions.
 #[pyclass(module = "streaming_core._runtime")]
 struct Controller(controller::Controller);
 
 #[pymethods]
 impl Controller {
-    /// `thresholds`: upper, target and lower in percent; none: those of the paper.
+    /// `thresholds`: upper, target and lower threshold in percent; empty: those of the paper.
     #[new]
     #[pyo3(signature = (name, thresholds = Vec::new()))]
     fn new(name: &str, thresholds: Vec<u32>) -> PyResult<Self> {
         Ok(Self(guarded(|| controller::Controller::new(name, &thresholds))?))
     }
 
-    /// How many replicas there should be, if others than there are, by what was seen in a period: JSON as in `loads`.
+    /// Returns the number of replicas for the load of a period (JSON as in `loads`); None: no change.
     fn decide(&mut self, seen: &str) -> PyResult<Option<usize>> {
         let seen = serde_json::from_str(seen).map_err(|error| PyValueError::new_err(format!("load: {error}")))?;
         Ok(self.0.decide(&seen).1)
     }
 }
 
-/// From now on SIGTERM and SIGINT are noted and nothing else: threads at work leave with `Interrupted`.
+/// From now on SIGTERM and SIGINT are only noted: threads at work leave with `Interrupted`.
 #[pyfunction]
 fn heed_signals() -> PyResult<()> {
     Ok(interruption::heed()?)
 }
 
-/// The first of these signals that came, 0 if none did.
+/// Returns the first of these signals that came, or 0.
 #[pyfunction]
 fn signalled() -> i32 {
     interruption::noted()
 }
 
-/// The machine's topology as JSON.
+/// Returns the topology of the machine as JSON.
 #[pyfunction]
 fn probe() -> PyResult<String> {
     serde_json::to_string(&Topology::probe()).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// What fetching memory takes, as JSON: between nodes if there are several, with the bytes per second that the cores of each
-/// together read; else between these cores, each what another has just written.
+/// Measures memory access and returns JSON. On several nodes: between nodes, and the bytes per second that all cores of a
+/// node read together. On one node: between these cores, for lines that another core has just written.
 #[pyfunction]
 fn measure_fetching(py: Python<'_>, cores: Vec<usize>) -> PyResult<String> {
     let measure = || -> io::Result<serde_json::Value> {
@@ -342,7 +342,7 @@ fn measure_fetching(py: Python<'_>, cores: Vec<usize>) -> PyResult<String> {
     Ok(py.detach(measure)?.to_string())
 }
 
-/// The ABI of kernels: per struct its `size` and the offset of each field, and under `constants` what words mean.
+/// Returns the ABI of kernels: the `size` and field offsets of each struct, and the constants under `constants`.
 #[pyfunction]
 fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     let layout = |&(name, size, fields): &(&'static str, usize, &[(&'static str, usize)])| {
@@ -353,7 +353,7 @@ fn abi() -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
     LAYOUTS.iter().map(layout).chain([("constants", constants)]).collect()
 }
 
-/// `(rows, sum)`: the digest of output rows in delivered order; `columns` as in a program.
+/// Returns `(rows, sum)`: the digest of output rows in the order of delivery; `columns` as in a program.
 ///
 /// A row's `sub` is its rank among adjacent rows of the same seq.
 #[pyfunction]

@@ -1,5 +1,5 @@
-//! The frame of an executor of dataflows: threads that persist over blocks, the operators and their state, the sink, the
-//! failure to report, and what the run says about itself. What a thread does for a block is the executor's: its `Work`.
+//! The common frame of executors of dataflows. It holds threads that persist over blocks, the operators and their state, the
+//! sink, the failure to report, and the metrics of the run. The `Work` of an executor defines what a thread does for a block.
 
 use crate::dataflow::flush::flush;
 use crate::dataflow::lane::{Lanes, keyed_states};
@@ -25,30 +25,30 @@ use crate::threads::team::{Signals, Team};
 
 use std::collections::BTreeMap;
 
-/// What all threads share, whoever executes.
+/// The data that all threads share, in every executor.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub chain: Chain,
-    /// Per operator with state. Who is at a lane when is the executor's to say.
+    /// Per operator with state. The executor decides which thread uses a lane at a time.
     pub lanes: Vec<Lanes>,
-    /// Per operator, if it has windows.
+    /// Per operator; None without windows.
     pub windows: Vec<Option<Replicated>>,
-    /// Where texts are made, if operators make any.
+    /// Memory for new texts, if operators make any.
     texts: Option<Arc<Texts>>,
-    /// Used by one thread at a time; whose turn it is, is the executor's to say.
+    /// One thread at a time uses it. The executor decides which one.
     delivered: UnsafeCell<Delivered>,
     pub preparer: Preparer,
     pub signals: Arc<Signals>,
-    /// The failure of the earliest event, and of those of one event the one of the first operator; written by any thread.
+    /// The failure of the earliest event; of several failures of one event, that of the first operator. Any thread writes it.
     failure: Mutex<Option<(i64, usize, RunError)>>,
     pub arrivals: Arrivals,
     pub batch: usize,
 }
 
-// SAFETY: `deliver` makes its callers answer for who is at the delivery, as lanes do for theirs.
+// SAFETY: the callers of `deliver` guarantee that one thread at a time delivers; lanes have the same rule.
 unsafe impl Sync for Frame {}
 
-/// What tells the failures of one operator at one event apart: where within the event, then what they say.
+/// The order of failures of one operator at one event: by their place within the event, then by their content.
 fn about(error: &RunError) -> (u128, Option<(i64, i64)>, &[u8]) {
     match error {
         RunError::Kernel { window, order, exception, .. } => (*order, *window, exception),
@@ -56,37 +56,37 @@ fn about(error: &RunError) -> (u128, Option<(i64, i64)>, &[u8]) {
     }
 }
 
-/// One block's worth of work, or a section's of one.
+/// The work for a block, or for a section of one.
 pub(crate) struct Job<'a> {
     pub frame: &'a Frame,
     pub block: &'a Block,
-    /// Events before it.
+    /// The number of events before it.
     before: u64,
     pub clock: Running,
 }
 
-/// What an executor does, and what of it is its own.
+/// The part of an executor that is specific to it.
 pub(crate) trait Work: Send + Sync {
-    /// Events to be processed together at most, when so many have been.
+    /// The largest number of events to process together, after `processed` events.
     fn section(&self, _frame: &Frame, _processed: u64) -> usize {
         usize::MAX
     }
 
-    /// `n` events are to be processed next; no thread is at work.
+    /// Prepares for the next `n` events; no thread is at work.
     fn begin(&mut self, _frame: &mut Frame, _n: usize) -> Result<(), RunError> {
         Ok(())
     }
 
-    /// Everything that thread `thread` does for a block, which is delivered when all threads have returned.
+    /// Does the work of thread `thread` for a block. The block is delivered when all threads have returned.
     ///
     /// # Errors
-    /// The run is over. A kernel's failure is noted in the frame instead: earlier events are still to be delivered.
+    /// The run is over. A kernel's failure is noted in the frame instead, because earlier events must still be delivered.
     fn work(&self, thread: usize, job: &Job) -> Result<(), RunError>;
 
-    /// Summed over threads, none of which is at work.
+    /// The sum over all threads; none is at work.
     fn counters(&self) -> Counters;
 
-    /// What each task has cost, of an executor that has such; nobody is at work.
+    /// The cost of each task, if the executor has tasks; no thread is at work.
     fn tasks(&self, _frame: &Frame) -> serde_json::Value {
         serde_json::Value::Null
     }
@@ -98,7 +98,7 @@ pub(crate) struct Dataflow<W> {
     team: Team,
     pub(super) frame: Frame,
     pub(super) work: W,
-    /// What flushing counted.
+    /// The counters of flushes.
     flushed: Counters,
     clock: Clock,
     events: u64,
@@ -116,17 +116,17 @@ impl Frame {
 }
 
 impl Frame {
-    /// Hands out the sink.
+    /// Lends the sink.
     ///
     /// # Safety
-    /// Nobody else has it meanwhile, and what its last user wrote is visible.
+    /// No other thread has it meanwhile, and the writes of its last user are visible.
     #[inline]
     pub unsafe fn deliver<R>(&self, work: impl FnOnce(&mut Delivered) -> R) -> R {
         // SAFETY: as the caller says.
         self.delivered.with_mut(|delivered| work(unsafe { &mut *delivered }))
     }
 
-    /// Takes in that operator number `operator` has failed; whether no earlier failure was known.
+    /// Notes a failure of operator number `operator`. Returns whether no earlier failure was known.
     pub fn note(&self, operator: usize, error: RunError) -> bool {
         let seq = error.rank().1;
         let mut first = lock(&self.failure);
@@ -147,7 +147,7 @@ impl Frame {
         interruption::noted() != 0 || self.signals.stopped.load(Ordering::Acquire)
     }
 
-    /// The text that rows of a block name, and those that are made of them.
+    /// The text of a block's rows, and of rows made from them.
     fn begin_text(&self, text: Text) -> Result<Text, RunError> {
         let Some(texts) = &self.texts else { return Ok(text) };
         texts.begin(text).ok_or_else(|| RunError::Invalid("the block's text is not where texts are made".into()))
@@ -168,8 +168,8 @@ impl Job<'_> {
         Rows::new(block.row(0), block.n, block.stride, block.text)
     }
 
-    /// How many events have come and how many are dealt, when those before `next` of the block are; in a closed loop none
-    /// comes before it is dealt.
+    /// The numbers of arrived and dealt events, if all events of the block before `next` are dealt. In a closed loop, an event
+    /// arrives when it is dealt.
     pub fn offered(&self, next: usize, now: u64) -> Offered {
         let dealt = self.before + next as u64;
         let arrivals = &self.frame.arrivals;
@@ -204,7 +204,7 @@ impl<W: Work> Dataflow<W> {
         lanes: impl Fn(usize) -> usize,
         work: impl FnOnce(&Frame) -> W,
     ) -> Result<Self, RunError> {
-        // SAFETY: whoever made the program answers for its addresses.
+        // SAFETY: the creator of the program guarantees its addresses.
         let chain = unsafe { Chain::bind(program) }?;
         let sink = Sink::new(options.sink, if ordered { program.hasher() } else { program.unordered_hasher() }?);
         let team = Team::new(options.threads, options.idle, options.pin)?;

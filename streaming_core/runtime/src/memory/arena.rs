@@ -1,14 +1,14 @@
-//! Memory for what grows: zeroed, 8-aligned, freed only with the arena.
+//! Memory for growing data: zeroed, 8-aligned, freed only with the arena.
 //!
-//! It is made ready in steps ahead of its use, because a fault for every single page costs more than what is put into it,
-//! and because what was zeroed just now is still in the cache.
+//! The arena prepares memory in steps, ahead of its use. A page fault for every single page costs more than the work on the
+//! page, and freshly zeroed memory is still in the cache.
 
 use std::ptr::null_mut;
 
 use crate::memory::chunk::Chunk;
 use crate::memory::fallible::{boxed, zeroed_words};
 
-/// What a kernel sees of an arena (16 bytes, see README.md); always the first field of an [`Arena`].
+/// The part of an arena that kernels see (16 bytes, see ABI.md); always the first field of an [`Arena`].
 #[repr(C)]
 #[derive(Debug)]
 pub struct ArenaHeader {
@@ -18,14 +18,14 @@ pub struct ArenaHeader {
 
 const _: () = assert!(std::mem::size_of::<ArenaHeader>() == 16);
 
-/// The first block of `malloc` of an arena that begins small.
+/// The size of the first block of `malloc`, in an arena that starts small.
 const FIRST_BLOCK: usize = 256;
 const FIRST_CHUNK: usize = 16 << 10;
 const LARGEST_CHUNK: usize = 16 << 20;
-/// Bytes that are made ready at a time.
+/// The number of bytes to prepare at a time.
 const STEP: usize = 64 << 10;
 
-/// A bump allocator of chunks. One thread at a time allocates from it; the memory itself may be used by any.
+/// A bump allocator of chunks. One thread at a time allocates from it; any thread may use the memory.
 #[derive(Debug)]
 pub struct Arena {
     inner: Box<ArenaState>,
@@ -36,11 +36,11 @@ pub struct Arena {
 struct ArenaState {
     header: ArenaHeader,
     blocks: Vec<Box<[u64]>>,
-    /// How large the next block is; from the size of a chunk on there are none.
+    /// The size of the next block. From the size of a chunk on, there are no blocks.
     block: usize,
     chunks: Vec<Chunk>,
     next: usize,
-    /// End of what is ready, in the last chunk, or block if there are no chunks.
+    /// The end of the prepared memory in the last chunk, or in the last block if there are no chunks.
     limit: usize,
     chunk: usize,
 }
@@ -53,8 +53,8 @@ impl Arena {
         Self::beginning(FIRST_CHUNK).expect("the allocator has memory for an empty arena")
     }
 
-    /// One of very many, most of which stay small: it begins with blocks of `malloc`, each twice as large as the one before.
-    /// What is first in their chunks would also compete for few places of the caches, as chunks are aligned.
+    /// An arena for cases with very many small arenas. It starts with blocks of `malloc`, each twice as large as the one before.
+    /// Chunks are aligned, so the first bytes of many chunks would also compete for few places in the caches.
     /// None: there is no memory.
     pub fn small() -> Option<Self> {
         Self::beginning(FIRST_BLOCK)
@@ -73,18 +73,18 @@ impl Arena {
         Some(Self { inner })
     }
 
-    /// What to put into a context: valid as long as the arena is.
+    /// The address for a context, valid as long as the arena.
     pub fn header(&mut self) -> *mut ArenaHeader {
         (&raw mut *self.inner).cast()
     }
 
-    /// What to put into a context, which is all that is left of the arena: it lives until `of_header` has it back.
+    /// Turns the arena into the address for a context. It lives until `of_header` takes it back.
     pub fn into_header(self) -> *mut ArenaHeader {
         Box::into_raw(self.inner).cast()
     }
 
     /// # Safety
-    /// `into_header` gave it, and nobody has had the arena back.
+    /// The header comes from `into_header`, and `of_header` has not taken it back before.
     pub unsafe fn of_header(header: *mut ArenaHeader) -> Self {
         // SAFETY: as the caller says: the first field of what was a box.
         Self { inner: unsafe { Box::from_raw(header.cast()) } }
@@ -151,8 +151,8 @@ impl ArenaState {
 
 extern "C" fn allocate(header: *mut ArenaHeader, bytes: i64) -> *mut u8 {
     let Ok(bytes) = usize::try_from(bytes) else { return null_mut() };
-    // SAFETY: kernels hand back the header they were given, which is the first field of an `Inner` that only this
-    // thread uses while the kernel runs.
+    // SAFETY: kernels pass back the header that they got. It is the first field of an `Inner`, and only this thread uses it
+    // while the kernel runs.
     unsafe { (*header.cast::<ArenaState>()).alloc(bytes) }
 }
 

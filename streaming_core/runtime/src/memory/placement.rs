@@ -1,13 +1,13 @@
-//! Where memory lies on a machine with several NUMA nodes, and what it costs to fetch it from another one.
+//! The location of memory on a machine with several NUMA nodes, and the cost of fetching it from another node.
 //!
-//! Threads that are bound to cores have a node. A thread's own buffers lie there because it is the first to touch them.
-//! Tables are touched by who loads them, so their pages are bound: those of the rows that a scheme gives one thread to
-//! that thread's node, those of anybody's rows to all nodes in turn.
+//! Threads that are bound to cores belong to a node. A thread's own buffers lie on its node, because it touches them first.
+//! The loading thread touches tables first, so the pages of tables are bound. If a scheme gives rows to one thread, their
+//! pages go to that thread's node. Pages of other rows go to all nodes in turn.
 //!
-//! What fetching costs is estimated as BriskStream does (its model, section 3): cache lines fetched from another node,
-//! times what a line from there takes longer than one of the own node. The runtime counts what threads hand to each other
-//! and the rows of planned accesses; of an event executed at once, whose accesses nobody lists, it counts one row. Where
-//! all threads are on one node nothing is remote, and nothing is counted.
+//! The cost of fetching is estimated as in BriskStream's model (section 3). It is the number of cache lines fetched from
+//! another node, times the additional time per line. The runtime counts what threads pass to each other, and the rows of
+//! planned accesses. An event that is executed at once has no list of accesses, so the runtime counts one row for it. If all
+//! threads are on one node, nothing is remote, and nothing is counted.
 
 use std::io;
 use std::ops::Range;
@@ -29,31 +29,31 @@ pub struct TableRows {
     pub stride: usize,
 }
 
-/// Of a run; nobody writes it once the run has begun.
+/// The placement of a run. No thread writes it after the start of the run.
 #[derive(Debug)]
 pub struct Placement {
-    /// Per thread: the number of its node.
+    /// The node of each thread.
     nodes: Vec<usize>,
-    /// Per thread: nanoseconds that a line from the node of each thread takes longer than one of its own. Empty where all
-    /// threads are on one node.
+    /// Per pair of threads: the additional nanoseconds to fetch a line from the node of the second. Empty if all threads are on
+    /// one node.
     extra: Vec<Vec<f64>>,
-    /// The average of these: for a line that any thread fetches and that lies with any.
+    /// The average of these, for a line at an unknown place and an unknown thread.
     anywhere: f64,
-    /// Why no memory is bound; None if it is to be.
+    /// The reason why no memory is bound; None if it is bound.
     why: Option<String>,
-    /// Whether rows lie with the thread that has them, as far as `why` lets them.
+    /// Whether rows lie on the node of their thread, unless `why` prevents it.
     homed: bool,
     /// Per table: lines of a row.
     lines: Vec<usize>,
 }
 
 impl Placement {
-    /// One node, or none that threads belong to.
+    /// One node, or threads without a node.
     pub fn flat(threads: usize, why: &str) -> Self {
         Self::of(vec![0; threads], Vec::new(), Some(why.into()))
     }
 
-    /// On this machine.
+    /// The placement on this machine.
     pub fn probe(threads: usize, pinned: bool) -> Self {
         let topology = Topology::probe();
         if topology.nodes.len() == 1 {
@@ -65,8 +65,8 @@ impl Placement {
         Self::on(&topology, threads, || latencies(&topology))
     }
 
-    /// With thread i on core i of a machine. `latencies`: nanoseconds to fetch a line, by the node that fetches and the
-    /// node where it lies, in the order of the topology's nodes; asked if threads are on several nodes.
+    /// The placement with thread i on core i of a machine. `latencies`: nanoseconds to fetch a line, by the node that fetches
+    /// and the node of the line, in the order of the topology's nodes. Only called if threads are on several nodes.
     pub fn on(topology: &Topology, threads: usize, latencies: impl FnOnce() -> io::Result<Vec<Vec<f64>>>) -> Self {
         let cores = &topology.cores;
         let nodes: Vec<usize> = (0..threads).map(|thread| cores[thread % cores.len()].node).collect();
@@ -96,8 +96,7 @@ impl Placement {
         self.extra.is_empty()
     }
 
-    /// Binds the memory of tables. `homes`: per equal part of every table the thread whose rows these are; None where
-    /// rows are anybody's.
+    /// Binds the memory of tables. `homes`: the owner of each equal part of every table; None if rows have no owner.
     pub fn bind(&mut self, tables: impl Iterator<Item = TableRows>, homes: Option<&[usize]>) {
         self.homed = homes.is_some();
         for TableRows { base, rows, stride } in tables {
@@ -116,13 +115,13 @@ impl Placement {
         }
     }
 
-    /// Nanoseconds that thread `to` takes longer to fetch adjacent bytes that thread `from` has written.
+    /// The additional nanoseconds for thread `to` to fetch adjacent bytes that thread `from` wrote.
     #[inline]
     pub fn fetch(&self, to: usize, from: usize, bytes: usize) -> u64 {
         if self.is_flat() { 0 } else { (bytes.div_ceil(LINE) as f64 * self.extra[to][from]) as u64 }
     }
 
-    /// The same of a row of each of these tables that any thread may have to fetch.
+    /// The same for a row of each of some tables, at an unknown place.
     #[inline]
     pub fn rows(&self, tables: impl Iterator<Item = u8>) -> u64 {
         if self.is_flat() {
@@ -132,7 +131,7 @@ impl Placement {
         (lines as f64 * self.anywhere) as u64
     }
 
-    /// The same of one row for each of so many events, unless their rows lie with the thread that has them.
+    /// The same for one row of each event, unless rows lie on the node of their thread.
     #[inline]
     pub fn events(&self, events: usize) -> u64 {
         if self.homed { 0 } else { (events as f64 * self.anywhere) as u64 }
@@ -140,7 +139,7 @@ impl Placement {
 
     /// For the run report: the binding that took effect, or why none did.
     pub fn to_json(&self) -> Value {
-        // What the breakdown says of remote memory is this model's, and no measurement.
+        // The breakdown's time for remote memory comes from this model; it is not measured.
         let remote = (!self.is_flat()).then_some("estimated");
         let longest = self.extra.iter().flatten().fold(0.0, |most: f64, &extra| most.max(extra));
         match &self.why {
@@ -156,13 +155,13 @@ impl Placement {
     }
 }
 
-/// So many bytes in equal parts of whole pages; what does not fill the last page is in none.
+/// Splits bytes into equal parts of whole pages; the rest of the last page is in no part.
 fn pieces(bytes: usize, parts: usize) -> impl Iterator<Item = Range<usize>> {
     let cut = move |part: usize| (bytes as u128 * part as u128 / parts as u128) as usize / PAGE * PAGE;
     (0..parts).map(move |part| cut(part)..cut(part + 1))
 }
 
-/// Has pages lie on nodes, in turn if these are several, and moves those that are elsewhere.
+/// Binds pages to nodes, in turn if there are several, and moves pages that are elsewhere.
 fn bind(base: usize, piece: Range<usize>, nodes: &[usize]) -> io::Result<()> {
     const WORD: usize = usize::BITS as usize;
     // From linux/mempolicy.h; the libc crate lacks it.

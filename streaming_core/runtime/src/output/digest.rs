@@ -1,4 +1,4 @@
-//! The canonical digest of output rows; README.md defines it.
+//! The canonical digest of output rows; ABI.md defines it.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, SubAssign};
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition of README.md, word by word, on big integers cut to 64 bits.
+    /// The definition of ABI.md, word by word, on big integers cut to 64 bits.
     fn slow(words: &[u64]) -> u64 {
         let cut = |x: u128| x % (1_u128 << 64);
         let mut h: u128 = 0x243F6A8885A308D3;

@@ -26,7 +26,7 @@ pub struct Standing {
     pub end_to_end: Vec<(u64, u64)>,
 }
 
-/// A run's figures; README.md names what the JSON holds.
+/// A run's figures; ABI.md describes the JSON.
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     pub events: u64,

@@ -1,4 +1,4 @@
-//! The C ABI of compiled operators: contexts, calling them, and their errors. README.md has the byte layouts.
+//! The C ABI of compiled operators: contexts, calling them, and their errors. ABI.md has the byte layouts.
 
 use std::marker::PhantomData;
 
@@ -40,7 +40,7 @@ pub struct Raised {
 
 impl<C: Context> Kernel<C> {
     /// # Safety
-    /// `address` is a function `i64 f(C*)` that follows README.md and outlives every use of this kernel.
+    /// `address` is a function `i64 f(C*)` that follows ABI.md and outlives every use of this kernel.
     pub unsafe fn at(address: u64) -> Result<Self, RunError> {
         if address == 0 {
             return Err(RunError::Invalid("a kernel's address is null".into()));
@@ -63,7 +63,7 @@ impl<C: Context> Kernel<C> {
     /// Runs the kernel on `context`.
     ///
     /// # Safety
-    /// Every pointer in the context is valid for what the README says the kernel does with it.
+    /// Every pointer in the context is valid for what ABI.md says that the kernel does with it.
     #[inline(always)]
     pub unsafe fn call(self, context: &mut C) -> Result<(), Raised> {
         if (self.call)(context) == 0 { Ok(()) } else { Err(Self::raised(context)) }
@@ -250,7 +250,7 @@ impl Default for PostContext {
     }
 }
 
-/// A transaction from plan to outputs, for who is alone with the tables.
+/// A transaction from plan to outputs, for a thread that is alone with the tables.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExecuteContext {
@@ -286,14 +286,14 @@ pub struct PlaceContext {
     pub error_len: i64,
 }
 
-/// What a key has in a window begins with this; then come the fields of the key, its states, the bytes of its texts.
+/// The start of an entry, the state of a key in a window. The fields of the key, its states and the bytes of its texts follow.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EntryHeader {
-    /// All of it is the runtime's own: the key's hash.
+    /// The header is private to the runtime. This is the hash of the key.
     pub hash: u64,
-    /// Of single windows the entry before it in a list. Of others that of the same key in the next window, which goes later;
-    /// null: nobody has looked it up from here.
+    /// For single windows, the entry before it in a list. For others, the entry of the same key in the next window, which
+    /// expires later; null: no look-up from here has found it yet.
     pub beside: *mut EntryHeader,
 }
 
@@ -378,7 +378,7 @@ pub const CONSTANTS: &[(&str, u32)] = &[
 
 macro_rules! context {
     ($($name:ident)*) => {$(
-        // SAFETY: the fields are written by the kernel that failed, as README.md says.
+        // SAFETY: the fields are written by the kernel that failed, as ABI.md says.
         unsafe impl Context for $name {
             fn failure(&self) -> (i64, *const u8, i64) {
                 (self.error_at, self.error, self.error_len)

@@ -1,4 +1,4 @@
-//! What Python hands over as JSON: the program, layouts and kernel addresses.
+//! The program that Python passes as JSON: layouts and kernel addresses.
 
 use serde::Deserialize;
 
@@ -28,21 +28,21 @@ pub struct Program {
     /// In topological order.
     #[serde(default)]
     pub operators: Vec<OperatorSpec>,
-    /// Of a dataflow: who puts out what the sink takes, in this order.
+    /// The producers of the sink's rows, in this order; dataflows only.
     #[serde(default)]
     pub outputs: Vec<Origin>,
     #[serde(default)]
     pub tables: Vec<TableSpec>,
     #[serde(default)]
     pub transaction: Option<TransactionSpec>,
-    /// Equal ranges of rows that every table is cut into, where a scheme works by partition.
+    /// The number of equal ranges of rows of every table, for schemes that work by partition.
     #[serde(default = "partitions")]
     pub partitions: usize,
     pub columns: Vec<Column>,
-    /// The numbers of those columns that have to agree when outputs come in no order; None: nobody has said so.
+    /// The numbers of the columns that must agree without order; None: the application does not declare any.
     #[serde(default)]
     pub unordered: Option<Vec<usize>>,
-    /// Where texts are made that outlive the block they were read in; Python gives it beside the program.
+    /// Memory for texts that outlive their block; Python passes it in addition to the program.
     #[serde(skip)]
     pub texts: Option<Arc<Texts>>,
 }
@@ -80,9 +80,9 @@ impl From<i64> for Origin {
     }
 }
 
-/// Of `ts`, advance, size and delay: so that their sums are integers.
+/// The largest `ts`, advance, size and delay, so that their sums fit into an i64.
 const MOST_TS: i64 = 1 << 61;
-/// Keys that every row has.
+/// The largest number of keys that every row has.
 const MOST_EVERY: i64 = 1 << 24;
 
 /// An operator of a dataflow; `stride` is the size of its output rows, `kernel` and `flush` are addresses.
@@ -91,9 +91,9 @@ const MOST_EVERY: i64 = 1 << 24;
 pub struct OperatorSpec {
     pub kind: OperatorKind,
     pub name: String,
-    /// Whose rows it takes: of each event, those of the first come first.
+    /// The producers of its rows. Of one event, rows of the first producer come first.
     pub inputs: Vec<Origin>,
-    /// 0 of a windowed operator, which has several.
+    /// 0 for a windowed operator, which has several kernels.
     #[serde(default)]
     pub kernel: u64,
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct OperatorSpec {
     pub stride: usize,
     #[serde(default)]
     pub key: Option<Key>,
-    /// Of all states of a key, of a windowed operator.
+    /// For a windowed operator, the size of all states of a key.
     #[serde(default)]
     pub state_size: usize,
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct OperatorSpec {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowSpec {
-    /// Every key has one set of states, whose window slides; else a set for each of its windows.
+    /// Whether every key has one set of states, whose window slides; else it has a set for each window.
     pub single: bool,
     pub advance: i64,
     pub size: i64,
@@ -121,16 +121,16 @@ pub struct WindowSpec {
     /// Every row has the keys 0 to this, exclusively.
     #[serde(default)]
     pub every: Option<i64>,
-    /// A key that a row has twice counts twice.
+    /// Whether a key that a row has twice counts twice.
     pub bag: bool,
-    /// The growing containers of a key's states, from where these begin.
+    /// The growing containers of a key's states, with offsets from the first state.
     #[serde(default)]
     pub growing: Vec<Growing>,
-    /// Per input the stream that it belongs to.
+    /// The stream of each input.
     pub of: Vec<usize>,
     pub streams: Vec<StreamSpec>,
     pub key: KeySpec,
-    /// Kernels for windows that have expired, and for those that have slid; 0: nobody wants to know.
+    /// Kernels for expired windows, and for windows that slid; 0: there is none.
     pub result: u64,
     pub slide: u64,
 }
@@ -173,24 +173,24 @@ pub struct TableSpec {
     /// The growing containers of a row.
     #[serde(default)]
     pub growing: Vec<Growing>,
-    /// The bytes of a row that a READ brings along: first and behind the last.
+    /// The bytes of a row that a READ copies: the first one, and one past the last.
     pub read: (usize, usize),
 }
 
-/// Where in a row the head of a growing container lies, and whether an index stands behind its entries.
+/// The offset of a growing container's head in a row, and whether an index follows its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growing {
     pub offset: usize,
     #[serde(default)]
     pub indexed: bool,
-    /// Of a queue, which has no entries, the widths of its columns.
+    /// For a queue, which has no entries, the widths of its columns.
     #[serde(default)]
     pub columns: Vec<usize>,
 }
 
 impl Growing {
-    /// Bytes of a head.
+    /// The bytes of a head.
     const HEAD: usize = 32;
 
     fn fits(&self, bytes: usize) -> bool {
@@ -216,8 +216,8 @@ impl Program {
     /// Parses and checks a program.
     ///
     /// # Safety
-    /// What cannot be checked is the caller's word: its addresses are kernels as README.md has them, for the layouts that it
-    /// states, and outlive every run of the program.
+    /// The caller guarantees what cannot be checked: the addresses are kernels as in ABI.md, for the layouts in the program.
+    /// They outlive every run of the program.
     pub unsafe fn parse(json: &str) -> Result<Self, RunError> {
         let program: Self =
             serde_json::from_str(json).map_err(|error| RunError::Invalid(format!("program: {error}")))?;
@@ -233,7 +233,7 @@ impl Program {
         }
     }
 
-    /// Size of the rows that come from there.
+    /// The size of the rows of an origin.
     pub fn stride(&self, origin: Origin) -> usize {
         match origin {
             Origin::Events => self.event.stride,
@@ -241,7 +241,7 @@ impl Program {
         }
     }
 
-    /// The stride of rows that come from several of the first `before` operators; None unless they have the same.
+    /// The common stride of rows from several of the first `before` operators; None if strides differ.
     fn united(&self, origins: &[Origin], before: usize) -> Option<usize> {
         let known = |origin: &Origin| !matches!(origin, Origin::Operator(index) if *index >= before);
         let stride = self.stride(*origins.first().filter(|origin| known(origin))?);
@@ -252,10 +252,10 @@ impl Program {
         Hasher::new(&self.columns, self.output_stride())
     }
 
-    /// The hasher of outputs that come in no order.
+    /// The hasher of outputs without order.
     ///
     /// # Errors
-    /// `Invalid`: the program does not say what has to agree then.
+    /// `Invalid`: the program does not declare what agrees without order.
     pub fn unordered_hasher(&self) -> Result<Hasher, RunError> {
         match &self.unordered {
             Some(columns) => Ok(self.hasher()?.unordered(columns)),

@@ -1,17 +1,17 @@
-//! The mixing step of every hash of the runtime: of a row in a digest, and of a key. They differ in their seeds and in
-//! what they are given; README.md defines the digest, whose values go into reports, so that nothing here may change.
+//! The mixing step of all hashes of the runtime: of a row in a digest, and of a key. Hashes differ in their seeds and inputs.
+//! ABI.md defines the digest. Its values go into reports, so nothing here may change.
 
 pub const K1: u64 = 0x9E37_79B9_7F4A_7C15;
 const K2: u64 = 0xD6E8_FEB8_6659_FD93;
 
-/// One word more.
+/// Adds a word.
 #[inline(always)]
 pub fn step(h: u64, word: u64) -> u64 {
     let h = (h ^ word).wrapping_mul(K1);
     h ^ (h >> 32)
 }
 
-/// The hash, after all words.
+/// Finishes the hash after all words.
 #[inline(always)]
 pub fn finish(h: u64) -> u64 {
     let h = h.wrapping_mul(K2);
@@ -60,8 +60,8 @@ static MASKS: [(u64, u64); 17] = {
     masks
 };
 
-/// `yes` if the condition holds, else `no`, without a branch: lengths of words vary, and a wrong guess costs more than
-/// a multiplication in vain.
+/// `yes` if the condition holds, else `no`, without a branch. Lengths of words vary, and a wrong branch prediction costs more
+/// than a useless multiplication.
 #[inline(always)]
 pub fn select(condition: bool, yes: u64, no: u64) -> u64 {
     no ^ (yes ^ no) & u64::from(condition).wrapping_neg()

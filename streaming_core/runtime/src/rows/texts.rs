@@ -1,49 +1,47 @@
-//! Texts that are made while a block is processed: copies of what lies in a window's state, where rows can name them.
+//! Texts that are made while a block is processed: copies from the state of windows, where rows can name them.
 //!
-//! A row names a text by its place in its block's text. What a window emits of its key was read in an earlier block: a
-//! copy of it is put behind the block's text, in memory that is laid out for all that 32 bits can name, of which what is
-//! used becomes memory. When the next block begins, what was made for the one before is forgotten: all of its rows have
-//! been delivered.
+//! A row names a text by its offset in the block's text. A window emits a key that was read in an earlier block. So a copy of
+//! the key goes behind the block's text. The memory is reserved for all offsets of 32 bits; only the used part becomes real
+//! memory. When the next block starts, the texts of the last one are dropped, because all of its rows are delivered.
 
 use crate::rows::block::Text;
 use crate::threads::sync::{Arc, AtomicU64, AtomicUsize, Ordering};
 
-/// What a writer takes at a time.
+/// The number of bytes that a writer takes at a time.
 const ROOM: usize = 64 << 10;
 
-/// The memory, and how much of it is used. Whoever makes this keeps the memory.
+/// The memory, and how much of it is used. The creator keeps the memory.
 #[derive(Debug)]
 pub struct Texts {
     start: *mut u8,
     bytes: usize,
-    /// Where the next room begins; written by whoever takes one, and between blocks by whoever begins one.
+    /// The start of the next room. A writer that takes a room writes it, and the thread that starts a block.
     next: AtomicUsize,
-    /// Counts blocks: room of an earlier one is nobody's. Written between blocks.
+    /// Counts blocks: rooms of earlier blocks are invalid. Written between blocks.
     block: AtomicU64,
 }
 
-// SAFETY: rooms are apart from each other, and each is its writer's; what was written is handed on with the rows that name
-// it.
+// SAFETY: rooms do not overlap, and each belongs to its writer. Texts are passed on with the rows that name them.
 unsafe impl Send for Texts {}
 // SAFETY: as above.
 unsafe impl Sync for Texts {}
 
 impl Texts {
     /// # Safety
-    /// `bytes` bytes at `start` are readable and writable as long as this is used, and nobody else writes them while an
-    /// engine is at work; `TEXT_PADDING` bytes behind them are readable.
+    /// `bytes` bytes at `start` are readable and writable as long as this is in use. No other thread writes them while an
+    /// engine is at work. `TEXT_PADDING` bytes after them are readable.
     pub unsafe fn new(start: *mut u8, bytes: usize) -> Self {
         Self { start, bytes, next: AtomicUsize::new(0), block: AtomicU64::new(0) }
     }
 
-    /// A block begins whose text is `text`, which is at the start of this memory: all that its rows can name.
+    /// Starts a block with text `text`, which is at the start of this memory. Returns all text that its rows can name.
     ///
-    /// Nobody else is at it.
+    /// No other thread is at it.
     pub fn begin(&self, text: Text) -> Option<Text> {
         if text.bytes() > 0 && text.pointer() != self.start.cast_const() {
             return None;
         }
-        // ORDERING: Relaxed; threads learn of a block by what is stronger.
+        // ORDERING: Relaxed; a stronger operation tells threads of a block.
         self.next.store(text.bytes(), Ordering::Relaxed);
         self.block.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the maker of this says.
@@ -51,7 +49,7 @@ impl Texts {
     }
 }
 
-/// A writer's part of it.
+/// The room of a writer.
 #[derive(Debug, Clone)]
 pub struct Room {
     texts: Arc<Texts>,
@@ -65,7 +63,7 @@ impl Room {
         Self { texts, at: 0, end: 0, block: 0 }
     }
 
-    /// Where a copy of these bytes lies; None: there is no room left.
+    /// Copies some bytes and returns their offset; None: there is no room left.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> Option<usize> {
         // ORDERING: Relaxed; see `begin`.
@@ -81,7 +79,7 @@ impl Room {
     #[cold]
     fn take(&mut self, least: usize) -> Option<()> {
         let bytes = least.max(ROOM);
-        // ORDERING: Relaxed; who gets which part is all that it says.
+        // ORDERING: Relaxed; it only decides which writer gets which part.
         let at = self.texts.next.fetch_add(bytes, Ordering::Relaxed);
         let end = at.checked_add(bytes).filter(|&end| end <= self.texts.bytes)?;
         // ORDERING: as in `put`.

@@ -1,7 +1,8 @@
-//! Growing containers as kernels keep them (README.md, section Containers): taken out of memory, and put back.
+//! Growing containers as kernels keep them (ABI.md, section Containers): packed from memory, and put back.
 //!
-//! What is taken out is the entries in their order, of a queue its rows, column by column. Capacity stands in the head, and the index follows from both, so
-//! that a container put back is the one that was there: no later operation can tell, nor what memory it takes.
+//! Packing takes the entries in their order, or the rows of a queue column by column. The head has the capacity, and the
+//! index follows from both. So a container that is put back equals the former one. No later operation can see a difference,
+//! and it takes the same memory.
 
 use std::collections::TryReserveError;
 
@@ -11,7 +12,7 @@ use crate::program::Growing;
 /// Bytes of an entry: key and value.
 pub const ENTRY: usize = 16;
 
-/// The head of a container inside of its row.
+/// The head of a container inside its row.
 #[derive(Debug, Clone, Copy)]
 pub struct ContainerHead {
     pub block: u64,
@@ -20,7 +21,7 @@ pub struct ContainerHead {
 }
 
 impl ContainerHead {
-    /// From the first bytes of a head.
+    /// Reads the first bytes of a head.
     pub fn read(bytes: &[u8]) -> Self {
         let half =
             |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the slice has 4 bytes")) as usize;
@@ -59,7 +60,7 @@ impl ContainerHead {
         let words = self.capacity * ENTRY;
         let bytes = words + if indexed { self.capacity * 8 } else { 0 };
         let block = room(bytes, alloc)?;
-        // SAFETY: so many bytes, which nobody else knows yet.
+        // SAFETY: the memory has so many bytes, and no other thread knows it yet.
         let memory = unsafe { std::slice::from_raw_parts_mut(block, bytes) };
         memory[..entries.len()].copy_from_slice(entries);
         if indexed {
@@ -78,10 +79,10 @@ fn room(bytes: usize, alloc: impl FnOnce(usize) -> *mut u8) -> Result<*mut u8, R
     if block.is_null() { Err(RunError::Memory("the containers of a state".into())) } else { Ok(block) }
 }
 
-/// Where in the head of a queue its first row's place stands.
+/// The offset, in the head of a queue, of the place of its first row.
 const FIRST: usize = 16;
 
-/// Appends what a container holds, in words: its entries, or the rows of a queue, each column from a word on.
+/// Appends the content of a container, in words: its entries, or the rows of a queue. Each column starts at a word.
 ///
 /// # Errors
 /// There is no memory for them.
@@ -114,11 +115,11 @@ pub unsafe fn pack(head: *const u8, growing: &Growing, out: &mut Vec<u64>) -> Re
     Ok(())
 }
 
-/// Gives a container, of which the head is there but for addresses, back what it held: the first of `items`; how many words
-/// these were. A queue's rows come to lie from its first place on.
+/// Puts the first of `items` back into a container, whose head is complete except for addresses. Returns their number of
+/// words. The rows of a queue start at its first place.
 ///
 /// # Safety
-/// `head` is a copy of one that was packed with these items, nobody else's.
+/// `head` is a copy of the head that was packed with these items, and no other thread uses it.
 pub unsafe fn unpack(
     head: *mut u8,
     growing: &Growing,
@@ -152,7 +153,7 @@ pub unsafe fn unpack(
     Ok(used)
 }
 
-/// Notes an entry in the index, as the kernels do: at the first free place from its key's, with the key's tag.
+/// Enters an entry in the index as kernels do: at the first free place from that of its key, with the key's tag.
 fn enter(index: &mut [u8], mask: usize, number: u32, key: u64) {
     let mixed = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let spread = mixed ^ (mixed >> 32);

@@ -28,7 +28,7 @@ impl Barrier {
         }
         // ORDERING: Relaxed; only this thread writes it.
         let round = self.arrivals[index].load(Ordering::Relaxed) + 1;
-        // ORDERING: Release hands everything written so far to those who see the arrival.
+        // ORDERING: Release passes everything written so far to threads that see the arrival.
         self.arrivals[index].store(round, Ordering::Release);
         idle.notify();
         for (other, arrival) in self.arrivals.iter().enumerate() {
@@ -58,8 +58,8 @@ mod loom_tests {
     use crate::threads::sync::thread;
     use crate::threads::sync::{Arc, UnsafeCell};
 
-    /// Two threads write a cell of their own, meet, read the other's, meet, and write again: loom fails if a read and a
-    /// write are not ordered by the barrier.
+    /// Two threads write their own cells, meet, read the other's cell, meet, and write again. The model fails if the barrier
+    /// does not order a read and a write.
     #[test]
     fn loom_the_barrier_publishes_what_was_written() {
         let mut model = loom::model::Builder::new();
@@ -73,7 +73,7 @@ mod loom_tests {
                 [UnsafeCell::new(0), UnsafeCell::new(0)],
             ));
             let turn = |shared: &(Barrier, Idle, AtomicBool, [UnsafeCell<usize>; 2]), me: usize| {
-                // SAFETY: loom checks that nobody else is at the cell.
+                // SAFETY: loom checks that no other thread is at the cell.
                 shared.3[me].with_mut(|cell| unsafe { *cell = 1 });
                 shared.0.wait(me, &shared.1, &shared.2).unwrap();
                 // SAFETY: as above.

@@ -1,6 +1,6 @@
-//! What a thread does while it waits: spin, yield or park.
+//! How a thread waits: it spins, yields or parks.
 //!
-//! Spinning with more threads than cores would keep the thread that is waited for off its core: then it yields.
+//! With more threads than cores, a spinning thread could keep the awaited thread off its core. So it yields then.
 
 use serde::Deserialize;
 
@@ -21,11 +21,11 @@ pub enum Strategy {
 const SPINS: u32 = 64;
 const YIELDS: u32 = 64;
 
-/// A place to wait at. Whoever changes what others may wait for here calls `notify` afterwards.
+/// A place to wait at. A thread that changes what others may wait for here calls `notify` afterwards.
 #[derive(Debug)]
 pub struct Idle {
     strategy: Strategy,
-    /// Written by sleepers; read by those who notify.
+    /// Sleepers write it; notifying threads read it.
     sleepers: CachePadded<AtomicUsize>,
     gate: Mutex<()>,
     bell: Condvar,
@@ -64,8 +64,8 @@ impl Idle {
         let mut gate = lock(&self.gate);
         // ORDERING: Relaxed; the fences below order it against what `ready` reads.
         self.sleepers.fetch_add(1, Ordering::Relaxed);
-        // ORDERING: SeqCst fence, paired with the one in `notify`: either `ready` sees the change, or the notifier
-        // sees this sleeper and waits for the gate, which is only free once we listen to the bell.
+        // ORDERING: SeqCst fence, paired with the one in `notify`. Either `ready` sees the change, or the notifier sees this
+        // sleeper. It then waits for the gate, which is free only after we listen to the bell.
         fence(Ordering::SeqCst);
         while !ready() {
             gate = match self.bell.wait(gate) {
@@ -77,7 +77,7 @@ impl Idle {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes those who sleep here, after what they wait for was changed.
+    /// Wakes the sleeping threads, after a change of what they wait for.
     #[inline]
     pub fn notify(&self) {
         if self.strategy == Strategy::Park {
@@ -104,7 +104,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Waits a little. False: sleep now (only `Strategy::Park` ever says so; who cannot sleep just goes on).
+    /// Waits a little. False: sleep now. Only `Strategy::Park` returns false; a caller that cannot sleep just goes on.
     #[inline]
     pub fn pass(&mut self) -> bool {
         if cfg!(any(loom, shuttle)) {

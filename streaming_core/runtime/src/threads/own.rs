@@ -1,14 +1,14 @@
-//! Each thread's own part of what threads share.
+//! A part of shared data for each thread.
 
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
-/// A part per thread (or per share of the work, whose thread is settled otherwise), each on cache lines of its own.
+/// A part per thread, or per share of the work whose thread is decided elsewhere. Each has its own cache lines.
 ///
-/// Parts are handed out for the time of a call, so that loom sees who is at one when.
+/// Parts are lent for the time of a call, so that loom sees which thread uses one at a time.
 #[derive(Debug)]
 pub(crate) struct Own<T>(Box<[CachePadded<UnsafeCell<T>>]>);
 
-// SAFETY: `with` and `with_mut` make their callers answer for who is at a part.
+// SAFETY: the callers of `with` and `with_mut` guarantee that no other thread uses the part in conflict.
 unsafe impl<T: Send> Sync for Own<T> {}
 // SAFETY: the parts are owned, and go along.
 unsafe impl<T: Send> Send for Own<T> {}
@@ -25,7 +25,7 @@ impl<T> Own<T> {
     /// Lends a part for reading.
     ///
     /// # Safety
-    /// Nobody writes it meanwhile, and what its last writer wrote is visible.
+    /// No thread writes it meanwhile, and the writes of its last writer are visible.
     #[inline(always)]
     pub unsafe fn with<R>(&self, part: usize, work: impl FnOnce(&T) -> R) -> R {
         // SAFETY: as the caller says.
@@ -35,14 +35,14 @@ impl<T> Own<T> {
     /// Lends a part for writing.
     ///
     /// # Safety
-    /// Nobody else is at it meanwhile, and what its last user wrote is visible.
+    /// No other thread is at it meanwhile, and the writes of its last user are visible.
     #[inline(always)]
     pub unsafe fn with_mut<R>(&self, part: usize, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: as the caller says.
         self.0[part].with_mut(|part| work(unsafe { &mut *part }))
     }
 
-    /// All parts, when nobody else can be at them.
+    /// All parts; no other thread can be at them.
     #[cfg(all(test, not(shuttle)))]
     pub fn each_mut(&mut self, mut work: impl FnMut(&mut T)) {
         for part in &mut self.0 {
@@ -51,7 +51,7 @@ impl<T> Own<T> {
         }
     }
 
-    /// Adds up what `part` says of every part.
+    /// Sums `part` over all parts.
     ///
     /// # Safety
     /// As for `with`, of all of them.

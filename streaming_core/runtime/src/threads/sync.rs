@@ -1,8 +1,8 @@
 //! The one door to threads, atomics and cells: std normally, loom's models under `cfg(loom)`, shuttle's under
 //! `cfg(shuttle)`.
 //!
-//! Everything that threads share is built from what this file exports, so that they see it: loom all interleavings and
-//! reorderings of one structure, shuttle many schedules of a whole executor.
+//! All shared data uses the exports of this file, so that the models see it. Loom explores all interleavings and reorderings
+//! of one structure. Shuttle explores many schedules of a whole executor.
 
 #[cfg(loom)]
 pub use loom::{
@@ -48,13 +48,13 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// Hands out a pointer for reading: nobody may write meanwhile.
+    /// Lends a pointer for reading; no thread may write meanwhile.
     #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
-    /// Hands out a pointer for writing: nobody else may read or write meanwhile.
+    /// Lends a pointer for writing; no other thread may read or write meanwhile.
     #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
@@ -73,7 +73,7 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// A raw pointer that crosses threads; who makes one says why that is sound.
+/// A raw pointer that crosses threads; the code that makes one says why that is sound.
 pub struct Shared<T: ?Sized>(*mut T);
 
 impl<T: ?Sized> std::fmt::Debug for Shared<T> {
@@ -90,7 +90,7 @@ impl<T: ?Sized> Clone for Shared<T> {
 
 impl<T: ?Sized> Copy for Shared<T> {}
 
-// SAFETY: moving the address is harmless; `Shared::new` makes its caller answer for every use of it.
+// SAFETY: moving the address is harmless; the caller of `Shared::new` guarantees that every use is sound.
 unsafe impl<T: ?Sized> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized> Sync for Shared<T> {}

@@ -27,7 +27,7 @@ pub struct Transaction {
 
 impl Transaction {
     /// # Safety
-    /// The program's addresses are kernels that follow README.md and outlive this.
+    /// The program's addresses are kernels that follow ABI.md and outlive this.
     pub unsafe fn new(transaction: &program::TransactionSpec) -> Result<Self, RunError> {
         // SAFETY: as the caller says.
         unsafe {
@@ -73,11 +73,11 @@ impl Transaction {
         unsafe { self.plan.call(context) }.map_err(|raised| self.failed(batch, raised))
     }
 
-    /// State access mode: applies accesses in their order, up to the first that has to wait for its event's decision.
-    /// Returns how many were applied.
+    /// State access mode: applies accesses in order, up to the first one that must wait for its event's decision. Returns the
+    /// number of applied accesses.
     ///
     /// # Safety
-    /// Nobody else applies accesses of the same rows meanwhile, or the scheme answers for it; `accesses` has `n`.
+    /// No other thread applies accesses of the same rows meanwhile, or the scheme makes that safe. `accesses` has `n`.
     #[inline(always)]
     pub unsafe fn apply(
         &self,
@@ -94,7 +94,7 @@ impl Transaction {
         Ok(context.done as usize)
     }
 
-    /// Post-processing of events all of whose accesses were applied. Returns how many were rejected.
+    /// Post-processes events after all their accesses. Returns the number of rejected events.
     pub fn post(
         &self,
         batch: &Batch,
@@ -118,8 +118,8 @@ impl Transaction {
         Ok(context.rejected as u64)
     }
 
-    /// Where the rows of some events of the batch lie: `place::low` and `place::high` of what is written into `places`,
-    /// which is as long as the batch. Only this call writes the entries of these events while it runs.
+    /// Writes where the rows of some events of the batch lie: `places` gets `place::low` and `place::high` of each event. It is
+    /// as long as the batch. Only this call writes the entries of these events while it runs.
     pub fn place(&self, batch: &Batch, events: std::ops::Range<usize>, places: *mut u32) -> Result<(), RunError> {
         assert!(events.end <= batch.len());
         let mut context = PlaceContext {
@@ -136,11 +136,11 @@ impl Transaction {
         unsafe { self.place.call(&mut context) }.map_err(|raised| self.failed(batch, raised))
     }
 
-    /// Takes events of the batch, all or those selected in ascending order, from plan to outputs, one after the other.
-    /// Returns how many were (dropped, rejected).
+    /// Takes events of the batch from plan to outputs, one after the other: all events, or the selected ones in ascending
+    /// order. Returns the numbers of (dropped, rejected) events.
     ///
     /// # Safety
-    /// Nobody else is at the tables meanwhile, or the scheme answers for it.
+    /// No other thread is at the tables meanwhile, or the scheme makes that safe.
     pub unsafe fn execute(
         &self,
         batch: &Batch,

@@ -1,4 +1,4 @@
-//! What a thread needs to take events through plan, apply and post.
+//! The workbench of a thread: what it needs to plan, apply and post-process events.
 
 use std::ops::Range;
 
@@ -48,10 +48,10 @@ impl Workbench {
         Ok(())
     }
 
-    /// Applies everything planned, in order: for who is alone with the events in the planner.
+    /// Applies all planned accesses in order. The thread is alone with the events in the planner.
     ///
     /// # Safety
-    /// As for `Transaction::apply`; nobody else applies accesses of these events.
+    /// As for `Transaction::apply`. No other thread applies accesses of these events.
     pub(crate) unsafe fn apply_all(
         &self,
         run: &Run,
@@ -66,7 +66,7 @@ impl Workbench {
         // SAFETY: as the caller says.
         let done = unsafe { run.transaction.apply(batch, &mut context, accesses.as_ptr(), accesses.len())? };
         if done != accesses.len() {
-            // All conditions of an event stand before what waits for them, and nobody else was to evaluate any.
+            // The conditions of an event precede what waits for them, and no other thread evaluates any.
             return Err(RunError::Engine("an event is undecided after all its conditions".into()));
         }
         Ok(())

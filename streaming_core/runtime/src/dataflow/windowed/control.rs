@@ -1,12 +1,12 @@
-//! Who asks for other replicas of a windowed operator, and what becomes of it: an epoch (STRETCH, section 7).
+//! Requests for other replicas of a windowed operator, and the epochs that follow from them (STRETCH, section 7).
 //!
-//! A schedule names events beforehand; a request says which replicas from now on; a controller is asked once a period. All
-//! are heard when the source deals, as it alone knows which event nobody has seen yet: the epoch begins with that one. Of
-//! requests that come between two times the last one counts, so that there are no more epochs than batches.
-//! Nobody else hears of a reconfiguration otherwise than by coming to an event of its epoch.
+//! A schedule names events beforehand. A request names the replicas from now on. A controller decides once a period. The
+//! source takes all of them in when it deals events, because only the source knows the next event that no task has seen. The
+//! new epoch begins with that event. If several requests come between two such times, the last one counts. So there are no
+//! more epochs than batches. A replica learns of a reconfiguration only when it comes to an event of its epoch.
 //!
-//! Who writes what: everything behind `asking` who holds the lock, which is held over an epoch's being appended and the bound
-//! of what is dealt being raised, so that several sources do that one after the other; `worked` each replica's own thread.
+//! Writers: the holder of the lock writes everything behind `asking`. It holds the lock while it appends an epoch and raises
+//! the bound of dealt events, so several sources do this one after the other. Each replica's own thread writes its `worked`.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,10 +18,10 @@ use crate::executor::Reconfigurable;
 use crate::output::clock::Running;
 use crate::threads::sync::{Arc, AtomicU64, CachePadded, Mutex, Ordering, lock};
 
-/// A controller is asked so often, in nanoseconds of engine time, if events come.
+/// The period of a controller, in nanoseconds of engine time, while events come.
 const PERIOD: u64 = if cfg!(test) { 1_000 } else { 100_000_000 };
 
-/// What has come, and been dealt, since the run began.
+/// The number of events that have arrived, and that were dealt, since the run began.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Offered {
     pub arrived: u64,
@@ -34,21 +34,21 @@ pub struct Control {
     operator: String,
     pub epochs: Arc<Epochs>,
     asking: Mutex<Asking>,
-    /// Whether there is a controller, who wants to know how long replicas work.
+    /// Whether there is a controller, which needs the working time of replicas.
     pub watches: bool,
-    /// Per replica the processor time in which it has worked, in nanoseconds.
+    /// The working time of each replica, in nanoseconds of processor time.
     worked: Box<[CachePadded<AtomicU64>]>,
 }
 
 #[derive(Debug)]
 struct Asking {
     schedule: VecDeque<(i64, Vec<usize>)>,
-    /// When it came, in engine time, and what it asks for.
+    /// The time of the request, in engine time, and its replicas.
     request: Option<(u64, Vec<usize>)>,
-    /// Of the block that is processed, or was last.
+    /// The running clock of the present block, or of the last one.
     clock: Option<Running>,
     controller: Option<Controller>,
-    /// When it was asked last, what had come then, and how long replicas had worked.
+    /// The time of its last decision, the arrivals by then, and the working times of replicas.
     seen: (u64, Offered, u64),
     /// The first loads, and the number of the others.
     loads: Vec<Load>,
@@ -56,7 +56,7 @@ struct Asking {
 }
 
 impl Control {
-    /// Of an operator whose replicas share its cells by `epochs`, and by `schedule` from events on; in the order of events.
+    /// Makes the control of an operator with these `epochs`. `schedule`: epochs to come, in the order of events.
     pub fn new(
         operator: &str,
         epochs: Arc<Epochs>,
@@ -77,18 +77,18 @@ impl Control {
         Self { operator: operator.to_owned(), epochs, asking: Mutex::new(asking), watches, worked }
     }
 
-    /// A replica has worked for `nanoseconds` more.
+    /// Adds `nanoseconds` to the working time of a replica.
     #[inline]
     pub fn add_work(&self, replica: usize, nanoseconds: u64) {
         let worked = &self.worked[replica];
-        // ORDERING: Relaxed; a figure, which one thread writes.
+        // ORDERING: Relaxed; a statistic that one thread writes.
         worked.store(worked.load(Ordering::Relaxed) + nanoseconds, Ordering::Relaxed);
     }
 
     /// A block begins.
     ///
     /// # Safety
-    /// No replica, nor any task that reads what they put out, is at work.
+    /// No replica is at work, and no task that reads their outputs.
     pub unsafe fn begin(&self, clock: Running) {
         let mut asking = lock(&self.asking);
         // SAFETY: as the caller says. Other threads look at the epochs with the lock only.
@@ -100,7 +100,7 @@ impl Control {
         }
     }
 
-    /// Events from `first` up to `upto`, or some of them that others have not dealt, are dealt at `now`.
+    /// The source deals events from `first` up to `upto` at `now`. Other sources may have dealt some of them.
     pub fn deal(&self, (first, upto): (i64, i64), now: u64, offered: Offered) {
         let mut asking = lock(&self.asking);
         let asking = &mut *asking;
@@ -120,7 +120,7 @@ impl Control {
         self.epochs.deal(upto.max(dealt));
     }
 
-    /// Asks the controller, if there is one and its time has come.
+    /// Lets the controller decide, if there is one and its period is over.
     fn ask_controller(&self, asking: &mut Asking, next: i64, now: u64, offered: Offered) {
         let Asking { controller: Some(controller), seen, loads, omitted_loads, .. } = asking else { return };
         let (at, before, worked_before) = *seen;
@@ -156,7 +156,7 @@ impl Control {
         }
     }
 
-    /// What became of the reconfigurations, those of the schedule that were not reached last; nobody is at work.
+    /// The results of the reconfigurations; scheduled ones that were not reached come last. No thread is at work.
     pub fn reconfigurations(&self) -> Vec<Reconfiguration> {
         let mut all = self.epochs.report(&self.operator);
         let unreached = |(event, replicas): &(i64, Vec<usize>)| Reconfiguration {
@@ -173,12 +173,12 @@ impl Control {
         all
     }
 
-    /// How many loads are not reported.
+    /// The number of loads that the report omits.
     pub fn omitted_loads(&self) -> usize {
         lock(&self.asking).omitted_loads
     }
 
-    /// What a controller saw in the first periods.
+    /// The loads that a controller saw in the first periods.
     pub fn loads(&self) -> Vec<Load> {
         lock(&self.asking).loads.clone()
     }
@@ -195,12 +195,12 @@ impl Reconfigurable for Arc<Control> {
     }
 
     fn is_settled(&self) -> bool {
-        // Who holds the lock knows that no epoch is being appended.
+        // While this thread holds the lock, no epoch is appended.
         lock(&self.asking).request.is_none() && self.epochs.is_settled()
     }
 }
 
-/// Refuses what is no share of an operator's replicas: some of them, each once.
+/// Checks that a share names at least one of the operator's replicas, and each of them once.
 pub fn check_share(operator: &str, share: &[usize], replicas: usize) -> Result<(), String> {
     let mut known = vec![false; replicas];
     if share.is_empty() || !share.iter().all(|&r| r < replicas && !std::mem::replace(&mut known[r], true)) {
@@ -258,7 +258,7 @@ mod tests {
             control.epochs.note(replica, 1, 8, None);
         }
         assert!(control.is_settled());
-        // Nobody gains or loses anything.
+        // No replica gains or loses cells.
         control.request(&[0, 2]).unwrap();
         control.deal((10, 19), 9, Offered::default());
         assert!(control.is_settled());

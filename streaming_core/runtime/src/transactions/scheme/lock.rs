@@ -1,12 +1,13 @@
-//! `lock`: strict two-phase locking with ordered lock-ahead (TStream, sections II-C and VI-A). An event asks for the locks
-//! of all of its rows when it is its turn, shared where it only reads and exclusive where it may write, runs when all are
-//! granted, and holds them to its end, also when it is rejected.
+//! `lock`: strict two-phase locking with ordered lock-ahead (TStream, sections II-C and VI-A).
 //!
-//! A row's queue are numbers: locks are asked for in event order, so that it is enough to count. A reader is granted when
-//! all writers before it are done, a writer when all readers before it are, too. Writers count themselves off at the row.
-//! Readers would all have to write to it, which costs them more than reading; so the row remembers the last of them only,
-//! and a writer that finds it may still be reading waits until every thread has run past it: readers give back a group
-//! of locks by one number. Rows of any kind can be guarded so: nothing but the row itself is ever read or written.
+//! At its turn, an event requests the locks of all of its rows. It requests shared locks for rows that it only reads, and
+//! exclusive locks for rows that it may write. It runs when it holds all of them, and keeps them to its end, even if it is rejected.
+//!
+//! The queue of a row is a pair of numbers: requests come in event order, so counting is enough. A reader gets the lock when
+//! all earlier writers are done. A writer gets it when all earlier readers are done too. Writers count themselves off at the
+//! row. For readers, such a write would cost more than the read. So the row remembers only its last reader. A writer that
+//! finds that this reader may still be reading waits until every thread has run past it. So readers return a group of locks
+//! with one number. This guards rows of any kind, because it reads and writes only the row itself.
 
 use std::ops::Range;
 
@@ -28,7 +29,7 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
 }
 
 struct Lock {
-    /// Number of the first row of each table.
+    /// The number of the first row of each table.
     starts: Vec<usize>,
     queues: Box<[RowLock]>,
     progress: Progress,
@@ -38,31 +39,31 @@ struct Lock {
 #[derive(Debug, Default)]
 struct RowLock {
     asked: UnsafeCell<LockState>,
-    /// Writers that are done; written by the writer who holds the row. Wraps around: it is compared with numbers not far
-    /// away.
+    /// The number of finished writers; the writer that holds the row writes it. It wraps around, so only close numbers are
+    /// compared.
     done: AtomicU32,
 }
 
-/// Read and written by who has the turn.
+/// The thread with the turn reads and writes this.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, packed(4))]
 struct LockState {
-    /// Number, in the run, behind the last event that reads the row; 0: none ever did.
+    /// One more than the number, in the run, of the last event that reads the row; 0: none did.
     read: u64,
-    /// Writers that have asked.
+    /// The number of writers that have made a request.
     writers: u32,
 }
 
-// SAFETY: `asked` is used under the turn only, which is handed on with Release and taken with Acquire.
+// SAFETY: only the thread with the turn uses `asked`; the turn is passed on with Release and taken with Acquire.
 unsafe impl Sync for RowLock {}
 
 /// A place in a queue.
 #[derive(Debug, Clone, Copy)]
 struct LockTicket {
     row: u32,
-    /// Writers before.
+    /// The number of earlier writers.
     writers: u32,
-    /// Writer: every event before this one has to be over first; 0: all readers before are known to be.
+    /// For a writer: all events before this number must be done first; 0: all earlier readers are known to be done.
     read: u64,
     writes: bool,
 }
@@ -90,14 +91,14 @@ impl RowLock {
 
     #[inline]
     fn is_granted(&self, ticket: &LockTicket, progress: &Progress) -> bool {
-        // ORDERING: Acquire takes over the row from the writers before. Its readers are ordered by `Progress`.
+        // ORDERING: Acquire takes over the row from earlier writers. `Progress` orders its readers.
         self.done.load(Ordering::Acquire) == ticket.writers && (ticket.read == 0 || progress.low() >= ticket.read)
     }
 
     #[inline]
     fn release(&self, ticket: &LockTicket) {
         if ticket.writes {
-            // ORDERING: Release hands the row on.
+            // ORDERING: Release passes the row on.
             self.done.store(ticket.writers.wrapping_add(1), Ordering::Release);
         }
     }
@@ -198,11 +199,11 @@ mod loom_tests {
                 }
                 let earlier = events[..event].iter().filter(|&&writes| writes).count() as u32;
                 if ticket.writes {
-                    // SAFETY: loom checks that nobody else is at the cell.
+                    // SAFETY: loom checks that no other thread is at the cell.
                     let before = self.row.with_mut(|row| unsafe { std::mem::replace(&mut *row, earlier + 1) });
                     assert_eq!(before, earlier);
                 } else {
-                    // SAFETY: loom checks that nobody writes it.
+                    // SAFETY: loom checks that no thread writes it.
                     assert_eq!(self.row.with(|row| unsafe { *row }), earlier);
                 }
                 self.queue.release(&ticket);
@@ -211,8 +212,8 @@ mod loom_tests {
         }
     }
 
-    /// Events of one row, each taken by whichever of two threads has the turn: loom's cell fails if a write is not alone or
-    /// not ordered with the reads before and behind it, and readers must see what is theirs.
+    /// Events of one row; of two threads, the one with the turn takes the next event. The cell fails if a write is not
+    /// alone, or not ordered with the reads before and after it. Readers must see their version.
     fn model(events: &'static [bool]) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);

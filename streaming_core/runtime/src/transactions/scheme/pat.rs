@@ -1,10 +1,11 @@
-//! `pat`: partition counters, as in S-Store (TStream, section VI-A). Every table is cut into the same number of equal
-//! ranges of rows; what does not divide belongs to the last one. An event queues on the counters of all partitions it
-//! touches when it is its turn, runs when it is first on all of them, and then leaves them. Partitions of different tables
-//! with the same number share a counter, as one site would store them.
+//! `pat`: partition counters, as in S-Store (TStream, section VI-A).
 //!
-//! The number of partitions belongs to the program and not to the threads: generators draw keys by partition, and a run
-//! must not depend on who executes it.
+//! Every table is cut into the same number of equal ranges of rows; the last range takes the rest. At its turn, an event
+//! queues on the counters of all partitions that it touches. It runs when it is first on all of them, and then leaves them.
+//! Partitions of different tables with the same number share a counter, as one site would store them.
+//!
+//! The number of partitions belongs to the program and not to the threads. Generators draw keys by partition, and a run must
+//! not depend on the thread that executes it.
 
 use std::ops::Range;
 
@@ -30,25 +31,25 @@ pub fn make(program: &Program, options: &Options) -> Result<Box<dyn Scheme>, Run
 }
 
 struct Pat {
-    /// Rows in a partition of each table.
+    /// The number of rows in a partition of each table.
     sizes: Vec<u32>,
     counters: Box<[CachePadded<Counter>]>,
 }
 
-/// A partition's. Numbers wrap around: they are compared with numbers not far away.
+/// The counters of a partition. They wrap around, so only close numbers are compared.
 #[derive(Debug, Default)]
 struct Counter {
-    /// Events that have queued; read and written by who has the turn.
+    /// The number of queued events; the thread with the turn reads and writes it.
     queued: UnsafeCell<u32>,
-    /// Events that have left; written by who is first.
+    /// The number of events that have left; the first event in the queue writes it.
     left: AtomicU32,
 }
 
-// SAFETY: `queued` is used under the turn only, which is handed on with Release and taken with Acquire.
+// SAFETY: only the thread with the turn uses `queued`; the turn is passed on with Release and taken with Acquire.
 unsafe impl Sync for Counter {}
 
 impl Counter {
-    /// How many events stand before the caller's.
+    /// The number of events before the caller's.
     ///
     /// # Safety
     /// The caller has the turn.
@@ -66,13 +67,13 @@ impl Counter {
 
     #[inline]
     fn is_first(&self, before: u32) -> bool {
-        // ORDERING: Acquire takes over the partition from who left last.
+        // ORDERING: Acquire takes over the partition from the event that left last.
         self.left.load(Ordering::Acquire) == before
     }
 
     #[inline]
     fn leave(&self, before: u32) {
-        // ORDERING: Release hands the partition on.
+        // ORDERING: Release passes the partition on.
         self.left.store(before.wrapping_add(1), Ordering::Release);
     }
 }
@@ -135,8 +136,8 @@ mod loom_tests {
     use crate::threads::sync::{Arc, thread};
     use crate::transactions::scheme::ahead::turn::Turn;
 
-    /// Events of one or two partitions, each taken by whichever of two threads has the turn: loom's cells fail unless an
-    /// event is alone on its partitions.
+    /// Events of one or two partitions; of two threads, the one with the turn takes the next event. The cells fail unless
+    /// an event is alone on its partitions.
     #[test]
     fn loom_an_event_is_alone_on_its_partitions() {
         const EVENTS: [&[usize]; 3] = [&[0], &[0, 1], &[1]];
@@ -160,7 +161,7 @@ mod loom_tests {
                         thread::yield_now();
                     }
                     for &(p, before) in &before {
-                        // SAFETY: loom checks that nobody else is at the cell.
+                        // SAFETY: loom checks that no other thread is at the cell.
                         let others =
                             partitions[p].1.with_mut(|cell| unsafe { std::mem::replace(&mut *cell, event + 1) });
                         assert!(others <= event);

@@ -1,7 +1,8 @@
-//! Pools of tasks: which thread takes what of a batch (TStream, section IV-E). What a task is, is a scheme's business.
+//! Pools of tasks: which thread takes which tasks of a batch (TStream, section IV-E). The scheme defines the tasks.
 //!
-//! `shared_nothing` gives every thread a pool of its own, `shared_per_socket` those of a socket one, `shared_everything` all
-//! of them one. What a pool holds is dealt to its threads beforehand, or, with stealing, whoever comes takes the next task.
+//! With `shared_nothing`, every thread has its own pool. With `shared_per_socket`, the threads of a socket share one. With
+//! `shared_everything`, all threads share one. A pool deals its tasks to its threads beforehand. With stealing, any thread of
+//! the pool that is free takes the next task.
 
 use crate::error::RunError;
 use crate::program::options::Options;
@@ -18,7 +19,7 @@ const POOLS: &[(&str, Sockets)] = &[
     (PER_SOCKET, sockets),
 ];
 
-/// Number of the pool of each of so many threads, ascending from 0.
+/// Returns the number of each thread's pool, ascending from 0.
 type Sockets = fn(usize) -> Vec<usize>;
 
 pub(super) struct Pools {
@@ -26,9 +27,9 @@ pub(super) struct Pools {
     /// Per thread: its pool, and its rank in it.
     members: Vec<(usize, usize)>,
     stealing: bool,
-    /// Whether it is in the nature of the pools that several threads have one.
+    /// Whether this kind of pool can be shared by threads.
     pub shared: bool,
-    /// The pools are those of sockets that this machine does not have.
+    /// Whether the pools are those of sockets that this machine does not have.
     pub made_up: bool,
 }
 
@@ -50,7 +51,7 @@ impl Pools {
         Ok(Self { shared, made_up, ..Self::of(&pools(options.threads), options.stealing) })
     }
 
-    /// `pools`: number of each thread's pool.
+    /// `pools`: the number of each thread's pool.
     pub fn of(pools: &[usize], stealing: bool) -> Self {
         let mut made: Vec<Pool> = Vec::new();
         let mut members = vec![(0, 0); pools.len()];
@@ -68,19 +69,19 @@ impl Pools {
         self.stealing
     }
 
-    /// A thread's pool, by its number.
+    /// The number of a thread's pool.
     pub fn pool(&self, thread: usize) -> usize {
         self.members[thread].0
     }
 
-    /// Per pool the threads that have it, ascending.
+    /// The threads of each pool, ascending.
     pub fn threads(&self) -> impl ExactSizeIterator<Item = &[usize]> {
         self.pools.iter().map(|pool| &pool.threads[..])
     }
 
-    /// Which of the `tasks` of its pool a thread takes in a round, ascending; each is taken once. Without stealing, as many
-    /// tasks are always dealt alike. Rounds are numbered without a gap, and between two of them all threads meet at a
-    /// barrier.
+    /// The `tasks` of its pool that a thread takes in a round, ascending. Each task is taken once. Without stealing, the same
+    /// number of tasks is always dealt in the same way. Rounds have consecutive numbers, and all threads meet at a barrier
+    /// between two rounds.
     pub fn round(&self, thread: usize, number: usize, tasks: usize) -> Taking<'_> {
         let (pool, rank) = self.members[thread];
         let pool = &self.pools[pool];
@@ -88,7 +89,7 @@ impl Pools {
             return Taking { tasks, step: pool.threads.len(), next: rank, taken: None };
         }
         if rank == 0 {
-            // ORDERING: Relaxed; the last round is over for all, and the barrier before the next publishes it.
+            // ORDERING: Relaxed; the last round is over for all threads, and the barrier before the next one publishes it.
             pool.taken[(number + 1) % 2].store(0, Ordering::Relaxed);
         }
         Taking { tasks, step: 0, next: 0, taken: Some(&pool.taken[number % 2]) }
@@ -98,10 +99,10 @@ impl Pools {
 /// The tasks that a thread takes in a round, by their numbers in its pool.
 pub(super) struct Taking<'a> {
     tasks: usize,
-    /// Dealt beforehand: the thread's next one, and how far it is from there to the one behind it.
+    /// Dealt beforehand: the thread's next task, and the distance to the one after it.
     next: usize,
     step: usize,
-    /// Taken by who comes.
+    /// Taken by any free thread.
     taken: Option<&'a AtomicUsize>,
 }
 
@@ -114,7 +115,7 @@ impl Iterator for Taking<'_> {
             return None;
         }
         match self.taken {
-            // ORDERING: Relaxed; only the number matters: what a task is was published by a barrier.
+            // ORDERING: Relaxed; only the number matters, because a barrier published the tasks.
             Some(taken) => self.next = taken.fetch_add(1, Ordering::Relaxed),
             None => {
                 self.next += self.step;
@@ -206,8 +207,8 @@ mod loom_tests {
     use crate::threads::idle::{Idle, Strategy};
     use crate::threads::sync::{Arc, AtomicBool, UnsafeCell, thread};
 
-    /// Two threads take tasks in three rounds, the first and the third of which count in one place, and write to what they
-    /// take: loom fails if two are at one task.
+    /// Two threads take tasks in three rounds, and write to them. The first and the third round count in one place. loom fails
+    /// if both threads are at one task.
     #[test]
     fn loom_every_task_is_taken_once_a_round() {
         let mut model = loom::model::Builder::new();
@@ -224,7 +225,7 @@ mod loom_tests {
             let work = |shared: &(Pools, Barrier, Idle, AtomicBool, [UnsafeCell<usize>; 2]), me: usize| {
                 for round in 0..3 {
                     for task in shared.0.round(me, round, 2) {
-                        // SAFETY: loom checks that nobody else is at the task.
+                        // SAFETY: loom checks that no other thread is at the task.
                         shared.4[task].with_mut(|times| unsafe { *times += 1 });
                     }
                     shared.1.wait(me, &shared.2, &shared.3).unwrap();

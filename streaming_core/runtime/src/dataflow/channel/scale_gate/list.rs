@@ -1,7 +1,7 @@
-//! The skip list of a ScaleGate: sources link nodes into it, one reader goes along its lowest level.
+//! The skip list of a ScaleGate: sources link nodes into it, and one reader goes along its lowest level.
 //!
-//! Nothing is ever taken out. Who stands at a node only goes on to nodes behind it, so that those before everybody are
-//! nobody's any more, and whoever made them may use their memory again (`scale_gate/mod.rs` says when).
+//! Nodes are never removed. A thread at a node only moves to later nodes. So the owner of nodes that all threads have passed
+//! may use their memory again (`scale_gate/mod.rs` says when).
 
 use std::ptr::null_mut;
 
@@ -9,10 +9,11 @@ use crate::dataflow::channel::gate::key::Order;
 use crate::rows::mix::{finish, step};
 use crate::threads::sync::{AtomicPtr, Ordering, UnsafeCell};
 
-/// Of a node that has all; half as many nodes have one level more, and there are some thousands at a time.
+/// The largest number of levels of a node. Half as many nodes have one level more, and there are some thousand nodes at a
+/// time.
 pub const LEVELS: usize = if cfg!(loom) { 2 } else { 9 };
 
-/// What a source adds: a row, or a watermark.
+/// An element of the list: a row or a watermark.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuple {
     pub order: Order,
@@ -24,30 +25,30 @@ pub struct Tuple {
 
 #[derive(Debug, Clone, Copy)]
 pub enum What {
-    /// Where it lies, and its key's hash if that is wanted.
+    /// The address of the row, and the hash of its key if the reader needs it.
     Row { place: *const u8, hash: u64 },
-    /// Behind all rows of a batch, and of all events up to its own; `last`: nothing comes any more in this block.
+    /// After all rows of a batch, and of all events up to its own. `last`: the source is done with the block.
     Watermark { last: bool },
 }
 
 /// A tuple in the list.
 #[derive(Debug)]
 pub struct Node {
-    /// Written by the source whose node it is, before it links the node; afterwards everybody only reads.
+    /// The source that owns the node writes it before it links the node. Afterwards all threads only read it.
     tuple: UnsafeCell<Tuple>,
-    /// Per level the next node that has it, null at the end. Written by the node's source before it is linked there, and
-    /// then by whichever source links one behind it.
+    /// Per level, the next node with that level; null at the end. The node's source writes it before it links the node. Later,
+    /// any source writes it that links a node after this one.
     next: [AtomicPtr<Node>; LEVELS],
 }
 
-// SAFETY: a tuple is written by one thread before `next` publishes the node, and only read then; the places it names are of
-// rows that are read only while they are in use.
+// SAFETY: one thread writes a tuple before `next` publishes the node; afterwards it is only read. Rows at the addresses in it
+// are read only while they are in use.
 unsafe impl Sync for Node {}
 // SAFETY: nothing in it refers to a thread.
 unsafe impl Send for Node {}
 
 impl Node {
-    /// One that is linked nowhere, and says what stands before everything.
+    /// A node that is not linked, with a position before all others.
     pub fn new() -> Self {
         let order = Order::FIRST;
         let tuple = Tuple { order, source: 0, started: u64::MAX, what: What::Watermark { last: false } };
@@ -55,10 +56,10 @@ impl Node {
     }
 
     /// # Safety
-    /// The node is linked, and nobody's to use again.
+    /// The node is linked, and not filled again meanwhile.
     #[inline(always)]
     pub unsafe fn tuple(&self) -> Tuple {
-        // SAFETY: as the caller says: nobody writes it.
+        // SAFETY: as the caller says: no thread writes it.
         self.tuple.with(|tuple| unsafe { *tuple })
     }
 
@@ -70,45 +71,45 @@ impl Node {
         self.tuple.with(|tuple| unsafe { (*tuple).order })
     }
 
-    /// The next one that has the level.
+    /// The next node with the level.
     #[inline(always)]
     pub fn next(&self, level: usize) -> *mut Self {
-        // ORDERING: Acquire takes over the node that was linked here, and its own links.
+        // ORDERING: Acquire takes over the node that is linked here, and its own links.
         self.next[level].load(Ordering::Acquire)
     }
 }
 
-/// Where a source goes on: per level the node behind which it linked last, or found that it could. All are before what it
-/// adds next, for it adds in order.
+/// The positions of a source: per level, the node after which it linked last, or could have. All of them precede its next
+/// node, because it adds in order.
 #[derive(Debug)]
 pub struct Handles {
     at: [*const Node; LEVELS],
-    /// Nodes so far.
+    /// The number of nodes so far.
     drawn: u64,
     seed: u64,
 }
 
 impl Handles {
-    /// At the list's head; of sources with different seeds nodes have different heights.
+    /// Starts at the list's head. Sources with different seeds give different heights to their nodes.
     pub fn new(head: *const Node, seed: u64) -> Self {
         Self { at: [head; LEVELS], drawn: 0, seed }
     }
 
-    /// A height: of any number of nodes about half have a level more than the other half.
+    /// A random height: a node has one more level with a probability of about one half.
     pub fn draw(&mut self) -> usize {
         self.drawn += 1;
         1 + (finish(step(self.seed, self.drawn)).trailing_zeros() as usize).min(LEVELS - 1)
     }
 
-    /// Links a node of so many levels behind all that are not after it.
+    /// Links a node with `levels` levels after all nodes that are not after it.
     ///
     /// # Safety
-    /// Nobody but the caller knows the node. It lives while anybody is before it, as do all nodes behind the handles; and it
-    /// is not before what was added here last.
+    /// Only the caller knows the node. It lives as long as a thread is before it, and so do all nodes after the handles. It is
+    /// not before the node that was added here last.
     pub unsafe fn add(&mut self, node: *const Node, tuple: Tuple, height: usize) {
         // SAFETY: the caller's own.
         let new = unsafe { &*node };
-        // SAFETY: nobody reads it yet.
+        // SAFETY: no thread reads it yet.
         new.tuple.with_mut(|place| unsafe { *place = tuple });
         let mut at = self.at[LEVELS - 1];
         for level in (0..LEVELS).rev() {
@@ -116,7 +117,7 @@ impl Handles {
             at = unsafe { last_before(at, level, tuple.order) }.0;
             self.at[level] = at;
         }
-        // From the lowest level on: what is found on a higher one is there on those below.
+        // Starts at the lowest level, because a node on a higher level must be on all lower ones.
         for (level, at) in self.at[..height].iter_mut().enumerate() {
             loop {
                 // SAFETY: as above. Others may have linked something here meanwhile.
@@ -126,14 +127,14 @@ impl Handles {
                 new.next[level].store(next, Ordering::Relaxed);
                 // SAFETY: as above.
                 let link = unsafe { &(*before).next[level] };
-                // ORDERING: Release publishes the node, its tuple and its links; Relaxed, for another look follows a failure.
+                // ORDERING: Release publishes the node, its tuple and its links. Relaxed on failure, because another look follows.
                 if link.compare_exchange(next, node.cast_mut(), Ordering::Release, Ordering::Relaxed).is_ok() {
                     break;
                 }
             }
         }
         if height == LEVELS {
-            // Nothing that is added here comes before it, on any level.
+            // No later node of this source comes before it, on any level.
             self.at = [node; LEVELS];
         }
     }

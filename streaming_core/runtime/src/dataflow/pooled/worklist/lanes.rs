@@ -1,9 +1,9 @@
-//! Lanes: a worker takes a free lane and does everything released to it, while work for a taken lane stays with its
-//! holder: nobody waits, and nothing is enqueued.
+//! Lanes: a worker takes a free lane and does all work released to it. Work for a taken lane stays with its holder. So no
+//! worker waits, and nothing is enqueued.
 //!
-//! Workers look after lanes of their own first, and take others' when they have nothing else to do.
+//! Workers look after their own lanes first, and take others' lanes when they have nothing else to do.
 //! Cost: one exchange to take a lane, one decrement per batch and lane that holds rows; nothing per row.
-//! README.md, "Lanes", has the protocol, and what it owes the paper's hybrid queue.
+//! README.md, "Lanes", has the protocol, and compares it with the paper's hybrid queue.
 
 use crate::dataflow::pooled::worklist::list::{Partitions, QueueStrategy, Reach, Shape, Visit, Visitor, Worklist};
 use crate::dataflow::pooled::worklist::parts::Parts;
@@ -20,7 +20,7 @@ const HELD: u64 = 1;
 /// The worklist; see the module.
 #[derive(Debug)]
 pub struct LaneQueue {
-    /// Per lane `cursor << 1 | HELD`: the next serial to look at. Written by the lane's holder.
+    /// Per lane `cursor << 1 | HELD`: the next serial to look at. The holder of the lane writes it.
     lanes: Box<[CachePadded<AtomicU64>]>,
     parts: Parts,
     shape: Shape,
@@ -35,7 +35,7 @@ impl LaneQueue {
         }
     }
 
-    /// Whether somebody who takes `lane` now would find something, perhaps: a hint.
+    /// A hint whether a worker that takes `lane` now would find work.
     #[inline(always)]
     fn lane_is_waiting(&self, lane: usize, released: u64) -> bool {
         // ORDERING: Relaxed: a hint; `take` decides.
@@ -43,7 +43,7 @@ impl LaneQueue {
         word & HELD == 0 && word >> 1 < released
     }
 
-    /// Takes `lane` unless somebody holds it or nothing below `released` is left for it; where it had come to.
+    /// Takes `lane`, unless a worker holds it or no work below `released` is left for it. Returns its cursor.
     #[inline]
     fn take(&self, lane: usize, released: u64) -> Option<u64> {
         // ORDERING: Relaxed: the exchange decides.
@@ -51,13 +51,13 @@ impl LaneQueue {
         if word & HELD != 0 || word >> 1 >= released {
             return None;
         }
-        // ORDERING: Acquire pairs with the Release below: the new holder sees the state as the last one left it.
+        // ORDERING: Acquire pairs with the Release below: the new holder sees the state that the last one left.
         self.lanes[lane].compare_exchange(word, word | HELD, Ordering::Acquire, Ordering::Relaxed).ok()?;
         Some(word >> 1)
     }
 
-    /// Does everything released to `lane`, unless somebody holds it. A failed run leaves the lane held: nobody touches
-    /// its state any more.
+    /// Does all work released to `lane`, unless a worker holds it. A failed run leaves the lane held, so no worker touches its
+    /// state any more.
     fn work_on(&self, lane: usize, released: u64, visitor: &mut dyn Visitor) -> Result<bool, RunError> {
         let Some(cursor) = self.take(lane, released) else { return Ok(false) };
         let mut did = false;
@@ -71,7 +71,7 @@ impl LaneQueue {
                 visitor.finish(serial);
             }
         }
-        // ORDERING: Release pairs with the Acquire in `take`. What is released from now on may be taken by anybody.
+        // ORDERING: Release pairs with the Acquire in `take`. Any worker may take what is released from now on.
         self.lanes[lane].store(released << 1, Ordering::Release);
         Ok(did)
     }
@@ -102,7 +102,7 @@ impl Worklist for LaneQueue {
             did |= self.work_on(lane, visit.released, visitor)?;
         }
         if visit.reach == Reach::All {
-            // One lane at a time: after it there may be something of this worker's own.
+            // One lane at a time, because afterwards this worker's own lanes may have work.
             for lane in (home.end..self.shape.lanes).chain(0..home.start) {
                 if did {
                     break;

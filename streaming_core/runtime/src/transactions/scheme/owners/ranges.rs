@@ -1,12 +1,12 @@
-//! Which thread owns which range of all tables: neighbouring rows have one owner, at the same relative position in every
-//! table, and every owner has about as many events.
+//! Ranges of rows, and their owners. Neighbouring rows have one owner, at the same relative position in every table. Every
+//! owner has about as many events.
 
 /// Ranges begin at one of so many places of a table.
 pub(super) const BUCKETS: usize = 256;
-/// Places have 16 bits (runtime/README.md, PlaceContext).
+/// Places have 16 bits (ABI.md, PlaceContext).
 const SHIFT: u32 = 16 - BUCKETS.ilog2();
 
-/// How many events began in each bucket.
+/// The number of events that begin in each bucket.
 pub(super) type Load = [u64; BUCKETS];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +15,12 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Ranges that share this load out as evenly as buckets allow, to `threads` owners in ascending order.
+    /// Makes ranges that divide this load between `threads` owners, in ascending order, as evenly as buckets allow.
     pub fn new(threads: usize, load: &Load) -> Self {
         let total: u64 = load.iter().sum::<u64>().max(1);
         let mut before = 0;
         let owners = load.map(|events| {
-            // A bucket belongs to whose share its middle lies in.
+            // A bucket belongs to the owner whose share contains its middle.
             let owner = (2 * before + events) * threads as u64 / (2 * total);
             before += events;
             owner.min(threads as u64 - 1) as u16

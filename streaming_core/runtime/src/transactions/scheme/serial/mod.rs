@@ -1,9 +1,9 @@
-//! `serial`: a single writer, one thread at a time, which takes batches strictly in order; a bounded ring of batches lies
-//! between it and the others, and what is finished is delivered in order. No access is ever distributed or waits.
+//! `serial`: a single writer, one thread at a time, takes batches strictly in order. A bounded ring of batches connects it
+//! with the other threads, and finished batches are delivered in order. No access is ever dealt to another thread or waits.
 //!
-//! The writer either executes a batch from plan to outputs, event by event, and leaves it to others to examine and
-//! deliver these, or only applies accesses that others have planned and post-process: whatever is measured to be faster
-//! (`cost.rs`). Executing costs least in all, but splitting shortens what one thread must do.
+//! The writer has two ways to handle a batch. It executes the batch from plan to outputs, event by event, and other threads
+//! examine and deliver the outputs. Or it only applies accesses that other threads plan and post-process. `cost.rs` chooses
+//! the faster one, as measured. Executing costs least in total, but splitting shortens the work of the one writer.
 
 pub(crate) mod cost;
 
@@ -18,10 +18,10 @@ use crate::transactions::ring::Ring;
 use crate::transactions::run::{Run, Scheme};
 use crate::transactions::scheme::serial::cost::Costs;
 
-/// Batches of a block that are done in each way, to see what it costs.
+/// The number of batches of a block in each way, to measure its cost.
 const TRIAL: usize = 4;
-/// Rounds in which a thread has found nothing to do before it takes the tables over from the last writer, in whose cache
-/// their rows are.
+/// A thread takes the tables over from the last writer after so many rounds without work, because the rows are in that
+/// writer's cache.
 const HANDOVER: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 struct Serial {
@@ -29,10 +29,10 @@ struct Serial {
     costs: Costs,
     /// Per thread; written by that thread.
     counters: Own<Counters>,
-    /// Next batch to be applied; written by who holds `applying`.
+    /// The next batch to apply; the holder of `applying` writes it.
     applied: CachePadded<AtomicUsize>,
     applying: CachePadded<AtomicBool>,
-    /// Who applied last; written by who holds `applying`.
+    /// The last thread that applied; the holder of `applying` writes it.
     writer: CachePadded<AtomicUsize>,
 }
 
@@ -78,7 +78,7 @@ impl Serial {
         let mut idle = 0;
         loop {
             run.check()?;
-            // The writer first: everything waits for it. Then what frees slots, then what fills them.
+            // First the writer's work, because everything waits for it. Then work that frees slots, then work that fills them.
             // ORDERING: Relaxed; a preference that may be out of date.
             let may_write = idle >= HANDOVER || self.writer.load(Ordering::Relaxed) == thread;
             let worked =
@@ -120,13 +120,13 @@ impl Serial {
         self.applied.load(Ordering::Acquire)
     }
 
-    /// Whether the writer is to execute batch `number` at once. The first batches of a block are done in both ways, to
-    /// see what they cost; the way of a batch is settled when it is claimed, so threads need not agree here.
+    /// Whether the writer must execute batch `number` at once. The first batches of a block run in both ways, to measure their
+    /// cost. The claim of a batch fixes its way, so threads need not agree here.
     fn is_direct(&self, number: usize) -> bool {
         if number < 2 * TRIAL { number < TRIAL } else { self.costs.favour_execute(self.counters.len()) }
     }
 
-    /// Whether batch `number`, the next to be applied, can be.
+    /// Whether batch `number`, the next to apply, is ready.
     fn is_ready(&self, run: &Run, number: usize) -> bool {
         number < self.ring.count(run)
             && (self.ring.is_planned(run, number) || (self.ring.has_room(number) && self.is_direct(number)))
@@ -139,7 +139,7 @@ impl Serial {
         (self.is_ready(run, applied) && !self.applying.load(Ordering::Acquire)) || self.ring.has_news(run, applied)
     }
 
-    /// Applies as long as the next batch is ready: whoever writes keeps the tables, with their rows in its cache.
+    /// Applies batches as long as the next one is ready. A writer keeps the tables, because their rows are in its cache.
     fn apply(&self, thread: usize, run: &Run) -> Result<bool, RunError> {
         let mut worked = false;
         loop {
@@ -159,9 +159,9 @@ impl Serial {
                 run.idle.notify();
                 outcome = self.apply_next(thread, run);
             }
-            // Who fails keeps the tables: the batch must not be applied again, and nobody is to wait for its being ready.
+            // A thread that fails keeps the tables: the batch must not be applied again, and no thread may wait for it.
             outcome?;
-            // ORDERING: Release hands the tables to the next writer.
+            // ORDERING: Release passes the tables to the next writer.
             self.applying.store(false, Ordering::Release);
             run.idle.notify();
         }
@@ -201,7 +201,7 @@ mod loom_tests {
     use super::*;
     use crate::transactions::testing::world;
 
-    /// Two threads write and post-process as they come to it, and each leaves when everything is delivered.
+    /// Two threads write and post-process in any order, and each leaves when everything is delivered.
     #[test]
     #[ignore = "a whole executor, half a minute: in make test-full"]
     fn loom_one_writes_at_a_time() {

@@ -1,17 +1,18 @@
-//! `tstream`: TStream as published (section IV). Per punctuation interval of a stream:
+//! `tstream`: TStream as published (section IV). For each punctuation interval of a stream:
 //!
-//! 1. compute mode: each thread plans a slice of the events, which decomposes their transactions into operations
-//!    (`decomposition.rs`), and inserts those that were routed to its partition into chains, one a row (`chains.rs`);
-//! 2. state access mode: threads take chains from their pools (`tasks.rs`) and walk them, in rounds where chains depend on
-//!    each other (`evaluation.rs`);
-//! 3. post-processing: each thread on its slice again, delivered slice by slice in event order.
+//! 1. Compute mode: each thread plans a slice of the events, which decomposes their transactions into operations
+//!    (`decomposition.rs`). It inserts the operations that were routed to its partition into chains, one per row
+//!    (`chains.rs`).
+//! 2. State access mode: threads take chains from their pools (`tasks.rs`) and walk them, in rounds if chains depend on each
+//!    other (`evaluation.rs`).
+//! 3. Post-processing: each thread makes the outputs of its slice. They are delivered slice by slice, in event order.
 //!
-//! The paper's two barriers stand between these. There is one more in compute mode, between routing and inserting, in place of
-//! a structure that all insert into at once, and one after each round. Rejected transactions are skipped: an operation of an
-//! event whose conditions do not hold changes nothing.
+//! The two barriers of the paper separate these modes. There is one more in compute mode, between routing and inserting, and
+//! one after each round. The first replaces a structure that all threads insert into at once. An operation of a rejected
+//! event changes nothing.
 //!
-//! Where several events of an interval fail, the one that is named is in the chain that was walked first: it need not be the
-//! first of them, even with one thread.
+//! If several events of an interval fail, the run names the one in the chain that was walked first. It need not be the
+//! earliest event, even with one thread.
 
 mod chains;
 mod decomposition;
@@ -45,28 +46,28 @@ struct Tstream {
     partitioning: Partitioning,
     layout: Layout,
     directory: Directory,
-    /// Used by the thread whose part it is.
+    /// Each part belongs to one thread.
     threads: Own<Member>,
-    /// Used by its thread in compute mode and post-processing; what it has planned is read by all in state access mode.
+    /// Its thread uses a bench in compute mode and post-processing. In state access mode, all threads read its plans.
     benches: Own<Workbench>,
-    /// Written by its thread in compute mode, read by all from the barrier there to the end of state access mode.
+    /// Its thread writes it in compute mode. All threads read it from the barrier there to the end of state access mode.
     decompositions: Own<Decomposition>,
-    /// Per partition, each a thread's.
+    /// Per partition; each belongs to a thread.
     chains: Own<Chains>,
     tasks: Tasks,
-    /// Per event of a batch: whether somebody evaluates its conditions. Cleared by the thread whose slice it is in, in compute
-    /// mode.
+    /// Per event of a batch: whether a thread evaluates its conditions. In compute mode, the thread of the event's slice
+    /// clears it.
     claimed: Box<[AtomicBool]>,
-    /// Two sets, used in turn: a thread may plan the next batch while another post-processes the last one. Shared by all
-    /// threads: in compute mode and post-processing each is at its slice's entries, in between decisions are atomic.
+    /// Two sets, used in turn, because a thread may plan the next batch while another post-processes the last one. All threads
+    /// share them. In compute mode and post-processing each uses the entries of its slice; between them, decisions are atomic.
     outcomes: [Outcome; 2],
 }
 
-/// What a thread has for itself.
+/// The data of one thread.
 struct Member {
     copies: Copies,
     counters: Counters,
-    /// Rounds so far; the same in all threads.
+    /// The number of rounds so far; the same in all threads.
     round: usize,
 }
 
@@ -146,7 +147,7 @@ impl Tstream {
 
         self.process(task, own, &mut watch)?;
 
-        // SAFETY: the others have done with state access mode, in which they read what was planned.
+        // SAFETY: the others are done with state access mode, in which they read the plans.
         unsafe {
             self.benches.with_mut(thread, |bench| {
                 let prepared = bench.post(run, batch, slice, outcome)?;
@@ -172,7 +173,7 @@ impl Tstream {
             // ORDERING: Relaxed; the barrier publishes it.
             claimed.store(false, Ordering::Relaxed);
         }
-        // SAFETY: the others have done with the last batch's state access mode, in which they read both.
+        // SAFETY: the others are done with the last batch's state access mode, in which they read both.
         unsafe {
             self.benches.with_mut(thread, |bench| {
                 bench.plan(run, batch, slice, outcome)?;
@@ -184,12 +185,12 @@ impl Tstream {
         }
     }
 
-    /// Compute mode: makes chains of what was routed to the thread's partition, and tasks of these: of the first round those
-    /// that depend on no others, of the second the rest.
+    /// Compute mode: makes chains of the operations that were routed to the thread's partition, and tasks of the chains. Chains
+    /// that depend on no others are tasks of the first round; the rest are tasks of the second.
     fn insert(&self, task: Assignment, own: &mut Member) {
         let Assignment { thread, threads, run, .. } = task;
-        // SAFETY: between the two barriers of compute mode decompositions are only read, and the others use neither the chains
-        // nor the tasks of the last batch any more.
+        // SAFETY: between the two barriers of compute mode decompositions are only read. The others no longer use the chains
+        // and tasks of the last batch.
         unsafe {
             let decomposed: Vec<&Decomposition> = (0..threads)
                 .map(|from| {
@@ -215,8 +216,8 @@ impl Tstream {
     /// State access mode: walks chains, round by round, until all are done.
     fn process(&self, task: Assignment, own: &mut Member, watch: &mut Stopwatch) -> Result<(), RunError> {
         for round in 0.. {
-            // All take part in the first round, even if every chain depends on others: they must agree which rounds there are,
-            // and who went on without a barrier would make tasks that others take for the first round's.
+            // All threads take part in the first round, even if every chain depends on others, because they must agree on the
+            // rounds. A thread that went on without a barrier would make tasks that others take for the first round's.
             // SAFETY: tasks of a round were made before the last barrier.
             if round > 0 && unsafe { self.tasks.count(round) } == 0 {
                 break;
@@ -275,8 +276,8 @@ mod loom_tests {
     use super::*;
     use crate::transactions::testing::world;
 
-    /// Two threads take a batch of two events through the three modes: loom fails if what is planned, chains, tasks, rows or
-    /// outputs are used by two at a time, or before they are handed over.
+    /// Two threads take a batch of two events through the three modes. The model fails if both use plans, chains, tasks, rows
+    /// or outputs at a time, or before they are passed on.
     fn explore(pool: &'static str, stealing: bool, preemptions: usize) {
         world::explore(preemptions, move |world| {
             let pool = Some(pool.to_owned());

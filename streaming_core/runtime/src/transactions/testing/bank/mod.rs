@@ -1,5 +1,5 @@
 //! The transactional executor against a sequential loop: a small bank with conditions on one row and over two rows,
-//! in kernels written by hand against the ABI of README.md.
+//! in kernels written by hand against ABI.md.
 
 pub mod comparison;
 mod faults;
