@@ -1,13 +1,14 @@
 //! The index of a table: from hashes to the addresses of entries, in segments that grow and split one by one.
 //!
-//! Extendible hashing: low bits of a hash say where in a segment an entry is noted, those above in which segment. A segment
-//! that is half full becomes twice as long, and from `SEGMENT` places on two segments; no other one is touched, and so
-//! nobody ever waits for a whole index to be made anew. Hashes that differ in none of `MOST_BITS` bits share a segment,
-//! which goes on growing then.
+//! This is extendible hashing. The low bits of a hash give the place in a segment, and the bits above give the segment. A
+//! segment that is half full becomes twice as long; from `SEGMENT` places on, it splits into two. No other segment is touched,
+//! so no thread ever waits until a whole index is rebuilt. Hashes that agree in `MOST_BITS` bits share a segment, which then
+//! keeps growing.
 //!
-//! Cost: of a look-up one line of the segment and, if there are several, its line in the directory (eight bytes for some
-//! thousand keys, so it is in the cache); of a segment's growth, a look at each of its entries, fetched ahead: about 10 us.
-//! Memory: 16 to 32 bytes a key, and one segment that waits to be used again.
+//! Cost of a look-up: one line of the segment and, with several segments, its line in the directory. The directory has eight
+//! bytes for some thousand keys, so it is in the cache. Cost of growth: a look at each entry of the segment, fetched ahead,
+//! about 10 us.
+//! Memory: 16 to 32 bytes per key, and one spare segment.
 
 use crate::memory::arena::Arena;
 
@@ -35,7 +36,7 @@ pub struct Index {
     directory: Vec<Segment>,
     /// Places of the first one.
     first: u32,
-    /// Segments of `SEGMENT` places that nobody uses.
+    /// Spare segments of `SEGMENT` places.
     spare: Vec<Segment>,
     memory: Arena,
 }
@@ -147,7 +148,7 @@ impl Segment {
 
     /// All places.
     fn words<'a>(self) -> &'a [u64] {
-        // SAFETY: the places of this segment, which nobody changes while the index is borrowed.
+        // SAFETY: the places of this segment, which no thread changes while the index is borrowed.
         unsafe { std::slice::from_raw_parts(self.word(0), self.mask() + 1) }
     }
 }
@@ -158,7 +159,7 @@ impl Index {
         Self::beginning(FIRST, Arena::new())
     }
 
-    /// One of very many, most of which stay small. None: there is no memory.
+    /// An index for cases with very many small indexes. None: there is no memory.
     pub fn small() -> Option<Self> {
         Some(Self::beginning(SMALL, Arena::small()?))
     }
@@ -307,7 +308,7 @@ impl Index {
         let spare = if places == SEGMENT { self.spare.pop() } else { None };
         let segment = match spare {
             Some(segment) => {
-                // SAFETY: so many words are this segment's, which nobody uses.
+                // SAFETY: so many words belong to this segment, and they are not in use yet.
                 unsafe { segment.start().write_bytes(0, words) };
                 segment
             }

@@ -1,12 +1,12 @@
-//! The `morsel` executor, a baseline: workers take whole batches through the whole pipeline (what BriskStream, section 6,
-//! compares itself with in StreamBox).
+//! The `morsel` executor, a baseline: workers take whole batches through the whole pipeline, as StreamBox does in the
+//! comparison of BriskStream, section 6.
 //!
-//! Every worker takes the next batch and runs one operator after the other on it. Where an operator has state, batches
-//! wait for each other: with order `total` each for its turn at that operator, and at the sink; with order `none` for
-//! nothing but the locks of the partitions that its rows are in.
+//! Every worker takes the next batch and runs one operator after the other on it. At operators with state, batches wait for
+//! each other. With order `total`, a batch waits for its turn at each such operator, and at the sink. With order `none`, it
+//! waits only for the locks of the partitions of its rows.
 //!
-//! No cycle of waiting: batches are started in order, and the earliest one that is not through waits for nobody; a worker
-//! holds one lock at a time.
+//! No deadlock: batches start in order, and the earliest unfinished batch waits for no other. A worker holds one lock at a
+//! time.
 
 use crate::dataflow::direct::{Direct, keyed};
 use crate::dataflow::frame::{Dataflow, Frame, Job, Work};
@@ -25,14 +25,14 @@ use crate::threads::door::Door;
 use crate::threads::own::Own;
 use crate::threads::sync::{AtomicU64, CachePadded, Mutex, Ordering, lock};
 
-/// Partitions of an operator with keys, per worker, where there is no order: fewer, and workers wait for each other more
-/// often; more, and their rows are fewer.
+/// Partitions per worker, of an operator with keys and without order. With fewer partitions, workers wait for each other more
+/// often. With more, each partition has fewer rows.
 const PARTITIONS: usize = 2;
 
 /// The registry of orders.
 const ORDERS: &[(&str, bool)] = &[("total", true), ("none", false)];
 
-/// One worker's part. Used by that worker, and between blocks by the executor.
+/// The part of a worker. That worker uses it, and between blocks the executor.
 #[derive(Debug)]
 struct BatchWorker {
     direct: Direct,
@@ -43,27 +43,27 @@ struct BatchWorker {
 /// Room for one partition's rows of a batch, and the hashes of their keys.
 #[derive(Debug)]
 struct PartitionRows {
-    /// Per partition, where its rows are in the batch.
+    /// Per partition, the positions of its rows in the batch.
     positions: Vec<Vec<u32>>,
     rows: RowBuffer,
     hashes: Vec<u64>,
 }
 
-/// What all workers share.
+/// The data that all workers share.
 #[derive(Debug)]
 struct Batches {
     workers: Own<BatchWorker>,
-    /// Per operator with state, without order: who holds it uses the lane. In total order there is one lane, its holder's
-    /// whose turn it is.
+    /// Per operator with state, without order: the holder of the lock uses the lane. In total order there is one lane, for the
+    /// worker with the turn.
     locks: Vec<Vec<Mutex<()>>>,
     /// Per operator with state, and of the sink: batches go through it one after the other.
     turns: Vec<Door>,
     ordered: bool,
     /// The next batch of the block to take.
     next: CachePadded<AtomicU64>,
-    /// The first batch of the block with a failure: no later one goes on. Written with the failure.
+    /// The first batch of the block with a failure. No later batch goes on. Written with the failure.
     failed_at: AtomicU64,
-    /// Without order: whoever holds it delivers; else who has the last turn.
+    /// Without order, the holder of the lock delivers; in total order, the worker with the last turn.
     delivering: Mutex<()>,
 }
 
@@ -133,7 +133,7 @@ impl Batches {
         self.failed_at.load(Ordering::Acquire) < number
     }
 
-    /// Waits for the turn of batch `number` at `turn`, does its work, and gives the turn to the next one.
+    /// Waits for the turn of batch `number` at `turn`, does its work, and passes the turn to the next one.
     ///
     /// # Errors
     /// `Stopped`: the turn never comes.
@@ -154,7 +154,7 @@ impl Batches {
         Ok(made)
     }
 
-    /// Everything that a worker does for a block.
+    /// Does the work of a worker for a block.
     fn go_round(&self, worker: &mut BatchWorker, job: &Job) -> Result<(), RunError> {
         let (mut clock, size, n) = (Stopwatch::start(), job.frame.batch, job.block.n);
         loop {
@@ -194,7 +194,7 @@ impl Batches {
         for index in 0..chain.operators.len() {
             let process = |stage: usize, rows: Rows, scratch: &mut Scratch, out: &mut RowBuffer| {
                 if self.ordered {
-                    // SAFETY: the rows are the operator's; whose turn it is has the lane.
+                    // SAFETY: the rows are the operator's; the worker with the turn has the lane.
                     let work = || unsafe { keyed(chain, &frame.lanes[stage], index, rows, scratch, out) };
                     return self.in_turn(stage, number, job, &mut wait, work)?;
                 }
@@ -213,7 +213,7 @@ impl Batches {
             }
         }
         if failed {
-            // ORDERING: Release; those who stop because of it need nothing else from this thread.
+            // ORDERING: Release; threads that stop because of it need nothing else from this thread.
             self.failed_at.fetch_min(number, Ordering::Release);
             idle.notify();
             return Ok(());
@@ -289,7 +289,7 @@ impl Batches {
             }
             let part_hashes = &part.hashes;
             let held = wait.during(|| lock(mutex));
-            // SAFETY: the rows are of this lane, and whoever holds the lock has it.
+            // SAFETY: the rows belong to this lane, and this worker holds its lock.
             let process = |held: &mut Lane| unsafe { held.process(operator, rows, part_hashes, scratch, out) };
             // SAFETY: as above.
             let this = unsafe { frame.lanes[stage].with(lane, process) };

@@ -1,24 +1,24 @@
-//! The `pinned` executor: a task per operator replica, each on the thread that the plan says (BriskStream, sections 2
-//! and 5), order kept by the channels between them (Viper, section 3).
+//! The `pinned` executor: a task per operator replica, on the thread that the plan names (BriskStream, sections 2 and 5).
+//! The channels between tasks keep the order (Viper, section 3).
 //!
 //! ```text
 //! source ==> [gate] split 0 ==> [gate] count 0 ==> [gate] sink
 //!        \\> [gate] split 1 ==> [gate] count 1 =/
 //! ```
 //!
-//! A task writes batches into its *outlet*; whoever takes them reads them there through his *gate*. With channel
-//! `gate` the gates merge what they read; with `scalegate` a task whose readers have several sources inserts what it has put
-//! out into a ScaleGate for each of them; with `merge_sort` a task of its own merges in front of each replica that has
-//! several sources, on a thread of its own beside those of the plan (Viper, section 3.1). Threads go round their tasks; a task that has no input, or no room for output, is passed over,
-//! so that any number of replicas shares any number of threads.
+//! A task writes batches into its *outlet*. Its consumers read them there through their *gates*. With channel `gate`, the
+//! gates merge the rows that they read. With `scalegate`, a task inserts its rows into a ScaleGate for each reader that has
+//! several sources. With `merge_sort`, a merge task stands before each replica that has several sources. It has its own
+//! thread, in addition to those of the plan (Viper, section 3.1). A thread cycles through its tasks. It skips a task without
+//! input, or without room for output. So any number of replicas can share any number of threads.
 //!
-//! In front of a windowed operator a task for each replica finds the keys of rows, batch by batch in turn; its outlet is read
-//! by all replicas (`dataflow/windowed`). If these share nothing, it has an outlet for each of them.
+//! Before a windowed operator, a task per replica finds the keys of rows; these tasks take batches in turn. All replicas read
+//! their outlets (`dataflow/windowed`). If replicas share nothing, such a task has an outlet for each of them.
 //!
-//! No cycle of waiting: a task waits for room until all its readers have gone on, and for input until some source has.
-//! Of the events of which something has not been taken yet, there is an earliest one. Upstream first, whoever has to do with
-//! it has every source's word that all of it is there, because each batch has all rows of its events and says so along every
-//! edge, and room, because what it has put out is of earlier events and was taken.
+//! No deadlock: a task waits for room until all its readers have moved on, and for input until a source has. Take the
+//! earliest event that some task has not taken yet, and the most upstream task that must take it. Every source has told this
+//! task that all of the event is there. For each batch has all rows of its events, and announces this along every edge.
+//! The task also has room, because its outputs so far belong to earlier events, and were taken.
 
 mod cost;
 mod plan;
@@ -55,19 +55,19 @@ use plan::{Plan, SINK, SOURCE};
 use route::{Edge, Route};
 use task::{Network, Role, Task};
 
-/// Jumbo tuples that an outlet holds.
+/// The number of jumbo tuples in an outlet.
 const SLOTS: usize = 8;
 
-/// Who puts the rows of several sources into one order.
+/// The part that puts the rows of several sources into one order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
-    /// Who takes them, in his gate.
+    /// The consumer, in its gate.
     Gate,
-    /// All who put something out for him.
+    /// All producers for the consumer.
     ScaleGate,
-    /// A task of its own, on a thread of its own.
+    /// A merge task on its own thread.
     MergeSort,
-    /// Nobody: batches are taken as they come, as BriskStream's replicas take theirs from queues of their own.
+    /// No part: consumers take batches as they come, as BriskStream's replicas do from their own queues.
     Spsc,
 }
 
@@ -85,7 +85,7 @@ type Pinned = Dataflow<Tasks>;
 /// All tasks.
 #[derive(Debug)]
 struct Tasks {
-    /// Per thread its tasks, upstream first.
+    /// The tasks of each thread, upstream first.
     tasks: Own<Vec<Task>>,
     network: Network,
 }
@@ -119,7 +119,7 @@ fn pinned(program: &Program, options: &Options) -> Result<Pinned, RunError> {
 }
 
 /// # Errors
-/// `Invalid`: the schedule goes back, or names what is not there.
+/// `Invalid`: the events of the schedule do not ascend, or it names an unknown operator or replica.
 fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(), RunError> {
     let invalid = |what: String| Err(RunError::Invalid(format!("schedule: {what}")));
     for pair in options.schedule.windows(2) {
@@ -143,7 +143,7 @@ fn check_schedule(program: &Program, options: &Options, plan: &Plan) -> Result<(
     Ok(())
 }
 
-/// All tasks by thread, wired by outlets; mergers have the last of the threads, each its own.
+/// Makes all tasks by thread, with their outlets. Merge tasks get the last threads, one each.
 fn wire(
     program: &Program,
     plan: &Plan,
@@ -157,7 +157,7 @@ fn wire(
         Origin::Events => 0,
         Origin::Operator(index) => index + 1,
     };
-    // Who takes what: operators, then the sink.
+    // The inputs of each consumer: operators, then the sink.
     let takers: Vec<(&[Origin], usize, Option<Key>)> = (operators.iter().zip(&plan.operators))
         .map(|(operator, places)| (&operator.inputs[..], places.len(), operator.key))
         .chain([(&program.outputs[..], 1, None)])
@@ -171,7 +171,7 @@ fn wire(
             let edges = &mut edges[origin_number(origin)];
             let first = edges.last().map_or(0, |edge| edge.first + edge.readers);
             let keyed = edges.iter().filter(|edge| matches!(edge.route, Route::Key(..))).count();
-            // Whoever finds keys finds any row's; those of absent replicas are spared.
+            // A task that finds keys finds those of any row; tasks of absent replicas are left out.
             let windowed = windows.get(taker).and_then(Option::as_ref).map(|windowed| windowed.operator.epochs.clone());
             let route = key.map_or(Route::Turn(windowed), |key| Route::Key(key, keyed));
             numbers.push(edges.len());
@@ -193,8 +193,8 @@ fn wire(
             ranked[origin_number(origin)] |= asks;
         }
     }
-    // An operator may put out parts of events if they come to the sink by one way: then they wait for what is there already,
-    // or comes from rows that others have. Else they might wait for what is made of the rest of their event.
+    // An operator may put out parts of events if they come to the sink by one way. Then they wait only for rows that are there
+    // already, or that come from other operators' rows. Otherwise they might wait for the rest of their own event.
     let mut whole = vec![true; operators.len()];
     for index in (0..operators.len()).rev() {
         let origin = Origin::Operator(index);
@@ -224,7 +224,7 @@ fn wire(
             }));
         }
     }
-    // Whose rows the sink takes, if it is one operator, and what examines them.
+    // The only producer of the sink, if there is one, and the part that examines its rows.
     let (taken_by_sink, examined) = match program.outputs[..] {
         [Origin::Operator(index)] => (Some(index), Some(preparer.clone())),
         _ => (None, None),
@@ -318,7 +318,7 @@ fn wire(
                 }
             }
             let asks = !is_sink && ranked[taker + 1];
-            // Who inserts into a ScaleGate says by watermarks alone which events it has put out.
+            // A task that inserts into a ScaleGate announces its progress only by watermarks.
             let whole = channel == Channel::ScaleGate || (!is_sink && whole[taker]);
             if channel == Channel::MergeSort && sources.len() > 1 {
                 let outlet = outlets.len();
@@ -350,7 +350,7 @@ fn wire(
                 let stateless = operators[taker].kind == OperatorKind::Stateless;
                 let role = Role::Operator { operator: taker, lane: if stateless { 0 } else { replica } };
                 let outlet = first_outlet[taker + 1] + replica;
-                // What merge operators take is nobody's to deliver yet.
+                // The rows that merge operators take are not ready for delivery yet.
                 let direct = taken_by_sink == Some(taker) && (channel != Channel::MergeSort || replicas == 1);
                 let preparer = examined.clone().filter(|_| direct);
                 Task { preparer, whole, ..task(role, gate, Some(outlet), edges[taker + 1].clone(), asks, stride) }
@@ -365,8 +365,8 @@ fn wire(
     (outlets, tasks)
 }
 
-/// A source that is number `producer` of those who put out the rows of `origin`: of a windowed operator it need not say when
-/// it puts out nothing.
+/// A source: number `producer` of the producers of `origin`. A replica of a windowed operator need not announce that it puts
+/// out nothing.
 fn silent(windows: &[Option<Replicated>], origin: Origin, producer: usize, source: Source) -> Source {
     match origin {
         Origin::Operator(index) if let Some(windowed) = &windows[index] => {
@@ -418,7 +418,7 @@ impl Work for Tasks {
     }
 }
 
-/// Everything that a thread, or the only one, does for a block.
+/// Does the work of a thread for a block.
 ///
 /// # Errors
 /// `Engine`: it is alone and none of its tasks can go on.
@@ -443,12 +443,12 @@ fn go_round(tasks: &mut [Task], network: &Network, job: &Job, is_alone: bool) ->
         clock.lap(&mut tasks[0].counters.time.other);
         let leaves = || frame.is_stopped() || tasks.iter().any(|task| task.may_work(network, job));
         match due {
-            // Events come whether anybody rings or not.
+            // Events arrive without a notification.
             Some(next) => {
                 job.await_arrival(job.block.n.min(next + frame.batch), leaves);
                 clock.lap(&mut tasks[0].counters.time.other);
             }
-            // Who is alone would wait for ever.
+            // The only thread would wait for ever.
             None if is_alone && !leaves() => {
                 return Err(RunError::Engine("the run is stuck: no task can make progress".into()));
             }

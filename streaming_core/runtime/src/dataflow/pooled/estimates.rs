@@ -1,4 +1,5 @@
-//! Estimates: what a row costs at each place, and how many rows it turns into there; moving averages, made while running.
+//! Estimates: the cost of a row at each place, and the number of rows that it becomes there. They are moving averages, made
+//! during the run.
 //!
 //! Cost: a worker writes three words of its own per piece of work.
 
@@ -7,10 +8,10 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 /// Weight of the newest observation.
 const NEWEST: f64 = 0.125;
 
-/// What is known about the places of a chain.
+/// The estimates of all places of a chain.
 #[derive(Debug)]
 pub struct Estimates {
-    /// Per worker and place. Written by that worker, read by others as a hint.
+    /// Per worker and place. That worker writes it; others read it as a hint.
     workers: Box<[Box<[CachePadded<Estimate>]>]>,
 }
 
@@ -22,7 +23,7 @@ struct Estimate {
     rows_out: AtomicU64,
 }
 
-/// Averages of one place over pieces of work: a piece is a batch in a step, and whatever was there in a stage.
+/// Averages of one place over pieces of work. In a step, a piece is a batch; in a stage, it is all that was there.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Averages {
     nanoseconds: f64,
@@ -31,12 +32,12 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// Nanoseconds a row; None: nobody has been there yet.
+    /// Nanoseconds per row; None: no worker has been there yet.
     pub fn cost(&self) -> Option<f64> {
         (self.rows_in > 0.0).then(|| self.nanoseconds / self.rows_in)
     }
 
-    /// Rows that a row turns into; 1 while nobody has been there.
+    /// The number of rows that a row becomes; 1 while no worker has been there.
     pub fn selectivity(&self) -> f64 {
         if self.rows_in > 0.0 { self.rows_out / self.rows_in } else { 1.0 }
     }
@@ -48,7 +49,7 @@ impl Estimates {
         Self { workers: (0..workers).map(|_| of_worker()).collect() }
     }
 
-    /// Takes in that `worker` spent this time at `place` on `rows_in` rows, and made `rows_out` of them.
+    /// Notes that `worker` spent a time at `place` on `rows_in` rows, which became `rows_out`.
     pub fn record(&self, worker: usize, place: usize, nanoseconds: u64, rows_in: usize, rows_out: usize) {
         if rows_in == 0 {
             return;
@@ -65,8 +66,8 @@ impl Estimates {
         }
     }
 
-    /// Nanoseconds that an event of the source costs at `place`, as far as `worker` knows: what others found out counts
-    /// where it has not been itself. 0 if nobody has.
+    /// The cost of an event of the source at `place`, in nanoseconds, as far as `worker` knows. If it has not been there, the
+    /// estimates of other workers count. 0 if no worker has been there.
     pub fn per_event(&self, worker: usize, place: usize) -> f64 {
         let known = |place: usize| {
             let own = self.workers[worker][place].averages();
@@ -79,7 +80,7 @@ impl Estimates {
         per_event(place, known)
     }
 
-    /// Those of a place, the mean over the workers that have been there.
+    /// The estimates of a place: the mean over the workers that have been there.
     pub fn averages(&self, place: usize) -> Averages {
         let (mut sum, mut count) = (Averages::default(), 0.0_f64);
         for one in self.workers.iter().map(|places| places[place].averages()).filter(|one| one.rows_in > 0.0) {
@@ -108,7 +109,7 @@ impl Estimate {
     }
 }
 
-/// Rows that an event turns into before `place`, times the cost of a row there.
+/// The number of rows that an event becomes before `place`, times the cost of a row there.
 fn per_event(place: usize, averages: impl Fn(usize) -> Averages) -> f64 {
     let Some(cost) = averages(place).cost() else { return 0.0 };
     let rows: f64 = (0..place).map(|place| averages(place).selectivity()).product();
@@ -123,7 +124,7 @@ mod tests {
     fn costs_are_per_event_of_the_source() {
         let estimates = Estimates::new(2, 3);
         assert_eq!(estimates.per_event(0, 2), 0.0);
-        // An event makes ten rows, of which the next place keeps every fifth; a row costs 7 ns at the last one.
+        // An event becomes ten rows. The next place keeps every fifth; a row costs 7 ns at the last one.
         estimates.record(0, 0, 1000, 100, 1000);
         estimates.record(1, 1, 3000, 1000, 200);
         estimates.record(0, 2, 1400, 200, 200);

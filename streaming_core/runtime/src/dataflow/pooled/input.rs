@@ -14,22 +14,22 @@ use crate::rows::buffer::{RowBuffer, copy_row};
 use crate::rows::view::Rows;
 use crate::threads::sync::{CachePadded, UnsafeCell};
 
-/// Lanes of a stage at most: their numbers are bytes.
+/// The largest number of lanes of a stage; lane numbers are bytes.
 pub const MOST_LANES: usize = MOST_PARTITIONS;
 
 /// A batch on its way into a stage.
 #[derive(Debug)]
 pub struct Input {
-    /// Rows in lane order. Written by the step in front, read by the lanes.
+    /// Rows in lane order. The step before writes them; the lanes read them.
     pub batch: UnsafeCell<Sorted>,
-    /// Per lane: what it emitted. Written by the lane's holder, read by the step behind.
+    /// The outputs of each lane. The lane's holder writes them; the next step reads them.
     pub outputs: Box<[CachePadded<UnsafeCell<Output>>]>,
 }
 
 /// Rows of a batch, those of one lane adjacent, in total order within a lane.
 #[derive(Debug)]
 pub struct Sorted {
-    /// The rows: those of `buffer`, or of whoever made them if there is only one lane.
+    /// The rows: those of `buffer`, or those of their producer if there is only one lane.
     pub rows: Rows,
     buffer: RowBuffer,
     /// Per row, in lane order.
@@ -37,14 +37,14 @@ pub struct Sorted {
     /// Per row, in total order.
     lanes: Vec<u8>,
     pub n: usize,
-    /// Per lane its first row, and the number of rows at the end.
+    /// The first row of each lane, and at the end the number of rows.
     pub starts: Vec<u32>,
 }
 
 #[derive(Debug)]
 pub struct Output {
     pub rows: RowBuffer,
-    /// Every input emitted exactly one row.
+    /// Whether every input emitted exactly one row.
     pub one_each: bool,
 }
 
@@ -66,10 +66,10 @@ impl Input {
         }
     }
 
-    /// Hands out the room for rows that a step makes for the only lane.
+    /// Lends the room for the rows that a step makes for the only lane.
     ///
     /// # Safety
-    /// The batch is this worker's, that is not yet released.
+    /// The batch is this worker's, and not yet released.
     pub unsafe fn with_buffer<R>(&self, work: impl FnOnce(&mut RowBuffer) -> R) -> R {
         // SAFETY: as the caller says.
         self.batch.with_mut(|batch| work(unsafe { &mut (*batch).buffer }))
@@ -153,7 +153,7 @@ struct LaneCursor {
 /// Appends the outputs of all lanes to `out` in the order of the inputs that emitted them.
 ///
 /// # Safety
-/// The lanes are done with the batch: nobody writes their outputs.
+/// The lanes are done with the batch, so no worker writes their outputs.
 pub unsafe fn merge(
     batch: &Sorted,
     outputs: &[CachePadded<UnsafeCell<Output>>],
@@ -168,7 +168,7 @@ pub unsafe fn merge(
             continue;
         }
         output.with(|output| {
-            // SAFETY: nobody writes the outputs.
+            // SAFETY: no worker writes the outputs.
             let output = unsafe { &*output };
             total += output.rows.len();
             one_each &= output.one_each;

@@ -1,19 +1,21 @@
-//! The `pooled` executor: a pool of workers that choose at run time what to do next, total order end to end
-//! (Prasaad, Ramalingam, Kaushik: Scaling Ordered Stream Processing on Shared-Memory Multicores).
+//! The `pooled` executor: a pool of workers that choose their work at run time, with total order end to end.
+//! Source: Prasaad, Ramalingam, Kaushik: Scaling Ordered Stream Processing on Shared-Memory Multicores.
 //!
-//! A block is cut into batches; a batch has a serial number and lives in slot `serial % WINDOW` until it is delivered.
-//! The operators, in topological order, are cut into steps (fused stateless operators, any worker on any batch) and stages (one partitioned or
-//! stateful operator, a worker per lane, batches in order):
+//! A block is cut into batches. A batch has a serial number, and lives in slot `serial % WINDOW` until it is delivered. The
+//! operators, in topological order, form steps and stages. A step is a chain of fused stateless operators; any worker runs it
+//! on any batch. A stage is one partitioned or stateful operator; a worker per lane runs it on batches in order.
 //!
 //! ```text
 //! source -> step 0 -> [reorder] -> stage 0 by lanes -> step 1 -> [reorder] -> stage 1 ... -> step K -> [reorder] -> sink
 //! ```
 //!
-//! A step also splits its outputs by lane for the stage behind it, after merging what the lanes in front emitted, in
-//! order. A pipeline that branches (the paper leaves those out) takes the same way, one operator with state after the
-//! other: a batch keeps the rows of an operator until the last one that takes them, and unites the streams that meet.
-//! Where a worker goes next is the `heuristic`'s choice (those of the paper are asked by way of a central scheduler), how a stage hands out its lanes the `queue`'s, what
-//! "reorder" is the `reorder` buffer's. README.md says why nothing overflows and who waits for whom. With one thread there is nothing to order: batches pass straight through (`direct`).
+//! A step first merges the outputs of the lanes before it, in order. It also splits its own outputs by lane for the next
+//! stage. A pipeline that branches (the paper has none) takes the same way, one operator with state after the other. A batch
+//! keeps the rows of an operator until their last consumer has them, and unites streams that meet.
+//!
+//! Three strategies can be chosen. The `heuristic` chooses a worker's next place; the paper's heuristics use a central
+//! scheduler. The `queue` decides how a stage hands out its lanes. The `reorder` buffer restores the order. README.md argues
+//! that nothing overflows, and that no workers wait in a circle. With one thread, batches pass straight through (`direct`).
 
 mod estimates;
 mod grouping;
@@ -46,7 +48,7 @@ use stage::Stage;
 use strategies::Strategies;
 use worklist::list::Reach;
 
-/// Batches after which the shares are looked at for the first time, and then whenever their number has doubled.
+/// The number of batches after which the shares are examined first; then again each time the number has doubled.
 const TRIAL: usize = 64;
 
 /// The executor; see the module.
@@ -72,7 +74,7 @@ fn pooled(
 
 impl Work for Pool {
     fn section(&self, frame: &Frame, processed: u64) -> usize {
-        // What was processed so far tells how to go on.
+        // The work so far decides how to go on.
         if self.workers.len() == 1 { usize::MAX } else { (TRIAL * frame.batch).max(processed as usize) }
     }
 
@@ -126,7 +128,7 @@ fn alone(worker: &mut Worker, job: &Job) -> Result<(), RunError> {
 }
 
 impl Pool {
-    /// Everything that worker `me` does for a block.
+    /// Does the work of worker `me` for a block.
     fn go_round(&self, me: usize, worker: &mut Worker, job: &Job) -> Result<(), RunError> {
         let mut clock = Stopwatch::start();
         loop {
@@ -146,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// Whether there is anything that worker `me` could do, perhaps: a hint.
+    /// A hint whether there is work for worker `me`.
     fn has_work(&self, me: usize, job: &Job) -> bool {
         let is_waiting = |stage: &Stage| stage.done.is_waiting() || stage.is_waiting(me, Reach::All);
         self.source_is_open(job) || self.stages.iter().any(is_waiting)
@@ -161,7 +163,7 @@ impl Pool {
                 || if self.heuristic.is_central() { self.has_place(me, job) } else { self.has_work(me, job) }
         };
         if job.frame.arrivals.is_open_loop() {
-            // Nobody rings a bell when an event arrives: sleepers look again soon.
+            // No thread notifies sleepers when an event arrives, so they look again soon.
             let mut patience = idle.patience();
             while !something() {
                 if !patience.pass() {

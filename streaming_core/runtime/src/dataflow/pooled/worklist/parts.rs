@@ -1,6 +1,6 @@
-//! Parts: which lanes hold rows of which batch, and how many of them are still to be done.
+//! Parts: the lanes that hold rows of each batch, and the number of lanes that are not done.
 //!
-//! Cost: a store per 32 lanes and a batch, a decrement per part.
+//! Cost: a store per 32 lanes and batch, a decrement per part.
 
 use crate::threads::sync::{AtomicU32, AtomicU64, CachePadded, Ordering};
 
@@ -10,10 +10,10 @@ const FLAGS: usize = 32;
 /// The parts of all batches in flight.
 #[derive(Debug)]
 pub struct Parts {
-    /// Per slot and 32 lanes: low half of the serial, flags of the lanes that hold rows. Written by the batch's owner
-    /// before it is released; read by workers, possibly when the slot belongs to a later batch already.
+    /// Per slot and 32 lanes: low half of the serial, flags of the lanes that hold rows. The batch's owner writes it before the
+    /// release. Workers read it, possibly when the slot already belongs to a later batch.
     flags: Box<[AtomicU64]>,
-    /// Per slot: lanes that have not yet done their part. Set by the batch's owner, counted down by who does a part.
+    /// Per slot: the number of lanes with a part to do. The batch's owner sets it; a worker that does a part counts it down.
     open: Box<[CachePadded<AtomicU32>]>,
     lanes: usize,
     words: usize,
@@ -43,28 +43,28 @@ impl Parts {
             let last = self.lanes.min(first + FLAGS);
             let flags = (first..last).fold(0, |flags, lane| flags | u64::from(has_rows(lane)) << (lane - first));
             open += flags.count_ones();
-            // ORDERING: Relaxed: the batch is published by its release. Who is behind may read this early, sees the tag
-            // of another batch and leaves the slot alone.
+            // ORDERING: Relaxed: the release publishes the batch. A worker that is behind may read this early. It sees the
+            // tag of another batch, and leaves the slot alone.
             self.flags[slot * self.words + word].store(serial << FLAGS | flags, Ordering::Relaxed);
         }
-        // ORDERING: Relaxed: published by the batch's release; nobody counts down before.
+        // ORDERING: Relaxed: the batch's release publishes it, and no worker counts down before.
         self.open[slot].store(open, Ordering::Relaxed);
     }
 
-    /// Whether no lane holds rows of `serial`, for who is just releasing it.
+    /// Whether no lane holds rows of `serial`, for the worker that is releasing it.
     pub fn is_empty(&self, serial: u64) -> bool {
-        // ORDERING: Relaxed: the releaser has seen the batch complete, and nobody counts down before the release.
+        // ORDERING: Relaxed: the releaser has seen the batch complete, and no worker counts down before the release.
         self.open[self.slot(serial)].load(Ordering::Relaxed) == 0
     }
 
-    /// The first serial that may still be in flight when those below `released` were released: batches a whole window
-    /// back have left the pipeline, so nothing of theirs is left to do.
+    /// The first serial that may still be in flight after the release of all serials below `released`. Batches a whole window
+    /// back have left the pipeline, so they have no work left.
     #[inline(always)]
     pub fn oldest(&self, released: u64) -> u64 {
         released.saturating_sub(self.window)
     }
 
-    /// Whether `lane` holds rows of `serial`, which was released and of which the lane has not done its part.
+    /// Whether `lane` holds rows of `serial`. That batch is released, and the lane has not done its part.
     #[inline(always)]
     pub fn holds(&self, serial: u64, lane: usize) -> bool {
         self.flags(serial, lane / FLAGS) >> (lane % FLAGS) & 1 == 1
@@ -84,8 +84,8 @@ impl Parts {
     #[inline(always)]
     fn flags(&self, serial: u64, word: usize) -> u64 {
         // ORDERING: Relaxed: the release that the caller acquired happened after the word was written for this serial.
-        // A later value means that the slot was reused: then no row of `serial` was the caller's to look after, since
-        // the batch could not have left without it; the tag tells.
+        // A later value, which the tag shows, means that the slot was reused. Then the caller had no row of `serial` to do,
+        // because the batch could not have left without it.
         let flags = self.flags[self.slot(serial) * self.words + word].load(Ordering::Relaxed);
         let low = u64::from(u32::MAX);
         if flags >> FLAGS == serial & low { flags & low } else { 0 }

@@ -1,12 +1,13 @@
-//! A replica of a windowed operator at work: what language/window.py says, for the keys of its own cells.
+//! A replica of a windowed operator at work. It implements language/window.py for the keys of its own cells.
 //!
-//! Rows that meet windows are noted, and the kernel is called for many of them at once: before a window expires of which
-//! somebody is told, where rows of another stream begin, and at the end of a batch. What has gone meanwhile is given back
-//! after that.
+//! A replica notes rows that meet windows, and calls the kernel for many of them at once. It does so before a
+//! window with a `result` kernel expires, before rows of another stream, and at the end of a batch. After that, it frees removed
+//! entries.
 //!
-//! Order: what is put out for an event has a rank that begins as that of its row, then says whether a window expired (0) or
-//! was met (1); the window, counted from the first that can have been open; of an expiry the key group, of a meeting the
-//! key's number in its row; and a number. So ranks of all replicas together are in the order that the language gives.
+//! Order: an output has a rank. The rank starts with that of the row of its event. Then it says whether a window expired (0)
+//! or a row met a window (1). Next comes the number of the window, counted from the first that can have been open. Then comes
+//! the key group for an expiry, or the number of the key in its row for a meeting. A running number ends the rank. So the
+//! ranks of all replicas together are in the order of the language.
 
 mod expiry;
 mod lookup;
@@ -27,7 +28,7 @@ use crate::state::windows::cell::Gone;
 use crate::state::windows::pane::Pane;
 use crate::state::windows::{CELLS, OutOfMemory, cell_of};
 
-/// What a replica may be made to do wrong, for what must notice it.
+/// Planted faults of a replica, which tests must notice.
 #[cfg(test)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
@@ -49,12 +50,12 @@ pub struct Replica {
     number: usize,
     /// The epoch that it has gone over to.
     epoch: usize,
-    /// Since when it has been waiting for the next one.
+    /// The time since which it waits for the next one.
     waits: Option<u64>,
-    /// Per cell whether it is owned.
+    /// Whether it owns each cell.
     owns: Box<[bool; CELLS]>,
-    /// Of the keys that every row has, the own ones; and of single windows of which nobody is told their entries, as every row
-    /// touches all of them: null, or one that is there until it is found to have gone.
+    /// The own ones of the keys that every row has. For single windows that expire without a kernel call, also their entries,
+    /// because every row touches all of them: null, or an entry that stays until it is found to be removed.
     every: Vec<(u32, *mut EntryHeader)>,
     /// Of the row at hand, first the own keys: their hashes, and where they are; and their numbers.
     own: Vec<(u64, *const u8)>,
@@ -77,7 +78,7 @@ pub struct Replica {
     starts: Vec<i64>,
 }
 
-/// Where the panes of a window are, so that nobody has to ask their cells.
+/// The panes of a window, so that a look-up need not go through the cells.
 #[derive(Debug)]
 struct Open {
     /// By cell; null: there is none.
@@ -136,7 +137,7 @@ impl Replica {
         replica
     }
 
-    /// From now on it owns these cells.
+    /// Sets the cells that it owns from now on.
     fn own(&mut self, operator: &Windowed, owns: impl Fn(usize) -> bool) {
         for (cell, own) in self.owns.iter_mut().enumerate() {
             *own = owns(cell);
@@ -152,10 +153,10 @@ impl Replica {
             .collect();
     }
 
-    /// Takes up what is open in an own cell.
+    /// Takes over the open windows of an own cell.
     ///
     /// # Safety
-    /// Nobody else is at the cell any more.
+    /// No other replica is at the cell any more.
     unsafe fn take_up(&mut self, operator: &Windowed, cell: usize) -> Result<(), OutOfMemory> {
         // SAFETY: as the caller says.
         unsafe {
@@ -168,7 +169,7 @@ impl Replica {
         }
     }
 
-    /// Forgets what is open in cells that it owns no more.
+    /// Drops the open windows of cells that it no longer owns.
     fn let_go(&mut self) {
         let Self { owns, open, .. } = self;
         let mut empty = Vec::new();
@@ -186,7 +187,7 @@ impl Replica {
         empty.into_iter().for_each(|number| self.spare.extend(open.take(number)));
     }
 
-    /// Goes over to the next epoch, all rows of earlier events having been taken; false: not yet, others have to first.
+    /// Goes over to the next epoch after all rows of earlier events; false: not yet, because others must leave first.
     ///
     /// # Errors
     /// `Stopped`: it would gain cells that a failed replica has not left. `Engine`: there is no memory for state that is copied.
@@ -263,7 +264,7 @@ impl Replica {
     /// At the end of the stream: the cells it owns, if it has them for itself, become the first replica's.
     ///
     /// # Safety
-    /// Nobody else is at the cells any more.
+    /// No other replica is at the cells any more.
     pub unsafe fn give_cells(&self, operator: &Windowed) {
         for cell in (0..CELLS).filter(|&cell| self.owns[cell] && operator.transfers.is_some()) {
             // SAFETY: as the caller says.
@@ -277,7 +278,7 @@ impl Replica {
     /// One that owns all cells, and stands where `other` stands, at a watermark that no other is behind.
     ///
     /// # Safety
-    /// Nobody else is at the cells any more.
+    /// No other replica is at the cells any more.
     pub unsafe fn in_place_of(other: &Self, operator: &Windowed, watermark: Option<i64>) -> Result<Self, OutOfMemory> {
         let all = Self::owning(operator, other.number, |_| true);
         let mut all = Self { watermark, late: other.late, epoch: usize::MAX - 1, ..all };
@@ -297,10 +298,10 @@ impl Replica {
         self.late
     }
 
-    /// Takes rows from number `from` on, behind which there are none of events up to `upto`; `meetings` says of each where its
-    /// meeting is, `now` is the engine's time. None: all were taken; else up to where: what follows, if anything, belongs to
-    /// an epoch that others have to go over to first, or has more expire than is put out at once. After a failure `out` holds
-    /// what earlier events put out.
+    /// Takes rows from number `from` on. After them there are no more rows of events up to `upto`. `meetings` has the meeting of
+    /// each row, and `now` is the engine's time. Returns None if it took all rows, else the number of the first row that is
+    /// left. The rest belongs to an epoch that other replicas must go over to first, or more windows expire than may be
+    /// put out at once. After a failure, `out` holds the outputs of earlier events.
     ///
     /// # Safety
     /// The rows are readable, the meetings are theirs, listed for `operator`, whose replicas keep to its epochs.
@@ -358,7 +359,7 @@ impl Replica {
         next
     }
 
-    /// It has failed, or stopped because another one has: nobody waits for it.
+    /// Declares that it has failed, or stopped because another one has, so that no replica waits for it.
     pub fn give_up(&self, operator: &Windowed) {
         operator.epochs.fail(self.number);
         if let Some(transfers) = &operator.transfers {
@@ -366,7 +367,7 @@ impl Replica {
         }
     }
 
-    /// The end of the stream, of seq `seq`: everything expires.
+    /// Ends the stream at `seq`: all windows expire.
     ///
     /// # Safety
     /// As for `process`, of all rows so far.

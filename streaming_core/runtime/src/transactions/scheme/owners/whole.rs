@@ -1,13 +1,12 @@
 //! Whole events, executed by the owner of their rows.
 //!
-//! Dealing single accesses to shares costs more than most operators do, because everything goes from core to core. Where
-//! applications are partitioned, nearly all events have all their rows at the same relative position in their tables, give or
-//! take a partition. So shares are given ranges (`ranges.rs`), drawn by load, and the compute mode only looks where an
-//! event's rows lie: if one share has them all, it is executed there from plan to outputs. Only events that *span* shares are
-//! taken apart into accesses.
+//! Dealing single accesses to shares costs more than most operators do, because all data goes from core to core. In
+//! partitioned applications, nearly all events have all their rows at the same relative position in their tables, give or take
+//! a partition. So shares are ranges (`ranges.rs`), drawn by load. The compute mode only looks where the rows of an event lie.
+//! If one share has them all, the event is executed there from plan to outputs. Only events that *span* shares are split into
+//! accesses.
 //!
-//! A thread takes in its shares in event order; one that comes to an event that is not decided is put aside, and gone on
-//! with when it is.
+//! A thread handles its shares in event order. It sets a share aside at an event that is not decided, and goes on when it is.
 
 use std::ops::Range;
 
@@ -22,32 +21,32 @@ use crate::transactions::scheme::assignment::Assignment;
 use crate::transactions::scheme::owners::ranges::{self, BUCKETS, Load, Ranges};
 use crate::transactions::workbench::Workbench;
 
-/// An event that spans shares, in `places` and in `Plan::events`.
+/// Marks an event that spans shares, in `places` and in `Plan::events`.
 const SPANS: u32 = 1 << 31;
-/// Batches between two times that ranges are drawn anew, or that executing whole events is tried again.
+/// The number of batches between two draws of ranges, or between two trials of whole events.
 pub(super) const EPOCH: usize = 64;
-/// The largest part of spanning events (1 in so many) with which whole events are executed.
+/// The largest share of spanning events (1 in so many) with which whole events are executed.
 const FEW: usize = 4;
 
-/// Whole events of a batch, and what becomes of them.
+/// The whole events of a batch, and their outputs.
 pub(super) struct Whole {
-    /// Per thread: written by it in compute mode, read by those who take its shares in state access mode, with a barrier
-    /// between.
+    /// Per thread. The thread writes it in compute mode. In state access mode, after a barrier, the threads with its shares read
+    /// it.
     plans: Own<Dealt>,
-    /// Per share: used by who takes it, from then on to the end of state access mode; read by all in post-processing, with a
-    /// barrier between, and they are done with it at the next batch's first.
+    /// Per share. The thread that takes the share uses it to the end of state access mode. In post-processing, after a barrier,
+    /// all threads read it, until the first barrier of the next batch.
     shares: Own<Executed>,
-    /// Per table: what turns a row into its place.
+    /// Per table: the factor from a row to its place.
     scales: Vec<u64>,
 }
 
-/// What a thread has found in its slice of a batch.
+/// The plan of a thread for its slice of a batch.
 struct Dealt {
     /// Per share: events that are its own, and SPANS | event for those it has accesses of, in event order.
     events: Vec<Vec<u32>>,
     /// Per share: accesses of its rows by events that span shares, in event order.
     accesses: Vec<Vec<Access>>,
-    /// How many of the events span shares.
+    /// The number of events that span shares.
     spanning: usize,
     load: Load,
 }
@@ -58,7 +57,7 @@ struct Executed {
     by: usize,
 }
 
-/// What a thread needs for itself.
+/// The data of one thread.
 pub(super) struct Desk {
     /// Per event of the thread's slice: which share it is executed in, or SPANS.
     places: Vec<u32>,
@@ -127,7 +126,7 @@ impl Whole {
     ) -> Result<(), RunError> {
         let Assignment { run, batch, outcome, .. } = task;
         if task.number % EPOCH == 2 {
-            // What is long past counts for less.
+            // Older batches count for less.
             plan.load.iter_mut().for_each(|events| *events /= 2);
         }
         plan.spanning = 0;
@@ -141,7 +140,7 @@ impl Whole {
             let (low, high) = (desk.places[event] & 0xFFFF, desk.places[event] >> 16);
             plan.load[ranges::bucket(low)] += 1;
             let share = desk.ranges.owner(low);
-            // An event that names no row (its lowest place is above its highest) is whoever's.
+            // Any share may have an event that names no row (its lowest place is above its highest).
             if low > high || desk.ranges.owner(high) == share {
                 desk.places[event] = share as u32;
                 plan.events[share].push(event as u32);
@@ -210,7 +209,7 @@ impl Whole {
             } else {
                 watch.lap(&mut bench.counters.time.useful);
                 run.check()?;
-                // Kernels decide events without ringing a bell, so nobody sleeps here.
+                // Kernels decide events without a notification, so the thread must not sleep here.
                 patience.pass();
                 watch.lap(&mut bench.counters.time.sync);
             }
