@@ -1,4 +1,4 @@
-//! Memory stays bounded while somebody stands still: every executor with operators that make fifty rows of one, and one
+//! Memory stays bounded while a task stands still: every executor with operators that make fifty rows of one, and one
 //! operator that stops now and then until all other threads are asleep, because nothing can go on without it.
 //!
 //! Two things are held against bounds that only the configuration enters: how many events the first operator has got
@@ -283,7 +283,7 @@ fn morsel() {
 #[test]
 fn pinned() {
     let _alone = alone();
-    // Rows of a jumbo tuple: of `fan`, of who takes from all its replicas, and of who takes from all of theirs. With
+    // Rows of a jumbo tuple: of `fan`, of the consumers of all its replicas, and of the consumers of all of theirs. With
     // `merge_sort` there may be two of those one after the other.
     let taken = |rows: usize| THREADS * (TAKEN_AT_ONCE + rows);
     let (first, then) = (taken(BATCH * FAN), taken(taken(BATCH * FAN)));

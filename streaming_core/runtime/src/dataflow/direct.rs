@@ -42,7 +42,7 @@ impl Direct {
     /// A kernel's failure is that of the earliest event; later events have then been left half-done.
     ///
     /// # Safety
-    /// The rows are readable and have the layout of the program's events; nobody else uses the lanes meanwhile.
+    /// The rows are readable and have the layout of the program's events; no other thread uses the lanes meanwhile.
     pub unsafe fn events(
         &mut self,
         chain: &Chain,

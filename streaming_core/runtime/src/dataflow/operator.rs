@@ -41,7 +41,7 @@ pub struct Chain {
     pub outputs: Vec<Origin>,
     /// Positions of the operators with state, but for windowed ones.
     pub stateful: Vec<usize>,
-    /// Per operator whether somebody takes its rows behind the next operator with state: they have to be kept so long.
+    /// Per operator, whether a consumer after the next operator with state takes its rows, so that they must be kept.
     pub kept: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Chunks: memory for what grows, on huge pages where the system has them, and kept for who asks next.
+//! Chunks: memory for what grows, on huge pages where the system has them, and kept for reuse.
 //!
 //! A page that the process has never had costs a fault, which takes longer than filling it (2 us for 4 KiB here, and
 //! several times that where a hypervisor has to find the page first). So a chunk that is given back stays the process's,
@@ -111,7 +111,7 @@ impl Piece {
 
     /// Gives the pages back, and their addresses.
     fn unmap(self) {
-        // SAFETY: mapped in `map`; who had it sees to it that nobody uses it any more.
+        // SAFETY: mapped in `map`; the former owner guarantees that no thread uses it any more.
         unsafe { libc::munmap(self.start as *mut libc::c_void, self.bytes) };
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Latencies are those of following pointers in an order that no prefetcher knows, so that each line is waited for: the worst
 //! case, as BriskStream's model has it (section 3.1). Bandwidths are those of reading line after line; and of writing so
-//! what others have read, because who writes a line again has to get it back from their caches first.
+//! what others have read, because a core that writes a line again must first get it back from their caches.
 
 use std::io;
 use std::time::Instant;

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(placement.rows([0, 1, 1].into_iter()), 9 * 25);
         assert_eq!(placement.events(8), 200);
         placement.bind(tables.into_iter(), Some(&[0, 1, 2, 3]));
-        assert_eq!(placement.events(8), 0, "they lie with who has them");
+        assert_eq!(placement.events(8), 0, "they lie with their owners");
     }
 
     #[test]

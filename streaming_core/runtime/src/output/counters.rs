@@ -38,7 +38,7 @@ impl AddAssign for Breakdown {
     }
 }
 
-/// What one thread counts; merged when somebody asks.
+/// The counters of one thread; merged on request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counters {

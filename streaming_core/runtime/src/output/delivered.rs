@@ -14,7 +14,7 @@ pub struct Delivered {
     pub sink: Sink,
     pub processing: Latencies,
     pub end_to_end: Latencies,
-    /// What was delivered when, if somebody wants to know.
+    /// The deliveries and their times, if the options ask for them.
     deliveries: Option<Vec<Delivery>>,
 }
 

@@ -1,4 +1,4 @@
-//! When what was delivered, for who wants to see each delivery and not only how long they took.
+//! The time of each delivery, for readers that need more than latencies.
 
 /// Events up to `event` were finished at `at`, and none of them before; `latency` of the first of them, if the loop is open.
 /// In nanoseconds of engine time.

@@ -1,4 +1,4 @@
-//! Where outputs end: numbered per seq, checked for order, digested, and kept if somebody wants the rows.
+//! Where outputs end: numbered per seq, checked for order, digested, and kept if the sink keeps rows.
 
 use serde::{Deserialize, Serialize};
 

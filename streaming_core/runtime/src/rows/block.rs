@@ -12,7 +12,7 @@ pub struct Text {
     bytes: usize,
 }
 
-// SAFETY: nobody writes a block's text while a `Text` of it exists.
+// SAFETY: no thread writes a block's text while a `Text` of it exists.
 unsafe impl Send for Text {}
 // SAFETY: as above.
 unsafe impl Sync for Text {}

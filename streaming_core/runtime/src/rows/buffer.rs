@@ -29,7 +29,7 @@ struct BufferState {
 
 // SAFETY: the buffer owns its memory; nothing in it refers to the thread that made it.
 unsafe impl Send for RowBuffer {}
-// SAFETY: a shared reference only reads; whoever emits holds it alone.
+// SAFETY: a shared reference only reads; the emitting thread holds it alone.
 unsafe impl Sync for RowBuffer {}
 
 impl RowBuffer {
@@ -54,7 +54,7 @@ impl RowBuffer {
         self.inner.room = Some(Room::new(texts.clone()));
     }
 
-    /// What to put into a context: valid as long as the buffer is, while nobody else uses it.
+    /// The address for a context, valid as long as the buffer, while no other thread uses it.
     pub fn emitter(&mut self) -> *mut Emitter {
         (&raw mut *self.inner).cast()
     }

@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn every_event_is_in_the_slice_that_has_it() {
-        // SAFETY: nobody reads a row or a text.
+        // SAFETY: no thread reads a row or a text.
         let block = unsafe { Block::new(std::ptr::dangling(), 100, 8, Text::new(std::ptr::dangling(), 0)) };
         for (begin, end, count) in [(0, 100, 3), (7, 12, 8), (3, 4, 1), (0, 64, 64)] {
             let batch = Batch { block: &block, begin, end };

@@ -77,7 +77,7 @@ pub fn make_with(
     placement.bind(tables.rows(), scheme.homes().as_deref());
     Ok(Box::new(Transactional {
         event_stride: program.event.stride,
-        // SAFETY: whoever makes a program answers for its addresses.
+        // SAFETY: the creator of a program guarantees its addresses.
         transaction: unsafe { Transaction::new(transaction)? },
         scheme,
         tables,

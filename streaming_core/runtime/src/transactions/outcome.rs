@@ -66,14 +66,14 @@ impl Outcome {
     /// Where the results of a planned event's reads go.
     #[inline(always)]
     pub fn results(&self, event: u32) -> *mut u8 {
-        // SAFETY: nobody plans the event now.
+        // SAFETY: no thread plans the event now.
         unsafe { *self.results[event as usize].get() as *mut u8 }
     }
 
     /// A planned event's first access, by its number in the planner that it was planned with.
     #[inline(always)]
     pub fn first(&self, event: u32) -> usize {
-        // SAFETY: nobody plans the event now.
+        // SAFETY: no thread plans the event now.
         unsafe { *self.first[event as usize].get() as usize }
     }
 

@@ -34,7 +34,7 @@ pub struct Run<'a> {
     pub arrivals: &'a Arrivals,
     pub clock: Running,
     pub idle: &'a Idle,
-    /// Set when some thread has failed: whoever waits or loops leaves.
+    /// Set when a thread has failed: threads that wait or loop leave.
     pub stopped: &'a AtomicBool,
 }
 

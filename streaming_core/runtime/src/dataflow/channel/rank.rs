@@ -1,7 +1,7 @@
 //! Ranks: where a row stands among the rows of its event, as a path.
 //!
-//! The rows of one event part at a partitioned operator and meet again behind it; nobody in between sees all of them, so
-//! nobody can count them. A rank says through which stream a row came and, operator by operator, as which output of its
+//! The rows of one event part at a partitioned operator and meet again behind it. No task in between sees all of them, so no
+//! task can count them. A rank says through which stream a row came and, operator by operator, as which output of its
 //! input it was emitted, in a prefix-free code that keeps order: of two rows of one event, that of the smaller rank is the
 //! earlier one in the sequential meaning of the pipeline. A row that is its input's only output keeps its rank: paths part
 //! where an input becomes several rows, and only there.

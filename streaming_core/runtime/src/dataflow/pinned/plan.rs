@@ -73,7 +73,7 @@ impl Plan {
         several.map(|(_, replicas)| replicas).sum()
     }
 
-    /// The threads of who puts out the rows of `origin`.
+    /// The threads of the producers of `origin`.
     pub fn of(&self, origin: Origin) -> &[usize] {
         match origin {
             Origin::Events => &self.source,

@@ -30,7 +30,7 @@ use crate::threads::team::thread_cpu_nanoseconds;
 #[derive(Debug)]
 pub(super) struct Network {
     pub outlets: Vec<Outlet>,
-    /// The event of the earliest failure: sources deal no later ones. Written by who has noted one.
+    /// The event of the earliest failure: sources deal no later ones. A task that notes a failure writes it.
     pub failed_at: AtomicI64,
 }
 
@@ -527,7 +527,7 @@ unsafe fn list(
 }
 
 /// Says which replicas of a windowed operator take which of the rows of a jumbo tuple, behind event `after`: those that own
-/// cells in their epochs. A row that nobody else waits for would wait for heartbeats that pass its reader over.
+/// cells in their epochs. A row that concerns no other replica would wait for heartbeats that pass over its reader.
 fn deal(epochs: &Epochs, after: i64, jumbo: &mut Jumbo, outlet: &Outlet) {
     let (rows, upto) = (jumbo.rows, jumbo.upto);
     for (replica, share) in jumbo.shares.iter_mut().enumerate() {

@@ -9,7 +9,7 @@ use crate::threads::sync::{AtomicU64, CachePadded, Ordering};
 pub struct InOrder {
     /// `stamps[serial % window]` = serial + 1 once offered. Written by the batch's owner.
     stamps: Box<[AtomicU64]>,
-    /// The next serial to take. Written by whoever takes it.
+    /// The next serial to take. The worker that takes it writes it.
     next: CachePadded<AtomicU64>,
     mask: u64,
 }
@@ -32,7 +32,7 @@ impl InOrder {
         self.stamps[(serial & self.mask) as usize].store(serial + 1, Ordering::Release);
     }
 
-    /// Whether somebody who takes now would get a batch, perhaps: a hint.
+    /// A hint whether a worker that takes now would get a batch.
     #[inline(always)]
     pub fn is_waiting(&self) -> bool {
         // ORDERING: Relaxed: a hint; `take` decides.

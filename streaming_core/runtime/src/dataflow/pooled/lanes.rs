@@ -36,7 +36,7 @@ impl Visitor for AtLanes<'_> {
         let input = &pool.slot(serial).inputs[*stage];
         let outcome = input.batch.with(|batch| {
             input.outputs[lane].with_mut(|output| {
-                // SAFETY: the batch was released, and is not written until all its lanes are done; nobody else is at
+                // SAFETY: the batch was released, and is not written until all its lanes are done; no other worker is at
                 // the lane, nor at the lane's outputs.
                 let (batch, output) = unsafe { (&*batch, &mut *output) };
                 let (rows, hashes) = batch.lane(lane);

@@ -34,7 +34,7 @@ impl Places for View<'_> {
             (step, 0) => self.pool.stages[step - 1].done.is_waiting(),
             (stage, _) => self.pool.stages[stage].is_waiting(self.me, self.reach),
         };
-        // Who looks at lanes of its own only finds those free that nobody else is at.
+        // A worker that looks only at its own lanes finds those free that no other worker is at.
         has_work && (self.reach == Reach::Own || self.workers(place) < self.pool.degree(place))
     }
 
@@ -135,7 +135,7 @@ impl Pool {
         Ok(false)
     }
 
-    /// Does one piece of work at `place`; false: somebody else was faster.
+    /// Does one piece of work at `place`; false: another worker was faster.
     fn run(
         &self,
         place: usize,

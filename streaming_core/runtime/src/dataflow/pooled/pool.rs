@@ -67,7 +67,7 @@ pub struct Pool {
     /// Serial of the block's first batch, and one past its last.
     pub first: u64,
     pub end: u64,
-    /// The next serial to start. Written by whoever starts it.
+    /// The next serial to start. The worker that starts it writes it.
     pub source: CachePadded<AtomicU64>,
     /// Reorders what the last step makes.
     pub back: Box<dyn ReorderBuffer>,
@@ -182,7 +182,7 @@ impl Pool {
         // ORDERING: Relaxed: a hint.
         let next = self.source.load(Ordering::Relaxed);
         let room = self.end.min(self.back.released() + self.window).saturating_sub(next);
-        // What has not arrived yet waits for nobody.
+        // Events that have not arrived yet wait for no worker.
         if job.frame.arrivals.is_open_loop() { room.min(u64::from(self.source_is_open(job))) } else { room }
     }
 

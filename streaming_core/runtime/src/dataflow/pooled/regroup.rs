@@ -53,7 +53,7 @@ impl Pool {
         Ok(())
     }
 
-    /// How keys are dealt to lanes. With one thread there is nobody to deal them to.
+    /// How keys are dealt to lanes. With one thread, they are not dealt.
     fn partitioning(&self) -> Partitioning {
         if self.workers.len() == 1 { Partitioning::Hash } else { self.strategies.partitioning }
     }

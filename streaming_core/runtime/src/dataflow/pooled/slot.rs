@@ -8,7 +8,7 @@ use crate::threads::sync::{CachePadded, UnsafeCell};
 /// Where a batch lives.
 #[derive(Debug)]
 pub struct Slot {
-    /// Written by whoever runs a step on the batch, read by whoever delivers it.
+    /// The worker that runs a step on the batch writes it; the worker that delivers the batch reads it.
     pub head: CachePadded<UnsafeCell<BatchHead>>,
     /// Per stage.
     pub inputs: Vec<Input>,

@@ -83,7 +83,7 @@ impl Pool {
                     // SAFETY: the lane is done, and the batch is this worker's.
                     let is_empty = input.batch.with(|batch| unsafe { (*batch).n == 0 });
                     only.with_mut(|output| {
-                        // SAFETY: as above; nobody writes the outputs before the slot is reused.
+                        // SAFETY: as above; no worker writes the outputs before the slot is reused.
                         let rows = unsafe { &mut (*output).rows };
                         if is_empty {
                             // The lane never saw this batch: these are outputs of an older one.

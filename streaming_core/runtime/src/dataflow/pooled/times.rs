@@ -1,6 +1,6 @@
 //! Times: what workers have spent at each place in the current window of time, as the central scheduler knows it.
 //!
-//! A window begins when the one before is over and somebody asks. Who asks says what its last slice took; of a slice that
+//! A window begins when the one before is over and a worker asks. The worker reports the time of its last slice; of a slice that
 //! began in the window before, what lies in this one counts. Source: Prasaad et al., section 6.4.
 
 /// The times of one window, in nanoseconds.

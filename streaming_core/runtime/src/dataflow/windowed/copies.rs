@@ -2,9 +2,9 @@
 //!
 //! A row is copied, with its meeting, into the queue of every replica that owns one of its keys in the epoch of its event;
 //! the meeting has these keys, with their numbers in the row, which outputs are ranked by. Rows that have all keys are
-//! copied to all who own any. What rows name of the block's text is not copied: nobody writes it.
+//! copied to all who own any. The block's text that rows name is not copied, because no task writes it.
 //!
-//! Three things follow from all rows and must be the same for all, though nobody sees all rows:
+//! Three things follow from all rows and must be the same for all replicas, although no replica sees all rows:
 //!
 //! * *The watermark*, as far as windows expire by it: a row that moves it beyond the end of another window, for all that is
 //!   known here, goes to all who own cells, without keys where it has none of theirs. Others find keys too, of other rows:

@@ -113,7 +113,7 @@ impl Windowed {
         self.transfers.is_some()
     }
 
-    /// Whether somebody is told when a window expires, or slides.
+    /// Whether a kernel is called when a window expires, or slides.
     pub(super) fn is_told(&self) -> bool {
         self.result.is_some() || self.slide.is_some()
     }

@@ -183,7 +183,7 @@ impl KeyedState {
     pub fn give_away(&mut self, mut owner: impl FnMut(u64, u64) -> *mut KeyedState) -> Result<(), RunError> {
         for entry in self.index.entries() {
             let hash = hash_of(self.key, entry);
-            // SAFETY: the caller gives tables that nobody else uses.
+            // SAFETY: the caller gives tables that no other thread uses.
             let table = unsafe { &mut *owner(hash, position_of(self.key, entry)) };
             assert_eq!(table.entry, self.entry, "both tables must belong to one operator");
             table.adopt(hash, entry)?;

@@ -176,7 +176,7 @@ impl Shape {
     /// Makes an entry for a key.
     ///
     /// # Safety
-    /// `memory` has as many bytes as `bytes` says and `BEHIND` more, all zero, which nobody else uses.
+    /// `memory` has as many bytes as `bytes` says and `BEHIND` more, all zero. No other thread uses them.
     pub unsafe fn make(&self, memory: *mut u8, hash: u64, key: Given) -> *mut EntryHeader {
         // SAFETY: as the caller says; the parts of an entry are apart from each other.
         unsafe {

@@ -31,7 +31,7 @@ impl List {
     }
 
     /// # Safety
-    /// The entry is there and in no list; nobody else uses it.
+    /// The entry exists and is in no list; no other thread uses it.
     #[inline]
     pub unsafe fn append(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says; so is the last one.
@@ -47,7 +47,7 @@ impl List {
     }
 
     /// # Safety
-    /// The entry is in this list; nobody else uses the list.
+    /// The entry is in this list; no other thread uses the list.
     #[inline]
     pub unsafe fn take_out(&mut self, entry: *mut EntryHeader) {
         // SAFETY: as the caller says; so are its neighbours.

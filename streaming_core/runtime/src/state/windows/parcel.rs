@@ -69,7 +69,7 @@ impl Parcel {
     }
 
     /// # Safety
-    /// The entry is there, of this shape, and nobody else is at it.
+    /// The entry exists, has this shape, and no other thread is at it.
     unsafe fn put_entry(&mut self, entry: *const EntryHeader, shape: &Shape) -> Result<(), OutOfMemory> {
         let states = shape.states().start;
         // SAFETY: as the caller says; an entry is a whole number of words.
@@ -261,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        /// Entries of panes, single ones that stand in panes, and such as nobody is told of: made again, they are found, say
+        /// Entries of panes, single ones that stand in panes, and those that expire without a kernel call: made again, they are found, say
         /// the same, and stand in the same order.
         #[test]
         fn what_is_packed_is_made_again(

@@ -7,7 +7,8 @@ use std::fmt::Debug;
 
 /// Serials leave in order, fewer than a window of them between the first unreleased and the last completed.
 pub trait ReorderBuffer: Debug + Send + Sync {
-    /// All serials below this one have been released; who reads it sees what their completers and releasers wrote.
+    /// All serials below this one are released. A thread that reads it sees what the threads wrote that completed and released
+    /// them.
     fn released(&self) -> u64;
 
     /// Declares `serial` complete, each below `released() + window` exactly once, and releases what is next in order.

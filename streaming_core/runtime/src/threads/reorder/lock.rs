@@ -1,7 +1,7 @@
 //! Lock-based reorder buffer, the baseline: one mutex around everything. Who completes a batch waits for the lock, and
 //! holds it while it delivers what is next in order.
 //!
-//! Cost: a lock a batch, and everybody else's waiting while somebody delivers.
+//! Cost: a lock per batch, and the wait of all other threads while one delivers.
 //! Source: Prasaad et al., which compares its non-blocking buffer with one under a lock.
 
 use crate::threads::reorder::buffer::ReorderBuffer;

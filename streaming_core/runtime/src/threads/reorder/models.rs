@@ -47,7 +47,7 @@ fn model(build: fn() -> Box<dyn ReorderBuffer>, serials: &'static [&'static [u64
             .collect();
         work(&stream, serials[0]);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        // Nothing is left behind, though nobody ever waited.
+        // Nothing is left behind, although no thread ever waited.
         // SAFETY: all other threads have ended.
         let delivered = stream.delivered.with(|delivered| unsafe { (*delivered).clone() });
         assert_eq!(delivered, (100..100 + total as u64).collect::<Vec<_>>());

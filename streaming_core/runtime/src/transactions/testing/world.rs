@@ -53,7 +53,7 @@ extern "C" fn plan(context: *mut PlanContext) -> i64 {
 
 extern "C" fn apply(context: *mut ApplyContext) -> i64 {
     // SAFETY: the context is the runtime's, an event is the address of the rows, and decisions are changed here only; loom
-    // checks who is at a row.
+    // checks which thread is at a row.
     unsafe {
         let context = &mut *context;
         for i in 0..context.n as usize {

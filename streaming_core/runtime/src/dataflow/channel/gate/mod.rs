@@ -42,7 +42,7 @@ const IN_PLACE: usize = 64;
 /// How rows are taken.
 #[derive(Debug, Clone, Copy, Default)]
 struct Manner {
-    /// Whether whoever takes asks for ranks.
+    /// Whether the consumer needs ranks.
     ranked: bool,
     /// Whether sources belong to several streams.
     united: bool,
@@ -165,7 +165,7 @@ impl Gate {
     }
 }
 
-/// Takes one source's head, whoever has one.
+/// Takes the head of any source that has one.
 ///
 /// # Safety
 /// The caller is the reader of every source.

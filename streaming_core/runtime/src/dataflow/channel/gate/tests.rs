@@ -144,7 +144,7 @@ fn sums_of_batches_that_part_are_those_of_their_rows() {
     assert!(parted.in_order());
 }
 
-/// Two outputs of one event that both came as its only one: a fault of whoever ranks, which must not pass.
+/// Two outputs of one event that both came as its only one: a fault of the ranking task, which must be found.
 #[test]
 fn an_event_that_is_not_alone_is_out_of_order() {
     let rows = [[3_i64, 0], [3, 0]];

@@ -96,7 +96,7 @@ fn what_is_not_after_the_latest_of_all_sources_is_ready() {
     assert!(world.taken.last);
 }
 
-/// Of one event those of the first stream come first, and of one stream they are ordered by rank, whoever came first.
+/// Of one event those of the first stream come first, and rows of one stream are ordered by rank, in any order of arrival.
 #[test]
 fn equal_events_are_ordered_by_stream_and_rank() {
     let rank = |number| Rank::ONLY.output(number).unwrap();
@@ -112,7 +112,7 @@ fn equal_events_are_ordered_by_stream_and_rank() {
     }
 }
 
-/// A source that nobody waits for is held up when as many watermarks as there are slots were not acknowledged, and goes on
+/// A source that no reader waits for is held up when as many watermarks as there are slots were not acknowledged, and goes on
 /// when the slow one has come up.
 #[test]
 fn watermarks_hold_up_a_source_that_is_ahead() {
@@ -223,7 +223,7 @@ proptest! {
         let (mut at, mut upto) = (vec![0; n], vec![-1_i64; n]);
         let (mut all, mut seen) = (Vec::<Row>::new(), Vec::new());
         let mut turns = turns.into_iter();
-        // At last everybody in turn, until nobody can do anything.
+        // At last all tasks in turn, until none can do anything.
         for i in 0.. {
             let turn = turns.next().map_or(i % (n + 1), |turn| turn.index(n + 1));
             if turn == n {
@@ -248,7 +248,7 @@ proptest! {
             if upto.iter().all(|&upto| upto == 1000) && world.taken.upto == 1000 {
                 break;
             }
-            prop_assert!(i < 2000, "nobody can go on");
+            prop_assert!(i < 2000, "no task can go on");
         }
         all.sort_unstable();
         prop_assert_eq!(seen, all);

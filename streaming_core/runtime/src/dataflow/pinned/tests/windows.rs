@@ -201,7 +201,7 @@ fn shows(parallelism: &str, spoil: impl Fn(&mut Replicated)) -> bool {
 #[test]
 fn planted_faults_show() {
     let spoil = |fault: Faults| {
-        // SAFETY: nobody is at work.
+        // SAFETY: no thread is at work.
         move |windowed: &mut Replicated| unsafe { windowed.replicas.with_mut(0, |replica| replica.faults = fault) }
     };
     for parallelism in ["vsn", "sn"] {

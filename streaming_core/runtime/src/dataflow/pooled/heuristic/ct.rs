@@ -2,7 +2,7 @@
 //! likely to be the bottleneck.
 //!
 //! n_i = (T_i + w_i s) / (c_i cs_i): worker time spent at i in the window and allotted to it now, over the cost of a tuple
-//! there and the cumulative selectivity. Source: Prasaad et al., section 6.4, equation (3). Where nobody has been, nothing
+//! there and the cumulative selectivity. Source: Prasaad et al., section 6.4, equation (3). Where no worker has been, nothing
 //! is known of the cost: who goes there first finds out, others come when it is known or there is nothing else to do. Ties,
 //! as at the beginning of a window, go to the end of the chain.
 

@@ -1,7 +1,7 @@
 //! `et`, estimated time: the place whose queue would take longest to process with one worker more.
 //!
 //! p_i = I_i c_i / (w_i + 1) where w_i < M_i, which all schedulable places have in common. Source: Prasaad et al., section
-//! 6.3, equation (2). The cost of what nobody has tried yet might be anything, and it comes first until somebody is there.
+//! 6.3, equation (2). A place without a known cost comes first, until a worker is there.
 //! Ties go to the end of the chain.
 
 use crate::dataflow::pooled::heuristic::places::{Constants, Heuristic, Places};

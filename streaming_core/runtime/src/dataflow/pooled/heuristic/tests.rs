@@ -117,7 +117,7 @@ fn et_goes_where_the_queue_takes_longest_with_one_worker_more() {
     let shared = [of(300.0, 2.0, 0), of(200.0, 4.0, 2), of(100.0, 7.0, 0)];
     assert_eq!(last_of(&[300.0 * 2.0 / 1.0, 200.0 * 4.0 / 3.0, 100.0 * 7.0 / 1.0], |a, b| a > b), 2);
     assert_eq!(choose("et", &shared), Some(2));
-    // What nobody has tried comes first, until somebody is at it.
+    // A place that no worker has tried comes first, until a worker is there.
     let unknown = Load { cost: None, ..LOAD };
     assert_eq!(choose("et", &[unknown, of(200.0, 4.0, 0)]), Some(0));
     assert_eq!(choose("et", &[Load { workers: 1, ..unknown }, of(200.0, 4.0, 0)]), Some(1));

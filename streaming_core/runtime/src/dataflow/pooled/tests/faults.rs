@@ -4,7 +4,7 @@ use super::*;
 use crate::dataflow::testing::faults::{assert_found, outputs, search, without_a_flush};
 use crate::threads::sync::AtomicU64;
 
-/// Lets every other batch leave after the one behind it, whoever completes them.
+/// Lets every other batch leave after the one behind it, in any order of completion.
 #[derive(Debug)]
 struct Swapping {
     buffer: Box<dyn ReorderBuffer>,

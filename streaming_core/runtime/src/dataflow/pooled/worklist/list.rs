@@ -57,7 +57,7 @@ pub struct Visit<'a> {
 
 /// What is done with what a worklist hands out.
 pub trait Visitor {
-    /// Takes the rows of `lane` in batch `serial` through the operator; nobody else is at the lane.
+    /// Takes the rows of `lane` in batch `serial` through the operator; no other worker is at the lane.
     ///
     /// # Errors
     /// The run is over: the lane is not handed out again.

@@ -1,4 +1,4 @@
-//! Worklists of partitioned stages: who takes which lane (partition) of which batch through the operator (axis `queue`).
+//! Worklists of partitioned stages: the worker that takes each lane (partition) of a batch through the operator (axis `queue`).
 //!
 //! One trait (`list.rs`), one file per worklist, one registry.
 
@@ -19,7 +19,7 @@ pub const QUEUES: &[(&str, &QueueStrategy)] = &[
     ("shared", &shared::QUEUE),
 ];
 
-/// For operators with one state, which no partition divides: whoever is free takes the only lane.
+/// For operators with one state, which no partition divides: any free worker takes the only lane.
 pub const SINGLE: &QueueStrategy = &lanes::QUEUE;
 
 #[cfg(all(test, not(loom)))]

@@ -33,7 +33,7 @@ impl Visitor for &StageModel {
     fn run(&mut self, lane: usize, serial: u64) -> Result<(), RunError> {
         // SAFETY: the batch was released, and cannot leave before this lane is done.
         let batch = self.batch[serial as usize % self.batch.len()].with(|batch| unsafe { *batch });
-        // SAFETY: nobody else is at the lane.
+        // SAFETY: no other worker is at the lane.
         self.seen[lane].with_mut(|seen| unsafe { (*seen).push(batch) });
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Partitioned queue, a baseline: every lane belongs to one worker for good, and nobody else ever works on it.
+//! Partitioned queue, a baseline: every lane belongs to one worker for good, and no other worker ever works on it.
 //!
 //! Nothing is taken and nothing is contended for; but a worker whose lanes have little to do cannot help the others.
 //! Cost: one decrement per batch and lane that holds rows.
@@ -67,7 +67,7 @@ impl Worklist for PartitionedQueue {
                     visitor.finish(serial);
                 }
             }
-            // ORDERING: Relaxed: nobody else reads it.
+            // ORDERING: Relaxed: no other worker reads it.
             self.cursors[lane].store(next, Ordering::Relaxed);
         }
         Ok(did)

@@ -24,7 +24,7 @@ pub struct SharedQueue {
     head: CachePadded<Mutex<QueueHead>>,
     /// The serial that the head has come to. Written under the lock, read without it: a hint.
     next: CachePadded<AtomicU64>,
-    /// Per lane: who has the next ticket is at it.
+    /// Per lane: the worker with the next ticket uses it.
     lanes: Box<[Door]>,
     parts: Parts,
 }

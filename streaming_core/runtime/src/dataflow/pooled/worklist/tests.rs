@@ -148,7 +148,7 @@ fn a_failed_run_ends_the_work_and_frees_those_who_wait() {
         }
         let visit = Visit { worker: 0, reach: Reach::Own, released: 2, idle: &idle, stopped: &stopped };
         assert_eq!(queue.work(&visit, &mut Fail), Err(RunError::Engine("on purpose".into())), "{name}");
-        // The lane is left to nobody: who would be next has nothing to do, leaves it to the one who failed, or is told to
+        // No worker gets the lane: the next one has nothing to do, leaves it to the worker that failed, or is told to
         // leave.
         let next = queue.work(&Visit { worker: 1, reach: Reach::Own, ..visit }, &mut Fail);
         assert!(next.is_ok() || next == Err(RunError::Stopped), "{name}: {next:?}");

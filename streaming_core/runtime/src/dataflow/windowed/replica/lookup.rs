@@ -170,7 +170,7 @@ impl Replica {
         let find = |here: &mut Cell| {
             let mut entry;
             (entry, is_new) = here.get_or_make_single(shape, hash, key)?;
-            // SAFETY: entries that are found are there, and listed if nobody is told.
+            // SAFETY: entries that are found exist, and are listed if no kernel is called.
             unsafe {
                 if !is_told && !is_new && (*BeforeEntry::of(entry)).last < start {
                     // Nobody was told that it has gone.

@@ -24,7 +24,7 @@ pub(super) struct Accesses {
     /// Per thread: written by it in compute mode, read by those who take its shares in state access mode, with a barrier
     /// between.
     outboxes: Own<Outbox>,
-    /// Per share its accesses but for those applied ahead, in event order; used by who takes the share.
+    /// Per share its accesses but for those applied ahead, in event order; for the thread that takes the share.
     later: Own<Vec<Access>>,
     barrier: Barrier,
 }
@@ -179,7 +179,7 @@ impl Accesses {
                 patience = run.idle.patience();
             } else {
                 run.check()?;
-                // Kernels decide events without ringing a bell, so nobody sleeps here.
+                // Kernels decide events without a notification, so the thread must not sleep here.
                 patience.pass();
             }
         }

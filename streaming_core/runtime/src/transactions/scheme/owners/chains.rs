@@ -22,14 +22,14 @@ struct Mark {
     written: u32,
 }
 
-/// Marks of all rows of all tables; each entry is used by who has the row's share.
+/// Marks of all rows of all tables. The thread with a row's share uses its entry.
 pub(super) struct Marks {
     marks: Box<[UnsafeCell<Mark>]>,
     /// Number of the first row of each table.
     starts: Vec<usize>,
 }
 
-// SAFETY: an entry is used by who has its row's share, and shares change hands at barriers.
+// SAFETY: only the thread with a row's share uses its entry, and shares change hands at barriers.
 unsafe impl Sync for Marks {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Marks {}

@@ -4,7 +4,7 @@
 use crate::threads::sync::{AtomicU64, Ordering};
 
 /// Least cost seen of each step of a block's batches, in nanoseconds per `UNIT` events. The least, because what a step
-/// takes longer than that is somebody else's doing.
+/// takes longer than that is due to other programs.
 #[derive(Debug)]
 pub(crate) struct Costs {
     pub plan: Cost,

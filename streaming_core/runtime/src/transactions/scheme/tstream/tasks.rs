@@ -98,7 +98,7 @@ impl Iterator for TakenTasks<'_> {
         let number = self.numbers.next()?;
         loop {
             let (&member, others) = self.members.split_first()?;
-            // SAFETY: as who has made this said.
+            // SAFETY: as the creator of this guarantees.
             let (task, len) =
                 unsafe { self.list.with(member, |tasks| (tasks.get(number - self.before).copied(), tasks.len())) };
             if task.is_some() {
@@ -117,7 +117,7 @@ mod tests {
     /// Chains by tens of their partition, of a round in which partition 0 has three, 1 none, 2 one and 3 two.
     fn taken(pools: &[usize], stealing: bool, order: &[usize]) -> Vec<Vec<usize>> {
         let tasks = Tasks::of(Pools::of(pools, stealing), 4);
-        // SAFETY: nobody else is there.
+        // SAFETY: there is no other thread.
         unsafe {
             for (thread, chains) in [3, 0, 1, 2].into_iter().enumerate() {
                 tasks.set(thread, 4, std::iter::once(Task { partition: 9, chain: 9 }));

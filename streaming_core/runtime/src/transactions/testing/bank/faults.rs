@@ -50,7 +50,7 @@ impl Scheme for Faulty {
                 // SAFETY: the only thread, and conditions stand before what waits for them.
                 unsafe { run.transaction.apply(&batch, &mut context, accesses.as_ptr(), accesses.len()) }
             };
-            // SAFETY: the event's word, which nobody else uses.
+            // SAFETY: the event's word, which no other thread uses.
             let word = unsafe {
                 &mut *outcome
                     .apply_context(&batch, run.tables.bases(), arena, false)
