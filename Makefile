@@ -1,4 +1,4 @@
-# Every target sets up what it needs; stamps skip what is done. `make` alone lists the targets.
+# Every target sets up what it needs; stamp files skip finished steps. `make` lists the targets.
 # Settings come from the command line, then the environment, then .env (see .env.example), then the defaults below.
 
 SHELL := bash
@@ -10,8 +10,8 @@ VENV  := .venv
 RUN   := $(VENV)/bin/python
 LOCKSTEP := $(VENV)/bin/lockstep
 
-# .env becomes a make file of defaults, so that the environment wins over it. What make would take for its own is text
-# in it, and it is as private as .env: it may hold secrets.
+# .env becomes a make file of defaults, which the environment overrides. Characters that make would interpret are
+# escaped. Like .env, the file is readable by its owner only, because it may hold secrets.
 HASH := \#
 ifneq ($(wildcard .env),)
 include $(BUILD)/env.mk
@@ -26,25 +26,25 @@ override LOCKSTEP_HOME := $(abspath $(or $(LOCKSTEP_HOME),.lockstep))
 override AIRFLOW_HOME  := $(abspath $(or $(AIRFLOW_HOME),.airflow))
 export LOCKSTEP_HOME AIRFLOW_HOME
 
-# The environment comes first on PATH: Spark asks PATH for its Python and finds its own scripts with it.
-# What a shell happens to have on its Python path, or a user's own packages, must not change a result.
+# .venv/bin comes first on PATH, because Spark looks there for its Python and its scripts.
+# PYTHONPATH and packages in the user's home must not change a result.
 HOST_PATH := $(PATH):$(HOME)/.cargo/bin
 export PATH := $(CURDIR)/$(VENV)/bin:$(HOST_PATH)
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PYTHONNOUSERSITE := 1
-# Names of files are UTF-8 to all that reads and writes them, whatever the locale.
+# File names are UTF-8, in every locale.
 export PYTHONUTF8 := 1
-# mkdocs-material prints an advertisement otherwise.
+# Without this, mkdocs-material prints an advertisement.
 export NO_MKDOCS_2_WARNING := 1
-# Without their bytecode kept, every process would compile all of its modules again.
+# Without cached bytecode, every process would compile its modules again.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
-# The first Python on the machine that is new enough; else any, so that doctor can say what is wrong with it.
+# The first Python that is new enough; otherwise any, so that doctor can report that it is too old.
 PYTHON ?= $(shell PATH="$(HOST_PATH)"; for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; exit; }; done; \
 	command -v python3 || echo python3-not-found)
 
-##@ Everyday
+##@ Every day
 .PHONY: help
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
@@ -52,89 +52,88 @@ help: ## list the targets
 	  /^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
-run: setup ## run the whole regression and print its table; ARGS="..." goes to the run
+run: setup ## run a regression and print its table; ARGS="--matrix smoke" passes options (ARGS="--help" lists them)
 	@$(LOCKSTEP) run $(ARGS)
 
 .PHONY: ui
-ui: setup $(BUILD)/.site ## start Airflow with the reports, on loopback, until Ctrl-C
+ui: setup $(BUILD)/.site ## start Airflow and the Lockstep pages on localhost, until Ctrl-C; ARGS="--port 8081"
 	@$(LOCKSTEP) ui $(ARGS)
 
 .PHONY: bench
-bench: setup ## measure the engine beside the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
+bench: setup ## measure speed against the compiled sequential loop; ARGS="sl --threads 2" or ARGS="--suite tstream"
 	@code=0; $(VENV)/bin/streaming-core bench $(ARGS) || code=$$?; \
 	[ $$code -ge 2 ] || $(LOCKSTEP) publish >&2; exit $$code
 
 ##@ Setting up
 .PHONY: doctor
-doctor: ## say what this machine lacks, with the command that installs it
+doctor: ## check this machine, and print the command that installs each missing requirement
 	@$(DOCTOR)
 
 .PHONY: setup
-setup: $(VENV)/.runtime $(LOCKSTEP) ## make the environment and build the runtime
+setup: $(VENV)/.runtime $(LOCKSTEP) ## install the Python packages into .venv and build the Rust runtime
 
-# Before anything is installed: stop at the one line that says what is missing.
+# Runs before anything is installed, and stops with one line if a requirement is missing.
 .PHONY: fit
 fit:
 	@$(DOCTOR) --quiet
 
 DOCTOR = command -v "$(PYTHON)" >/dev/null || { \
-	echo 'missing  python      not found  ->  apt-get install -y python3 python3-venv'; exit 1; }; \
+	echo 'missing  python      not found; to fix: apt-get install -y python3 python3-venv'; exit 1; }; \
 	PATH="$(HOST_PATH)" "$(PYTHON)" infra/setup/doctor
 
-# uv first, from the lock itself. It installs the rest several times faster than pip, but does not read pip's own
-# settings (a mirror in pip.conf, say): where it fails, pip tries. The lock is complete, so nothing is resolved again
-# (pip would also stumble over extras that the lock has merged into one line).
+# uv installs the packages several times faster than pip, but does not read pip's settings, such as a mirror in
+# pip.conf. If uv fails, pip tries. The lock is complete, so --no-deps skips resolution (pip would also reject extras
+# that the lock merges into one line).
 $(VENV)/.locked: requirements.lock | fit
-	@echo "setup: installing the Python packages of requirements.lock (about a minute the first time)"
+	@echo "setup: installing the Python packages of requirements.lock (about a minute)"
 	@mkdir -p $(BUILD)
 	@$(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	  || PATH="$(HOST_PATH)" "$(PYTHON)" -m venv --clear $(VENV)
 	@awk '/^[a-z0-9]/ { uv = /^uv==/ } uv' requirements.lock > $(BUILD)/uv.lock
 	@$(RUN) -m pip install -q --require-hashes -r $(BUILD)/uv.lock
 	@UV_PYTHON_DOWNLOADS=never $(VENV)/bin/uv pip install -q --no-deps --require-hashes -r requirements.lock \
-	  || { echo "setup: uv could not, trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
+	  || { echo "setup: uv failed; trying pip"; $(RUN) -m pip install -q --no-deps --require-hashes -r requirements.lock; }
 	@touch $@
 
-# Installed in place: an edited Python file needs no build, an edited Rust file one `make setup`.
+# Installed in place: edited Python files count at once, and `make setup` builds edited Rust files.
 RUNTIME_SOURCES := $(shell find streaming_core/runtime -name '*.rs' -o -name Cargo.toml) Cargo.toml pyproject.toml
 $(VENV)/.runtime: $(VENV)/.locked $(RUNTIME_SOURCES)
-	@echo "setup: building the runtime"
+	@echo "setup: building the Rust runtime (about a minute the first time)"
 	@$(VENV)/bin/maturin develop --release --uv --quiet
 	@$(RUN) -c 'import streaming_core._runtime'
 	@touch $@
 
-# Order only: a link is as old as what it leads to.
+# Order-only, because a link has the modification time of its target.
 $(LOCKSTEP): | $(VENV)/.locked
 	@ln -sfn ../../infra/cli/lockstep $@
 
 .PHONY: lock
-lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba"
+lock: $(VENV)/.locked ## resolve requirements.in into requirements.lock; ARGS="--upgrade-package numba" upgrades one package
 	@$(VENV)/bin/uv pip compile requirements.in -o requirements.lock --quiet --universal --python-version 3.11 \
 	  --generate-hashes --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
 
 ##@ Checking
-# Tests write nothing into the history of real runs.
+# Tests have their own homes, so that they add nothing to the history of real runs.
 test test-full test-python test-python-full: export LOCKSTEP_HOME := $(CURDIR)/$(BUILD)/test/lockstep
 test test-full test-python test-python-full: export AIRFLOW_HOME := $(CURDIR)/$(BUILD)/test/airflow
 
-# A file is one worker's, in the order of the folders: the long ones are not left to the end. What belongs together, and
-# what comes first, tests/conftest.py says.
+# One worker runs all tests of a file. tests/conftest.py groups files and puts the long ones first.
 IN_PARALLEL := -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
-# Slow tests may each take an hour.
+# A slow test may take an hour.
 PATIENT := -o faulthandler_timeout=3600
 
-# Models and builds keep one core busy for minutes, and need no Python: the environment is made and Python's tests run
-# beside them. The runtime's own tests are threads that wait for each other: beside others they take ten times as long.
-# They are alone. An end-to-end run waits more than it works: one worker more than there are cores makes up for it.
+# The loom models keep one core busy for minutes and need no Python, so setup and the Python tests run beside them. The
+# runtime's tests run alone: their threads wait for each other, and take ten times as long beside other tests.
+# End-to-end tests mostly wait, so pytest gets one worker more than there are cores.
 BOTH = +@$(MAKE) --no-print-directory --output-sync=line -j2
 
 .PHONY: test
-test: fit ## run the tests
+test: fit ## run the tests, except the slow ones
 	$(BOTH) test-models test-python
 	@$(CARGO_TEST)
 
 .PHONY: test-full
-test-full: fit ## run the tests, the slow ones too
+test-full: fit ## run all tests, including the slow ones (hours)
 	$(BOTH) test-models-full test-python-full
 	@$(CARGO_TEST)
 	@$(RUN) -m pytest $(PATIENT) -m e2e
@@ -146,10 +145,10 @@ test-python: setup
 test-python-full: setup
 	@$(RUN) -m pytest $(PATIENT) $(IN_PARALLEL) -m "not e2e"
 
-# Models check the lock-free code under the interleavings loom finds with up to three preemptions, which is where such
-# bugs are and takes seconds, not hours; in full, whole executors run under schedules that shuttle draws. A binary that
-# hangs is ended and is red (cargo, were it ended instead, would leave it running); the test's name has been said a minute
-# after it began. In the foreground, so that Ctrl-C reaches all of them. Cargo knows nothing of make's jobs.
+# The models check the lock-free code under every interleaving with up to three preemptions, which takes seconds. More
+# preemptions take hours and rarely find more. The full tests also run whole executors under random schedules (shuttle).
+# timeout wraps each test binary, because ending cargo would leave the binary running; cargo prints the name of a test
+# after a minute. --foreground lets Ctrl-C reach the binaries. MAKEFLAGS is empty, because cargo is no sub-make.
 LIMITED := MAKEFLAGS= cargo --config 'target."cfg(unix)".runner = ["timeout", "--foreground", "15m"]' test --quiet
 CARGO_TEST := $(LIMITED) --workspace
 LOOM := LOOM_MAX_PREEMPTIONS=3 $(LIMITED) --workspace --lib --features loom
@@ -180,7 +179,7 @@ lint-rust:
 CLIPPY := MAKEFLAGS= cargo clippy --quiet --workspace
 
 .PHONY: docs
-docs: setup ## write the generated files and build the documentation into .lockstep-build/site
+docs: setup ## write the generated files, and build the documentation site into .lockstep-build/site
 	@$(RUN) -m infra.services.generated
 	@$(MAKE) --no-print-directory $(BUILD)/.site
 
@@ -191,13 +190,13 @@ $(BUILD)/.site: mkdocs.yml $(shell find docs infra/site -type f) $(VENV)/.locked
 	@touch $@
 
 .PHONY: screenshots
-screenshots: setup ## picture every page: light, dark, narrow and wide; ARGS="FOLDER"
+screenshots: setup ## take pictures of every page, light and dark, narrow and wide; ARGS="FOLDER"
 	@$(RUN) -m tests.screenshots $(or $(ARGS),$(BUILD)/screenshots)
 
-##@ Keeping house
-# In the warehouse only raw/ is history; the metastore and the marts beside it are remade from it.
+##@ Cleaning up
+# In the warehouse only raw/ is history; `lockstep warehouse build` makes the metastore and the marts from it.
 .PHONY: clean
-clean: ## remove the environment, build outputs, metastore and marts; never history
+clean: ## remove .venv, build outputs, the metastore and the marts; keep the history of runs
 	@rm -rf $(VENV) $(BUILD) target dbt/target dbt/logs .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@rm -f streaming_core/_runtime*.so
 	@find . -name __pycache__ -type d -not -path './.lockstep/*' -prune -exec rm -rf {} +

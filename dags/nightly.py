@@ -1,6 +1,18 @@
-"""The nightly regression: runs streaming_regression over the matrix `nightly` (dags/matrices/nightly.yaml) every night.
+"""Run the DAG `streaming_regression` over the matrix `nightly` every night at 02:00 UTC.
 
-An application with an import named `nightly` runs on that import instead of generated events.
+The file `dags/matrices/nightly.yaml` defines the matrix. The DAG is off until you switch it on. You can also trigger it
+by hand; it has no form fields. If an application has an import named `nightly`, the night uses that import instead of
+generated events.
+
+## If the night is red
+
+Open the newest run of `streaming_regression`, and its tab *Lockstep*. The first sentence names the red cells and the
+failed stages. To repeat the night, trigger this DAG by hand.
+
+## If the night is late
+
+Five hours after the start, Lockstep sends an alert if the run has not ended. Look for the task that is still running or
+queued. Its log names the run, the host or the process that it waits for.
 """
 
 from datetime import timedelta
@@ -11,17 +23,17 @@ from airflow.sdk import DAG, AsyncCallback, CronTriggerTimetable, DeadlineAlert,
 from dags.lib.alerts import late
 from streaming_core.regression.stages import DAG_ID
 
-IN_TIME = timedelta(hours=5)  # people come at seven
+IN_TIME = timedelta(hours=5)  # the results have to be there at seven
 
 with DAG(
     dag_id="streaming_regression_nightly",
     dag_display_name="2 Nightly regression: every application, at 02:00 UTC",
-    description="Start the regression over the matrix `nightly`, and end as it ends. Off until you switch it on.",
+    description="Run the regression over the matrix `nightly` every night. Off until you switch it on.",
     doc_md=__doc__,
     schedule=CronTriggerTimetable("0 2 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
-    # Of the queue, not of the schedule: a night that somebody starts by hand has no date.
+    # Counted from the time of queueing, because a run that a person triggers has no scheduled date.
     deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, IN_TIME, AsyncCallback(late), name="in time"),
     is_paused_upon_creation=True,
     tags=["lockstep"],
@@ -33,6 +45,7 @@ with DAG(
         wait_for_completion=True,
         deferrable=True,
         poke_interval=30,
+        doc_md="Triggers `streaming_regression`, waits for its end, and succeeds or fails with it.",
         allowed_states=["success"],
         failed_states=["failed"],
         execution_timeout=timedelta(hours=12),

@@ -1,8 +1,22 @@
-"""Measures cells of a run in this checkout beside another commit, in turns, on this machine: four minutes a cell.
+"""Compare the speed of this checkout with another commit, on this machine.
 
-The commit is built first, which takes about a minute; the build stays in LOCKSTEP_HOME. The run has to be of the build
-that is checked out. This DAG is red if a cell is slower than the commit by more than 1 %, or cannot be compared. The
-measured run keeps its colour; its page and the overview show the verdicts.
+Use it before you land a change, or to confirm a slowdown that an alert reports. The DAG builds the commit, which takes
+about a minute once. Then it runs each cell with both builds in turns, which takes about four minutes a cell. The run
+must be from the build that is checked out, and its cells must be equal to the oracle.
+
+| field | meaning | default |
+|---|---|---|
+| Against | branch, tag or commit to compare with | none; you must fill it in |
+| Run | id of the run, such as `20260131T020000Z-0123abcd` | newest run |
+| Cells | names of cells, separated by commas | every cell that is equal to the oracle |
+
+## If this DAG is red
+
+- The task `choose` failed: the commit, the run or a cell does not fit. Its last log line says what to change.
+- The task `gate` failed: a cell is slower than the commit by more than 1 %, or cannot be compared. The page of the run
+  shows the verdict on each cell under *Lockstep*.
+
+The measured run itself stays green or red, as it was. `lockstep gate` does the same on the command line.
 """
 
 from datetime import timedelta
@@ -15,8 +29,8 @@ from dags.lib.operators import Job
 
 with DAG(
     dag_id="speed_gate",
-    dag_display_name="4 Speed gate: a run against another commit",
-    description="Measure cells of a run beside another commit, in turns on this machine, about four minutes a cell.",
+    dag_display_name="4 Speed gate: compare a run with another commit",
+    description="Compare the speed of this checkout with another commit; about four minutes a cell.",
     doc_md=__doc__,
     schedule=None,
     catchup=False,
@@ -25,18 +39,21 @@ with DAG(
         "against": Param(
             type="string",
             title="Against",
-            description="The commit to measure beside: a branch, a tag or a commit of this repository.",
+            description="The commit to compare with: a branch, a tag or a commit of this repository. Required.",
             minLength=1,
             maxLength=200,
         ),
-        **run_params("Default: the newest run.", "Its cells to measure. Default: all that equal the oracle."),
+        **run_params("Default: the newest run.", "Default: every cell that is equal to the oracle."),
     },
     default_args={"retries": 0},
     is_paused_upon_creation=False,
     tags=["lockstep"],
 ) as dag:
 
-    @task(execution_timeout=timedelta(minutes=5))
+    @task(
+        execution_timeout=timedelta(minutes=5),
+        doc_md="Checks the commit, the run and its cells before anything is built.",
+    )
     def choose() -> dict:
         """Check the commit, the run and its cells before anything is built."""
         params = get_current_context()["params"]
@@ -55,5 +72,6 @@ with DAG(
             "{{ ti.xcom_pull(task_ids='choose')['cells'] }}",
         ],
         spark=False,
+        doc_md="Builds the commit, measures the cells with both builds, and fails if one is slower.",
         execution_timeout=timedelta(hours=12),
     )

@@ -1,4 +1,38 @@
-"""The regression: run every planned cell and compare its result with the sequential oracle."""
+"""Run a regression: execute every cell of a matrix, and compare each result with the single-threaded oracle.
+
+A *cell* is one application, executed in one way: an executor, its strategies, a batch size and a number of threads. The
+run also measures the speed of each cell, tests the results with expectations, and publishes pages under *Lockstep*.
+
+## When to use it
+
+Trigger it by hand to check a change. `lockstep run` triggers the same DAG. The DAG `streaming_regression_nightly`
+triggers it every night.
+
+## The form
+
+Every field has a default, so you can trigger the DAG with an unchanged form. The log of `plan_matrix` estimates how
+long the run takes.
+
+| section | fields |
+|---|---|
+| first fields | `Matrix`: a file of values for the other fields. The fields that you change override it. |
+| | `Applications`, `Executors`, `Threads`, `Batches`: a cell for each combination that fits. |
+| | `Events`: number of generated events per application. |
+| Executor ... | The strategies and options of one executor. A list adds a cell for each value. |
+| Workload | `Seed` and `Params` of the generators, or `Data`: your imported events. |
+| Measuring | Repetitions, and the seconds that they take at least. |
+| Where | Airflow connections of the host that runs the cells, and of the Spark master. |
+
+For a quick check, choose the matrix `smoke`. It takes a few minutes.
+
+## If the run is red
+
+1. Open the tab *Lockstep* of the run. Its first sentence names the red cells and the failed stages.
+2. If a result differs, open the page of that cell. It shows the first rows that differ, and the events behind them.
+3. If a stage failed, open the log of its task. The last line gives the reason.
+4. If a task says that a connection was lost, Airflow has already tried it three times. Trigger the run again.
+5. If you know the cause and want to keep the run, acknowledge its red cells with the DAG `acknowledge_run`.
+"""
 
 from datetime import timedelta
 
@@ -13,11 +47,31 @@ from streaming_core.regression.stages import DAG_ID, Stage
 VALIDATED = Asset("lockstep/validated")
 RUN = f"{{{{ ti.xcom_pull(task_ids='{Stage.PLAN_MATRIX}', key='run_id') }}}}"
 CELL_LIMIT = timedelta(minutes=30)
+# What each task does, which Airflow shows beside its log.
+TASKS = {
+    Stage.PLAN_MATRIX: "Checks the form, writes the plan of the run, and lists its cells. It fails if the request is "
+    "invalid. Its error names the field.",
+    Stage.SPARK_SERVER: "Waits until no other run uses LOCKSTEP_HOME, then starts the Spark server of this run.",
+    Stage.PREPARE_WORKLOADS: "Generates the events of each application, or copies your imported events. It reuses "
+    "workloads of earlier runs. It also checks that Spark can evaluate the invariants.",
+    Stage.RUN_ORACLE: "Computes the expected result of each workload on one thread. It reuses earlier results.",
+    Stage.RUN_CORE: "Runs one cell on the host, and measures it. It succeeds if the engine ends without an error. The "
+    "task `validate_outputs` checks the result.",
+    Stage.VALIDATE_OUTPUTS: "Compares the result of each cell with the oracle, and checks the invariants. It fails if "
+    "a result differs.",
+    Stage.LOAD_METRICS: "Writes the measurements and the verdict of each cell into the raw warehouse.",
+    Stage.EXPECTATIONS: "Tests the tables and outputs of the run with Great Expectations.",
+    Stage.DBT_BUILD: "Builds the marts with dbt, and tests them. The marts hold the history of speed.",
+    Stage.PUBLISH_REPORTS: "Writes the pages of the run, the overview and the performance page.",
+    Stage.STOP_SPARK: "Stops the Spark server of the run, so that the next run can start.",
+    Stage.VERDICT: "Fails the run unless every stage succeeded, and every cell is equal to the oracle or is a bound. "
+    "It sends the alerts.",
+}
 
 with DAG(
     dag_id=DAG_ID,
-    dag_display_name="1 Regression: every cell against the oracle",
-    description="Run the matrix, compare every cell with the sequential oracle, keep the history of its speed.",
+    dag_display_name="1 Regression: check every cell against the oracle",
+    description="Run every cell of a matrix, compare its result with the oracle, and record its speed.",
     doc_md=__doc__,
     schedule=None,
     catchup=False,
@@ -28,49 +82,52 @@ with DAG(
     tags=["lockstep"],
 ) as dag:
 
-    @task(task_id=Stage.PLAN_MATRIX, execution_timeout=timedelta(minutes=5))
+    @task(task_id=Stage.PLAN_MATRIX, execution_timeout=timedelta(minutes=5), doc_md=TASKS[Stage.PLAN_MATRIX])
     def plan_matrix() -> list[dict]:
-        """Validates the form, writes the plan, names the cells."""
+        """Check the form, write the plan of the run, and list its cells."""
         return plan_run(get_current_context())
 
     def job(stage: Stage, module: str, *arguments: str, **kwargs) -> Job:
         """A task that runs `python -m MODULE ARGUMENTS`."""
-        return Job(task_id=stage, run=RUN, arguments=["-m", module, *arguments], **{**RETRIES, **kwargs})
+        arguments = ("-m", module, *arguments)
+        return Job(task_id=stage, run=RUN, arguments=arguments, doc_md=TASKS[stage], **{**RETRIES, **kwargs})
 
     def group(name: str) -> TaskGroup:
-        """A box in Airflow's graph. The ids of the tasks inside stay as they are."""
+        """A box in Airflow's graph. The tasks inside keep their ids."""
         return TaskGroup(group_id=name, prefix_group_id=False)
 
     with group("prepare"):
-        # Waits for the lock on LOCKSTEP_HOME, so its timeout is that of the whole run before it.
+        # It waits for the lock on LOCKSTEP_HOME, so its timeout allows for a whole run before it.
         spark_server = SparkServer(
             task_id=Stage.SPARK_SERVER,
             run=RUN,
             conn_id="{{ params.spark }}",
             execution_timeout=timedelta(hours=7),
+            doc_md=TASKS[Stage.SPARK_SERVER],
             **RETRIES,
         ).as_setup()
         prepare_workloads = job(Stage.PREPARE_WORKLOADS, "jobs.prepare_workloads", "--run", RUN)
-        # On red too: a workload that could not be made does not take the others along.
+        # It runs after a failure too, because other workloads may be ready.
         run_oracle = job(Stage.RUN_ORACLE, "jobs.run_oracle", "--run", RUN, trigger_rule=TriggerRule.ALL_DONE)
 
-    # One workload without an oracle does not stop the cells of the others; a run without a plan has no cells.
+    # If one workload has no oracle, the cells of the others still run. A run without a plan has no cells.
     cells = plan_matrix()
     run_core = CoreRun.partial(
         task_id=Stage.RUN_CORE,
         run=RUN,
         host="{{ params.host }}",
         limit=CELL_LIMIT.total_seconds(),
-        execution_timeout=CELL_LIMIT + timedelta(hours=6),  # it may have to wait for the host
+        execution_timeout=CELL_LIMIT + timedelta(hours=6),  # it may wait for the host
         pool="core_runs",
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.cell }}",
+        doc_md=TASKS[Stage.RUN_CORE],
         trigger_rule=TriggerRule.ALL_DONE_MIN_ONE_SUCCESS,
         **RETRIES,
     ).expand_kwargs(cells)
 
-    # From here on everything runs on red too. Each of these depends on every core run itself: one that waited for
-    # another task only would start as soon as that one had failed, while cells still run.
+    # The following tasks run after a failure too. Each one depends on all core runs. With a dependency on the task
+    # before it alone, it would start as soon as that task fails, while cells still run.
     late = {"trigger_rule": TriggerRule.ALL_DONE}
     with group("judge"):
         validate_outputs = job(Stage.VALIDATE_OUTPUTS, "jobs.validate_outputs", "--run", RUN, **late)
@@ -83,14 +140,15 @@ with DAG(
         task_id=Stage.STOP_SPARK,
         trigger_rule=TriggerRule.ALL_DONE_SETUP_SUCCESS,
         execution_timeout=timedelta(minutes=5),
+        doc_md=TASKS[Stage.STOP_SPARK],
     )
     def stop_spark(run: str) -> None:
-        """Stops the run's Spark server, which releases LOCKSTEP_HOME."""
+        """Stop the run's Spark server, which releases LOCKSTEP_HOME."""
         stop_server(run)
 
-    # Fails unless every planned cell is equal to the oracle or a declared bound; nothing else emits the asset. Who ends
-    # a run from outside skips all tasks but teardowns, and a run of skipped tasks is a success to Airflow: so this is a
-    # teardown, whose failure is the run's.
+    # It fails unless every planned cell is equal to the oracle or a declared bound. It alone emits the asset. If a
+    # person ends a run, Airflow skips all tasks but teardowns, and a run of skipped tasks succeeds. So this task is a
+    # teardown, and its failure fails the run.
     verdict = Verdict(
         task_id=Stage.VERDICT,
         run=RUN,
@@ -99,6 +157,7 @@ with DAG(
         on_failure_callback=Alert(run_id_of),
         on_success_callback=Alert(run_id_of),
         execution_timeout=timedelta(minutes=5),
+        doc_md=TASKS[Stage.VERDICT],
         retries=0,
     ).as_teardown(on_failure_fail_dagrun=True)
 

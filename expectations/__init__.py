@@ -1,4 +1,4 @@
-"""Great Expectations over a run's tables: suites as code, one file per data set, and the pages that show the results.
+"""Tests the tables of a run with Great Expectations: suites as code, one file per data set, and pages with the results.
 
-python -m expectations --run RUN_ID [--home DIR]      exit 0 all hold, 1 some do not, 2 bad input
+python -m expectations --run RUN_ID [--home DIR]      exit code 0: all hold, 1: some fail, 2: bad input
 """

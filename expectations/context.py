@@ -1,4 +1,4 @@
-"""The Great Expectations context: results and pages are kept below LOCKSTEP_HOME, nothing is sent anywhere."""
+"""The Great Expectations context. Results and pages are below LOCKSTEP_HOME; analytics are off."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ VIEWS = "expectations.data_docs.views"
 
 
 def site_folder(home: Home) -> Path:
-    """Where the pages are: index.html and what it links to."""
+    """The folder of the pages."""
     return home.reports / "data_docs"
 
 
 def open_context(home: Home) -> EphemeralDataContext:
-    """A context whose suites live in code, whose results live in LOCKSTEP_HOME/expectations/results."""
+    """A context with suites from code, and results in LOCKSTEP_HOME/expectations/results."""
     results, site = home.root / "expectations" / "results", site_folder(home)
     for folder in (results, site):
         folder.mkdir(parents=True, exist_ok=True)

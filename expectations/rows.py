@@ -1,4 +1,4 @@
-"""The expectation that no row breaks a rule, which shows the rows that do."""
+"""Expectations that show the rows that break a rule."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from great_expectations.render import LegacyDiagnosticRendererType, RenderedTabl
 from great_expectations.render.renderer.renderer import renderer
 
 SHOWN = 20
-FIRST = ("app", "cell", "check", "kind", "seq", "sub")  # as JSON is kept by its keys' names
+FIRST = ("app", "cell", "check", "kind", "seq", "sub")  # the first columns; JSON sorts its keys by name
 
 
 class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
-    """`unexpected_rows_query` finds nothing. Its page shows the first rows it found, escaped: they hold events.
+    """Expects `unexpected_rows_query` to select no row. The page shows the first selected rows, escaped.
 
-    One query a rule, which brings at most 200 rows: the base class runs a second one to count them all.
+    It runs one query per rule, which returns at most 200 rows. The base class would run a second query to count all
+    rows.
     """
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ("unexpected_rows_query.table",)
@@ -52,11 +53,14 @@ class ExpectNoRowToBreakTheRule(UnexpectedRowsExpectation):
 
 
 class ExpectInvariantToHold(ExpectNoRowToBreakTheRule):
-    """An invariant of the application. The comparison of the run has asked it, of all its cells at once; which rows it
-    found is `found` here, by description, and nothing is asked again."""
+    """Expects an invariant of the application to hold.
+
+    The task validate_outputs has already checked it for all cells. `violations` holds the rows that break it, by
+    description, so this expectation runs no query.
+    """
 
     metric_dependencies: ClassVar[tuple[str, ...]] = ()
-    found: ClassVar[dict[str, list[dict]]] = {}
+    violations: ClassVar[dict[str, list[dict]]] = {}
 
     def _validate(self, metrics: dict, runtime_configuration: dict | None = None, execution_engine: Any = None) -> dict:
-        return super()._validate({"unexpected_rows_query.table": self.found.get(self.description or "", [])})
+        return super()._validate({"unexpected_rows_query.table": self.violations.get(self.description or "", [])})

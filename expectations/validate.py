@@ -1,8 +1,8 @@
-"""Judges a run's tables and outputs with Great Expectations, and makes the pages that show the results.
+"""Tests the tables and outputs of a run with Great Expectations, and writes pages with the results.
 
-In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, the outputs of its cells.
-Out: reports/data_docs/ (named by run), one line on stdout, and for each expectation that does not hold one line on
-     stderr: data set, rule, application, cell, rows. Exit 0 all hold, 1 some do not, 2 bad input.
+In:  warehouse/raw/{verdicts,violations,cells,samples} of the run, its plan, and the outputs of its cells.
+Out: reports/data_docs/, by run, and a summary on stdout. Each expectation that fails has a line on stderr, with data
+     set, rule, application, cell and rows. Exit code 0: all hold, 1: some fail, 2: bad input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMING = ("app", "cell")
 
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list:
-    """Every data set of a run, the compact ones first."""
+    """Every data set of a run, the small ones first."""
     from expectations.suites import cells, outputs, samples, verdicts, violations
 
     sets = [module.data_set(spark, home, run_id, plan) for module in (verdicts, violations, cells, samples)]
@@ -37,12 +37,12 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list:
 
 
 def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int, int, list[str]]:
-    """Validates every data set under the run's name and updates the pages.
+    """Validate every data set under the run's name, and update the pages.
 
     Returns:
-        Number of data sets, number of expectations, one line per expectation that does not hold.
+        Number of data sets, number of expectations, one line per expectation that fails.
     """
-    # Imported here: it takes seconds, and a mistyped run id should not.
+    # Imported here, because it takes seconds: a wrong run id is reported before.
     import great_expectations as gx
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
@@ -74,7 +74,7 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
             )
         )
     context.build_data_docs(site_names=[SITE], resource_identifiers=pages, build_index=False)
-    # Its styles, pictures and fonts, which no page of ours uses; one of them loads a picture from elsewhere.
+    # Our pages use none of its styles, pictures and fonts. One of its styles loads a picture from another site.
     shutil.rmtree(site_folder(home) / "static", ignore_errors=True)
     results = {}
     for name, (holding, all_of_them) in held.items():
@@ -86,17 +86,17 @@ def judge(spark: SparkSession, home: Home, run_id: str, plan: dict) -> tuple[int
 
 
 def _moment(run_id: str) -> datetime:
-    """When the run was planned: judging it again replaces its pages."""
+    """The time at which the run was planned, so that a second validation replaces its pages."""
     return datetime.strptime(run_id[:16], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def complaint(name: str, result: dict) -> str:
-    """One line on an expectation that does not hold: data set, rule, application, cell, first rows."""
+    """One line on an expectation that fails: data set, rule, application, cell, first rows."""
     config, outcome = result["expectation_config"], result["result"]
     error = next((e["exception_message"] for e in _exceptions(result) if e["exception_message"]), None)
     rule = config.get("description") or config["type"]
     if error:
-        return _line(f"{name}: {rule}: could not be evaluated: {error}")
+        return _line(f"{name}: cannot evaluate the rule '{rule}': {error}")
     rows = (outcome.get("details") or {}).get("unexpected_rows")
     if rows:
         count = f"{len(rows)}{' or more' if len(rows) == FETCHED_ROWS else ''} row{'s' if len(rows) > 1 else ''}"
@@ -106,10 +106,12 @@ def complaint(name: str, result: dict) -> str:
         shown = "; ".join(
             ", ".join(f"{k}={'null' if v is None else v}" for k, v in row.items() if k not in NAMING) for row in first
         )
-        return _line(f"{name}: not so: {rule}: {places[0]}{more}: {count}: {shown}")
-    seen = outcome.get("observed_value", outcome.get("partial_unexpected_list"))
-    wanted = {k: v for k, v in config["kwargs"].items() if k in ("column", "value_set", "min_value", "max_value")}
-    return _line(f"{name}: not so: {rule} {json.dumps(wanted, default=str)}: found {json.dumps(seen, default=str)}")
+        return _line(
+            f"{name}: {count} break{'' if len(rows) > 1 else 's'} the rule '{rule}': {places[0]}{more}: {shown}"
+        )
+    value = outcome.get("observed_value", outcome.get("partial_unexpected_list"))
+    bounds = {k: v for k, v in config["kwargs"].items() if k in ("column", "value_set", "min_value", "max_value")}
+    return _line(f"{name}: {rule} {json.dumps(bounds, default=str)} fails: got {json.dumps(value, default=str)}")
 
 
 def _exceptions(result: dict) -> list[dict]:
@@ -123,24 +125,26 @@ def _line(text: str, limit: int = 1000) -> str:
 
 
 def read_plan(home: Home, run_id: str) -> dict:
-    """The run's plan.
+    """The plan of a run.
 
     Raises:
-        BadInput: no such run.
+        BadInput: The run does not exist.
     """
     if not RUN_ID.fullmatch(run_id):
-        raise BadInput(f"{run_id!r} is not a run id (YYYYMMDDTHHMMSSZ-<8 hex>)")
+        raise BadInput(f"--run {run_id!r} is not a run id, such as 20260131T020000Z-0123abcd")
     path = home.run(run_id) / "plan.json"
     if not path.is_file():
-        raise BadInput(f"no run {run_id}: {path} does not exist")
+        raise BadInput(f"run {run_id} does not exist: {path} is missing")
     return json.loads(path.read_text())
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0 all hold, 1 some do not, 2 bad input."""
+    """Run the command line `--run RUN_ID [--home DIR]`; exit code 0: all hold, 1: some fail, 2: bad input."""
     parser = argparse.ArgumentParser(prog="expectations", description=__doc__.partition("\n")[0])
-    parser.add_argument("--run", required=True, metavar="RUN_ID", help="run to judge")
-    parser.add_argument("--home", metavar="DIR", help="LOCKSTEP_HOME (default: the environment's, else .lockstep)")
+    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run to test")
+    parser.add_argument(
+        "--home", metavar="DIR", help="LOCKSTEP_HOME; default: the environment variable, else .lockstep"
+    )
     options = parser.parse_args(argv)
     home = Home(options.home)
     try:
@@ -152,8 +156,8 @@ def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> in
         return 2
     for line in complaints:
         print(f"expectations: {line}", file=sys.stderr)
-    summary = f"expectations: {count - len(complaints)} of {count} hold over {sets} data sets"
-    # The pages show the last line as the reason why the stage failed.
+    summary = f"expectations: {count - len(complaints)} of {count} expectations hold, in {sets} data sets"
+    # The pages show the last line as the reason of a failed stage.
     reason = complaints[0] if complaints else home.reports / "data_docs" / "index.html"
     print(f"{summary}; {reason}", flush=True)
     return 1 if complaints else 0

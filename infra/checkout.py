@@ -1,4 +1,4 @@
-"""This checkout, and where what is done in it lies unless the environment says otherwise."""
+"""The folder of this checkout, LOCKSTEP_HOME, and the user of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MATRICES = ROOT / "dags" / "matrices"
 
 
 def home() -> Home:
-    """LOCKSTEP_HOME: from the environment, else `.lockstep` in the checkout, wherever a process works."""
+    """LOCKSTEP_HOME: from the environment, else `.lockstep` in the checkout, whatever the working directory."""
     return Home(os.environ.get("LOCKSTEP_HOME") or ROOT / ".lockstep")
 
 

@@ -1,7 +1,7 @@
-"""What a Spark task says of two tables in files, as JSON: that they are equal, or which rows are not right.
+"""Compares two tables in files, in a Spark task. The result is JSON: the tables are equal, or these rows are wrong.
 
-That takes constant memory as long as rows line up. Where one is missing, extra or elsewhere, Spark joins the two tables
-(validate_outputs).
+The comparison takes constant memory while the rows line up. If a row is missing, extra or in another place, Spark joins
+the two tables (validate_outputs).
 """
 
 from __future__ import annotations
@@ -24,21 +24,28 @@ BATCH_ROWS = 65_536
 
 
 def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | None = None) -> dict:
-    """What can be said about two tables without joining them.
+    """Compare two tables without a join.
 
     Args:
-        multiset: compare these columns, rows in any order; both tables are held in memory for that.
+        check: Name of the check, `outputs` or `state:<table>`.
+        expected: The oracle's table.
+        actual: The cell's table.
+        multiset: Compare these columns, with rows in any order. This holds both tables in memory.
 
     Returns:
-        JSON-able: `expected_rows`, `actual_rows`; `faults` (phrases: no file, one that cannot be read, wrong columns);
-        `counts`, the rows that are not right by kind, or None if that takes a join, and `rows`, the first of them
-        ({kind, seq, sub, expected, actual}); of the order of delivery, likewise, `out_of_order` and `misplaced`.
+        A mapping that fits into JSON:
+
+        - `expected_rows`, `actual_rows`: numbers of rows;
+        - `faults`: phrases about files that are missing or unreadable, and about wrong columns;
+        - `counts`: wrong rows by kind, or None if only a join can tell;
+        - `rows`: the first wrong rows, {kind, seq, sub, expected, actual};
+        - `out_of_order`, `misplaced`: the number of rows that were delivered out of order, and the first of them.
     """
     faults: list[str] = []
     facts: dict = {"expected_rows": 0, "actual_rows": 0, "faults": faults, "counts": {}, "rows": []}
     facts |= {"out_of_order": 0, "misplaced": []}
     if not (expected.paths and actual.paths):
-        faults.append("the oracle has no such table" if actual.paths else "no file was written")
+        faults.append("the oracle has no such table" if actual.paths else "the cell wrote no file")
     try:
         facts |= {"expected_rows": expected.rows, "actual_rows": actual.rows}
         if faults:
@@ -48,34 +55,37 @@ def compare(check: str, expected: Parts, actual: Parts, multiset: list[str] | No
         if faults:
             return facts
         names = multiset or expected.schema.names
-        found: comparison.Found | None
+        result: comparison.Found | None
         if multiset:
-            found = comparison.multisets(check, expected.read(names), actual.read(names), VIOLATION_CAP)
+            result = comparison.multisets(check, expected.read(names), actual.read(names), VIOLATION_CAP)
         else:
-            found = comparison.in_slices(check, expected, actual, names, VIOLATION_CAP)
-        if found is None:
+            result = comparison.in_slices(check, expected, actual, names, VIOLATION_CAP)
+        if result is None:
             facts["counts"] = None
             if "seq" in names:
                 facts["out_of_order"], facts["misplaced"] = misplaced(expected, actual)
             return facts
 
         def whole(row: dict, rest: dict | None) -> dict | None:
-            """A row on one side; of a multiset, what tells it is the row."""
+            """The columns of a row on one side. In a multiset, the row has all its columns."""
             columns = row if multiset else row | (rest or {})
             return None if rest is None else {name: columns[name] for name in names}
 
-        facts["counts"] = found.counts
-        for told in found.differences:
-            sides = whole(told.row, told.expected), whole(told.row, told.actual)
-            facts["rows"].append(evidence(told.kind, told.row.get("seq"), told.row.get("sub"), *sides))
+        facts["counts"] = result.counts
+        for one in result.differences:
+            sides = whole(one.row, one.expected), whole(one.row, one.actual)
+            facts["rows"].append(evidence(one.kind, one.row.get("seq"), one.row.get("sub"), *sides))
     except BadInput as error:
         faults.append(str(error))
     return facts
 
 
 def misplaced(expected: Parts, actual: Parts) -> tuple[int, list[dict]]:
-    """Rows delivered directly behind one that is later in (seq, sub): their number, and the first of them, each beside
-    what the oracle delivers at its position. There is none where rows line up with the oracle's."""
+    """Find rows that were delivered directly after a row with a larger (seq, sub).
+
+    Returns:
+        Their number, and the first of them, each with the oracle's row at the same position.
+    """
     count = 0
     rows: list[dict] = []
     last = [np.iinfo(np.int64).min] * 2
@@ -87,25 +97,25 @@ def misplaced(expected: Parts, actual: Parts) -> tuple[int, list[dict]]:
         late = np.flatnonzero(comparison.is_late(seq, sub)) - 1
         count += len(late)
         for at in late[: VIOLATION_CAP - len(rows)].tolist():
-            row, wanted = (side.slice(at, 1).to_pylist() if side is not None else [] for side in (ours, theirs))
-            rows.append(evidence("out_of_order", row[0]["seq"], row[0]["sub"], wanted[0] if wanted else None, row[0]))
+            row, other = (side.slice(at, 1).to_pylist() if side is not None else [] for side in (ours, theirs))
+            rows.append(evidence("out_of_order", row[0]["seq"], row[0]["sub"], other[0] if other else None, row[0]))
     return count, rows
 
 
 def evidence(kind: str, seq: int | None, sub: int | None, expected: dict | None, actual: dict | None) -> dict:
-    """A violation but for its event."""
+    """A violation, without its event."""
     return {"kind": kind, "seq": seq, "sub": sub, "expected": row_json(expected), "actual": row_json(actual)}
 
 
 def row_json(row: dict | None) -> str | None:
-    """Canonical JSON of a row for people: sorted keys, text as text."""
+    """The canonical JSON of a row: sorted keys, text as text."""
     if row is None:
         return None
     return json.dumps(comparison.plain(row), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def spark_row(text: str | None, schema: pa.Schema) -> dict | None:
-    """A row that Spark wrote as JSON; bytes it writes in base64."""
+    """Decode a row that Spark wrote as JSON, with bytes in base64."""
     if text is None:
         return None
     kinds = {column.name: column.type for column in schema}

@@ -1,16 +1,16 @@
-"""Files that a user names: which there are, of which kind, with which columns; and their rows, untouched, in Spark.
+"""Reads a user's files for an import: their kind and columns, and their rows as a Spark table, unchanged.
 
-Rows come as columns c0, c1, ... in the file's order, whatever their names, beside:
+The table has the columns c0, c1, ... in the order of the file, and:
 
-- `_file`, the number of the file among those that were named;
-- `_row`, the number of the row in it, from 1;
-- `_line`, the number of the row's first line (of Parquet: null);
-- `_raw`, the row's bytes without the line break at its end (of Parquet: those of a text that is not UTF-8);
-- `_torn`, why the row could not be told apart into values, if it could not;
-- l0, l1, ... for columns that are to be lists: null where there is no list.
+- `_file`: the number of the file in the user's list;
+- `_row`: the number of the row in the file, from 1;
+- `_line`: the number of the row's first line; null for Parquet;
+- `_raw`: the bytes of the row without its line break; for Parquet, the bytes of a text that is not UTF-8;
+- `_torn`: why the row could not be split into values, or null;
+- l0, l1, ... for columns that hold lists: null for a value that is not a list.
 
-Every file is read by one task, whole: so its rows keep their order and have numbers. Spark reads Parquet; records.py
-reads the others in Python, and says why.
+One task reads a whole file, so that rows keep their order and have numbers. Spark reads Parquet. records.py reads the
+other kinds in Python, and explains why.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from jobs import records
 from jobs.records import Record, Value
 from streaming_core.errors import BadInput
 
-# What Spark cannot read of Parquet, by the name in the error.
+# Parquet types that Spark cannot read, by their name in the error.
 UNREAD: dict[str, Callable[[pa.DataType], bool]] = {
     "float16": pa.types.is_float16,
     "time of day": pa.types.is_time,
@@ -43,26 +43,32 @@ UNREAD: dict[str, Callable[[pa.DataType], bool]] = {
 }
 KINDS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open}
-READ = f"{', '.join(KINDS)}; all but .parquet also as .gz or .bz2"
+SUFFIXES = f"{', '.join(KINDS)}; all except .parquet also with .gz or .bz2"
 UNREADABLE = "the file cannot be read: "
-# How much of a file a task hands over at a time.
+# The size of the batches that a task gives to Spark.
 BATCH_ROWS, BATCH_CHARACTERS = 8192, 8 << 20
 _SETTINGS = {
-    # A file to a task.
+    # One file per task.
     "spark.sql.files.maxPartitionBytes": str(1 << 50),
     "spark.sql.files.openCostInBytes": str(1 << 50),
     "spark.sql.caseSensitive": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
-    # pandas writes such timestamps, and Spark has none.
+    # pandas writes timestamps in nanoseconds, which Spark does not have.
     "spark.sql.legacy.parquet.nanosAsLong": "true",
 }
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one kind and the same columns: `kind` is parquet, csv or json; `columns` are names and, of Parquet,
-    types. What JSON lines have, each says by itself: None."""
+    """Files of one kind with the same columns.
+
+    Attributes:
+        paths: The files.
+        kind: parquet, csv or json.
+        columns: Name -> type, which is None for CSV. None for JSON lines, where each line has its own columns.
+        separator: The character between the columns of CSV.
+    """
 
     paths: list[Path]
     kind: str
@@ -71,47 +77,51 @@ class Files:
 
     @property
     def names(self) -> list[str]:
-        """As the user named them."""
+        """The paths as the user wrote them."""
         return [str(path) for path in self.paths]
 
 
-def found(named: list[Path], separator: str | None) -> Files:
-    """The files that are named, and those in folders that are, by name.
+def find_files(named: list[Path], separator: str | None) -> Files:
+    """Find the named files, and the files in named folders.
 
     Args:
-        separator: of the columns of CSV; None: a comma, or a tab in .tsv.
+        named: Files and folders.
+        separator: The character between the columns of CSV; None means a comma, or a tab in .tsv files.
 
     Raises:
-        BadInput: there is none, or one that cannot be read, is of no known or another kind, is named twice, or has no
-            columns or others than the first one.
+        BadInput: A file is missing, unreadable, of an unknown kind, in the list twice, or without columns. Or two files
+            have different kinds or columns.
     """
     paths: list[Path] = []
     for path in named:
         if path.is_dir():
             within = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
             if not within:
-                raise BadInput(f"folder {path} holds no file")
+                raise BadInput(f"folder {path} has no files; names that begin with '.' or '_' do not count")
             paths += within
         elif path.exists():
             paths.append(path)
         else:
-            raise BadInput(f"{path}: no such file")
-    places = [path.resolve() for path in paths]
-    if twice := next((path for path, place in zip(paths, places, strict=True) if places.count(place) > 1), None):
-        raise BadInput(f"{twice} is named twice: each of its rows would be two events")
+            raise BadInput(f"{path} does not exist")
+    resolved = [path.resolve() for path in paths]
+    if twice := next((path for path, target in zip(paths, resolved, strict=True) if resolved.count(target) > 1), None):
+        raise BadInput(f"{twice} is in the list twice: name each file once")
     kinds = {path: _kind(path) for path in paths}
     kind = kinds[paths[0]]
     if other := next((path for path in paths if kinds[path] != kind), None):
-        raise BadInput(f"{paths[0]} is {kind} and {other} is {kinds[other]}: import files of one kind at a time")
+        raise BadInput(f"{paths[0]} is {kind}, but {other} is {kinds[other]}: import files of one kind at a time")
     if separator is None:
         separator = "\t" if ".tsv" in (suffix.lower() for suffix in paths[0].suffixes) else ","
     if len(separator) != 1 or separator in '"\r\n':
-        raise BadInput(f"--separator {separator!r}: give the one letter that stands between columns")
+        raise BadInput(f"--separator {separator!r}: give one character, which is not a quote or a line break")
     columns = {path: _columns(path, kind, separator) for path in paths}
     first = columns[paths[0]]
     for path in paths:
         if columns[path] != first:
-            raise BadInput(f"{path} has other columns than {paths[0]}: {_list(columns[path])}; there: {_list(first)}")
+            raise BadInput(
+                f"{path} and {paths[0]} have different columns: {_list(columns[path])}; {_list(first)}. "
+                "Import them one at a time"
+            )
     return Files(paths, kind, first, separator)
 
 
@@ -124,7 +134,7 @@ def _kind(path: Path) -> str:
     compressed = bool(suffixes) and suffixes[-1] in COMPRESSED
     kind = KINDS.get(suffixes[-2 if compressed else -1]) if len(suffixes) > compressed else None
     if kind is None or (kind == "parquet" and compressed):
-        raise BadInput(f"{path}: a file is taken for what its name ends in: {READ}")
+        raise BadInput(f"{path}: the name of a file must end in one of {SUFFIXES}")
     return kind
 
 
@@ -133,7 +143,7 @@ def _list(columns: dict[str, pa.DataType | None] | None) -> str:
 
 
 def _columns(path: Path, kind: str, separator: str) -> dict[str, pa.DataType | None] | None:
-    """The columns of one file, which can be read."""
+    """The columns of a file; None for JSON lines. Raises BadInput if the file cannot be read."""
     try:
         if kind == "parquet":
             with pq.ParquetFile(path) as file:
@@ -144,25 +154,27 @@ def _columns(path: Path, kind: str, separator: str) -> dict[str, pa.DataType | N
                 return None
             header = records.csv_header(io.StringIO(_start(path), newline=""), separator)
             if not all(records.is_utf8(name) for name in header):
-                raise BadInput(f"{path}: the names of its columns are not UTF-8")
+                raise BadInput(f"{path}: the names of its columns are not UTF-8: convert the file to UTF-8")
             columns = [(name.strip(), None) for name in header]
             if not any(name for name, _ in columns):
-                raise BadInput(f"{path} is empty: its first line must be the names of its columns")
+                raise BadInput(f"{path} has no column names: its first line must contain them")
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error, pa.ArrowException, csv.Error) as error:
         raise BadInput(f"{path} cannot be read: {str(error).strip().partition(chr(10))[0]}") from None
     names = [name for name, _ in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise BadInput(f"{path} has two columns {twice!r}: name them apart")
+        raise BadInput(f"{path} has two columns named {twice!r}: rename one")
     for name, type_ in columns:
         if type_ is not None and (unread := _unread(type_)):
-            raise BadInput(f"{path}: column {name!r} is {type_}, and a {unread} cannot be read: write another type")
+            raise BadInput(
+                f"{path}: column {name!r} is {type_}; the type {unread} cannot be imported: convert the column"
+            )
     return dict(columns)
 
 
 def _unread(kind: pa.DataType) -> str | None:
-    """The name of the type, or of a type in it, that Spark cannot read; None if it reads all of it."""
+    """The name of the part of a type that Spark cannot read; None if it can read all of it."""
     parts = [kind.field(i).type for i in range(kind.num_fields)]
     if pa.types.is_dictionary(kind):
         parts.append(kind.value_type)
@@ -171,10 +183,10 @@ def _unread(kind: pa.DataType) -> str | None:
 
 
 def _start(path: Path) -> str:
-    """What a file begins with, unpacked: more than the names of columns take."""
+    """The first megabyte of a file, uncompressed, which holds more than the column names."""
     with _opened(path) as file:
         text = file.read(1 << 20)
-    # A letter may be cut at the end.
+    # The last character may be cut.
     return text.decode("utf-8", "surrogateescape")
 
 
@@ -187,30 +199,31 @@ def _opened(path: Path) -> BinaryIO:
 
 @contextmanager
 def settings(spark: SparkSession) -> Iterator[None]:
-    """The session reads files as is said above for the length of the block."""
+    """Apply _SETTINGS to the session during the block."""
     before = {name: spark.conf.get(name, None) for name in _SETTINGS}
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, was in before.items():
-            spark.conf.unset(name) if was is None else spark.conf.set(name, was)
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
 
 
-def rows(spark: SparkSession, files: Files, links: Path, wanted: dict[str, bool]) -> DataFrame:
-    """All rows.
+def rows(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool]) -> DataFrame:
+    """The rows of all files.
 
     Args:
         spark: The session.
         files: The files.
-        links: An empty folder, for names of Parquet files that Spark cannot take amiss; needed until Spark is done.
-        wanted: The columns that fields are made of, and whether each is to be a list. JSON lines have no others.
+        links: An empty folder for links with plain names to Parquet files, because Spark reads some characters in names
+            as patterns. Spark needs it until it has read the files.
+        columns: The columns that fields need -> whether the column holds lists. Other keys of JSON lines are ignored.
     """
     if files.kind == "parquet":
-        return _parquet(spark, files, links, wanted)
-    names = list(wanted) if files.columns is None else list(files.columns)
-    lists = [i for i, name in enumerate(names) if wanted.get(name)]
+        return _parquet(spark, files, links, columns)
+    names = list(columns) if files.columns is None else list(files.columns)
+    lists = [i for i, name in enumerate(names) if columns.get(name)]
     paths = [(path.resolve(), path.suffix.lower()) for path in files.paths]
     schema = ", ".join(
         [
@@ -229,19 +242,19 @@ def rows(spark: SparkSession, files: Files, links: Path, wanted: dict[str, bool]
     return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, schema)
 
 
-def column_of(files: Files, wanted: dict[str, bool], name: str) -> Column:
-    """The column of `rows` that holds a column of the files: a list if one is wanted, except of Parquet."""
-    names = list(wanted) if files.columns is None else list(files.columns)
-    is_list = wanted[name] and files.kind != "parquet"
+def column_of(files: Files, columns: dict[str, bool], name: str) -> Column:
+    """The column of `rows` with a column of the files; the list column if the field is a list, except for Parquet."""
+    names = list(columns) if files.columns is None else list(files.columns)
+    is_list = columns[name] and files.kind != "parquet"
     return F.col(f"{'l' if is_list else 'c'}{names.index(name)}")
 
 
-def _parquet(spark: SparkSession, files: Files, links: Path, wanted: dict[str, bool]) -> DataFrame:
+def _parquet(spark: SparkSession, files: Files, links: Path, columns: dict[str, bool]) -> DataFrame:
     for number, path in enumerate(files.paths):
         (links / f"{number:06d}.parquet").symlink_to(path.resolve())
     frame = spark.read.parquet(str(links))
-    # Spark takes any bytes of a column of text; those of a binary column may be any.
-    texts = [name for name, kind in frame.dtypes if kind == "string" and name in wanted]
+    # Spark accepts any bytes in a text column. A binary column may have any bytes.
+    texts = [name for name, kind in frame.dtypes if kind == "string" and name in columns]
     wrong = {name: ~F.is_valid_utf8(_column(frame, name)) for name in texts}
     faults = [F.when(is_wrong, F.lit(f"{name} is not UTF-8")) for name, is_wrong in wrong.items()]
     bytes_of = [F.when(is_wrong, _column(frame, name).cast("binary")) for name, is_wrong in wrong.items()]
@@ -262,16 +275,16 @@ def _column(frame: DataFrame, name: str) -> Column:
 def _batches(
     number: int, path: Path, kind: str, separator: str, names: list[str], lists: list[int]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file, in a task. A file that is damaged has a last row of number 0, torn, with the reason."""
+    """The rows of one file, in a task. For a damaged file, the last row has number 0 and the reason in `_torn`."""
     held: list[Record] = []
     characters = rows = 0
     try:
         with _opened(path) as packed, records.decoded(packed) as text:
             if kind == "json":
-                found = records.json_records(text, names, frozenset(names[i] for i in lists))
+                read = records.json_records(text, names, frozenset(names[i] for i in lists))
             else:
-                found = records.csv_records(text, separator, len(names))
-            for record in found:
+                read = records.csv_records(text, separator, len(names))
+            for record in read:
                 held.append(record)
                 characters += len(record.text)
                 if len(held) == BATCH_ROWS or characters > BATCH_CHARACTERS:
@@ -287,15 +300,15 @@ def _batches(
 
 
 def _batch(number: int, before: int, held: list[Record], kind: str, columns: int, lists: list[int]) -> pa.RecordBatch:
-    """Records as Arrow hands them to Spark.
+    """Records as a batch for Spark.
 
     Args:
-        number: Of the file.
-        before: How many records of the file came before these.
+        number: Number of the file.
+        before: Number of earlier records of the file.
         held: The records.
-        kind: Of the file: csv or json.
-        columns: How many columns a record has.
-        lists: Numbers of the columns that are lists.
+        kind: Kind of the file: csv or json.
+        columns: Number of columns.
+        lists: Numbers of the columns that hold lists.
     """
     nothing: list[Value] = [None] * columns
     values = [list(column) for column in zip(*(nothing if r.values is None else r.values for r in held), strict=True)]

@@ -1,13 +1,13 @@
-"""Events out of files that a user names, as a workload of an application (`lockstep import`).
+"""Imports a user's files as a workload of an application (`lockstep import`).
 
-Columns become fields of the application's event record, by name or as they are mapped (fitting.py says what a value may
-be). Each value is kept exactly, or its row is set aside with the reason; records.py says how text files are read. Rows
-read are events or rows set aside: an import whose files do not add up to that fails. Events are in the order of (ts,
-file, row of the file), whatever Spark does with them, and numbered in it. A row that is there twice is two events.
+Columns become fields of the application's event record, by name or by `--map`. fitting.py describes the valid values,
+and records.py how text files are read. The import keeps each value exactly, or sets its row aside with a reason. It
+fails if the rows that it read do not add up to events and rows set aside. Events are sorted by (ts, file, row of the
+file), and numbered in this order. Two equal rows are two events.
 
-Out: a folder with events/ and manifest.json, as every workload's, whose address hangs on the application's name, its
-parameters and the content; and aside/part-*.parquet, if anything is set aside: `_file`, `_row`, `_reason`, the columns,
-and `_line` and `_raw`, the bytes of the row (files.py).
+Out: a folder with events/ and manifest.json, like every workload. Its address covers the application's name, its
+parameters and the content. If rows were set aside, aside/part-*.parquet holds them, with `_file`, `_row`, `_reason`,
+the columns, `_line`, and `_raw`, the bytes of the row (files.py).
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ from streaming_core.errors import BadInput, CommandFailed, refusal
 from streaming_core.language.application import App
 from streaming_core.language.record import Array, Resolved
 
-# Of the rows set aside, the manifest shows samples: of how many reasons, rows of each, and characters of a row.
+# The manifest has samples of the rows set aside: so many reasons, rows per reason, and characters per row.
 SAMPLED_REASONS, SAMPLES, SAMPLE_CHARACTERS = 10, 3, 300
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be imported, checked as far as files' columns tell.
+    """A request to import files, checked as far as the columns allow.
 
     Attributes:
-        mapping: field of the events -> column; fields without one have that of their name.
-        unit: what an integer counts that is made of a time (fitting.UNITS).
+        app: The application.
+        params: Its parameters.
+        files: The files.
+        mapping: Field -> column.
+        unit: The unit of integers that are read from times (fitting.UNITS), or None.
     """
 
     app: App
@@ -67,46 +70,56 @@ def request(
     unit: str | None = None,
     separator: str | None = None,
 ) -> Request:
-    """What is asked for, before anything is read but the names of columns.
+    """Check a request; of the files, this reads only the columns.
+
+    Args:
+        app: The application.
+        params: Its parameters.
+        named: Files and folders.
+        mapping: Field -> column, for fields whose column has another name.
+        unit: The unit of integers that are read from times.
+        separator: The character between the columns of CSV.
 
     Raises:
-        BadInput: files (files.found), an application of several sources, an unknown unit, field or column.
+        BadInput: The files are invalid (files.find_files), the application has several sources, or a unit, field or
+            column is unknown.
     """
     if app.streams is not None:
         raise BadInput(
-            f"app {app.name} has {len(app.streams.names)} sources ({', '.join(app.streams.names)}): events can be "
-            "imported into an application of one"
+            f"app {app.name} has {len(app.streams.names)} sources ({', '.join(app.streams.names)}): import works only "
+            "for applications with one source"
         )
     if unit is not None and unit not in fitting.UNITS:
-        raise BadInput(f"--unit {unit!r}: one of {', '.join(fitting.UNITS)}")
+        raise BadInput(f"--unit must be one of {', '.join(fitting.UNITS)}, got {unit!r}")
     fields = list(app.event.fields)
     for field in mapping:
         if field not in fields:
             raise BadInput(
-                f"--map {field}: events of {app.name} have no field {field!r}; they have {', '.join(fields)}"
+                f"--map {field}=...: the events of {app.name} have no field {field!r}; fields: {', '.join(fields)}"
             )
-    found = files.found(named, separator)
+    sources = files.find_files(named, separator)
     for field in fields:
         column = mapping.setdefault(field, field)
-        if found.columns is not None and column not in found.columns:
-            raise BadInput(_missing(app, field, column, found))
-    return Request(app, params, found, mapping, unit)
+        if sources.columns is not None and column not in sources.columns:
+            raise BadInput(_missing(app, field, column, sources))
+    return Request(app, params, sources, mapping, unit)
 
 
-def _missing(app: App, field: str, column: str, found: Files) -> str:
-    columns = list(found.columns or ())
+def _missing(app: App, field: str, column: str, sources: Files) -> str:
+    """The error about a field without a column."""
+    columns = list(sources.columns or ())
     kind = app.event.fields[field]
-    said = f"{found.names[0]} has no column {column!r} for the field {field} ({_said(kind)}) of {app.name}'s events"
-    if found.kind == "csv" and any(re.fullmatch(r"[+-]?\d+(\.\d+)?", name.strip()) for name in columns):
-        return f"{said}; its first line, {_few(columns)}, must be the names of its columns, and looks like a row"
-    like = difflib.get_close_matches(column.lower(), [name.lower() for name in columns], 1)
-    meant = next((name for name in columns if like and name.lower() == like[0]), "COLUMN")
-    if found.kind == "csv" and len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
-        return f"{said}; it has one column, {columns[0]!r}: is it --separator that differs?"
-    return f"{said}; it has {_few(columns)}: say --map {field}={meant}"
+    fault = f"{sources.names[0]} has no column {column!r} for the field {field} ({_kind(kind)}) of {app.name}'s events"
+    if sources.kind == "csv" and any(re.fullmatch(r"[+-]?\d+(\.\d+)?", name.strip()) for name in columns):
+        return f"{fault}; the first line must contain the column names, but looks like a row: {_few(columns)}"
+    similar = difflib.get_close_matches(column.lower(), [name.lower() for name in columns], 1)
+    suggestion = next((name for name in columns if similar and name.lower() == similar[0]), "COLUMN")
+    if sources.kind == "csv" and len(columns) == 1 and re.search(r"[;\t|]", columns[0]):
+        return f"{fault}; its only column is {columns[0]!r}: set --separator to the character between the columns"
+    return f"{fault}; its columns: {_few(columns)}. Name the right one with --map {field}={suggestion}"
 
 
-def _said(kind: object) -> str:
+def _kind(kind: object) -> str:
     return f"{kind.item.name}s" if isinstance(kind, Array) else getattr(kind, "name", type(kind).__name__)
 
 
@@ -114,132 +127,151 @@ def _few(names: list[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def run(spark: SparkSession, asked: Request, out: Path) -> dict[str, Any]:
-    """Writes the workload; returns its manifest, whose `imported` tells of the files and of what was kept aside.
+def run(spark: SparkSession, request: Request, out: Path) -> dict[str, Any]:
+    """Write the workload.
+
+    Args:
+        spark: The session.
+        request: The checked request.
+        out: The folder to write.
+
+    Returns:
+        The manifest. Its entry `imported` describes the files and the rows that were set aside.
 
     Raises:
-        BadInput: `out` is not new or empty, a file that is damaged, or files of which no row is an event.
-        CommandFailed: the disk is full, or fails; nothing stays.
+        BadInput: `out` is not new or empty, a file is damaged, or no row is an event.
+        CommandFailed: The disk is full, or fails. Nothing stays.
     """
     try:
         with storage.held(out):
             check_out(out)
             with storage.appearing(out) as folder, files.settings(spark):
-                _write(spark, asked, folder)
+                _write(spark, request, folder)
     except (PySparkException, Py4JError) as error:
-        raise _failure(asked.files, error) from None
+        raise _failure(request.files, error) from None
     except OSError as error:
         raise refusal(error, f"workload {out} cannot be written") from None
     return workload.read_manifest(out)
 
 
-def _failure(found: Files, error: Exception) -> BadInput | CommandFailed:
-    """What a failure of Spark says: that a file is damaged, if it names one, by its number; else nothing of files."""
-    said = str(error)
-    cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", said)
-    why = (cause[-1] if cause else said.strip().partition("\n")[0])[:200]
-    if number := re.search(r"/links/(\d{6})\.", said):
-        name = found.names[int(number[1])]
-        return BadInput(f"{name} cannot be read: it is damaged, or not what its name says ({why})")
+def _failure(sources: Files, error: Exception) -> BadInput | CommandFailed:
+    """The error for a failure of Spark: a damaged file if Spark names one, by its number, else a failed command."""
+    text = str(error)
+    cause = re.findall(r"Caused by: [\w.$]*?(\w+Exception: .*)", text)
+    why = (cause[-1] if cause else text.strip().partition("\n")[0])[:200]
+    if number := re.search(r"/links/(\d{6})\.", text):
+        return _damaged(sources.names[int(number[1])], why)
     return CommandFailed(f"Spark failed: {why}")
+
+
+def _damaged(name: str, why: str) -> BadInput:
+    return BadInput(f"{name} cannot be read: it is damaged, or its name has the wrong ending ({why})")
 
 
 def check_out(out: Path) -> None:
     """Raise BadInput unless a workload may be written to this folder."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out} exists already: give a folder that is new or empty")
+        raise BadInput(f"{out} already exists: choose another name, or remove it first")
 
 
-def _write(spark: SparkSession, asked: Request, folder: Path) -> None:
+def _write(spark: SparkSession, request: Request, folder: Path) -> None:
     links, sorted_rows = folder / "links", folder / "sorted"
     links.mkdir()
-    record = asked.app.event.resolve(asked.params)
-    wanted = {asked.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
-    fitted = _fitted(files.rows(spark, asked.files, links, wanted), asked, record, wanted).persist()
+    record = request.app.event.resolve(request.params)
+    columns = {request.mapping[name]: isinstance(slot.type, Array) for name, slot in record.state[0].items()}
+    fitted = _fitted(files.rows(spark, request.files, links, columns), request, record, columns).persist()
     try:
         counts = fitted.groupBy("_reason").agg(F.count("*").alias("rows"), F.min(F.struct("_file", "_row")).alias("at"))
-        aside, events, total = _told(asked.files, counts.collect())
-        read = _rows_read(asked.files, fitted)
+        aside, events, total = _count(request.files, counts.collect())
+        read = _rows_read(request.files, fitted)
         if not events:
             why = f": {aside[0]['reason']} ({_at(aside[0])})" if aside else ""
-            raise BadInput(f"{asked.files.names[0]}: of {total} rows none is an event of {asked.app.name}{why}")
+            raise BadInput(f"{request.files.names[0]}: none of {total} rows is an event of {request.app.name}{why}")
         fields = list(record.state[0])
         order = [*(["ts"] if "ts" in fields else []), "_file", "_row"]
         fits = fitted.where(F.col("_reason").isNull())
         fits.orderBy(*order).select(*fields).write.parquet(str(sorted_rows))
         if aside:
-            _keep(fitted, asked.files, folder / "aside")
+            _keep(fitted, request.files, folder / "aside")
             _add_samples(folder / "aside", aside)
     finally:
         fitted.unpersist()
-    parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, asked))]
+    parts = [workload.write_part(folder, i, table) for i, table in enumerate(_numbered(sorted_rows, request))]
     shutil.rmtree(links)
     shutil.rmtree(sorted_rows)
     _check_counts(folder, read)
     about = {
-        "files": asked.files.names,
-        "map": {field: asked.mapping[field] for field in fields},
-        "unit": asked.unit,
+        "files": request.files.names,
+        "map": {field: request.mapping[field] for field in fields},
+        "unit": request.unit,
         "rows": total,
         "aside": aside,
     }
-    workload.seal_imported(folder, asked.app, asked.params, parts, about)
+    workload.seal_imported(folder, request.app, request.params, parts, about)
 
 
-def _rows_read(found: Files, fitted: DataFrame) -> int:
-    """Rows of all files, as the readers number them; of Parquet, as the files say themselves."""
-    if found.kind == "parquet":
-        return Parts(found.paths).rows
+def _rows_read(sources: Files, fitted: DataFrame) -> int:
+    """The number of rows of all files: for Parquet from the files, else from the numbers that the readers gave."""
+    if sources.kind == "parquet":
+        return Parts(sources.paths).rows
     last = fitted.groupBy("_file").agg(F.max("_row").alias("rows")).collect()
     return sum(row["rows"] for row in last)
 
 
 def _check_counts(folder: Path, read: int) -> None:
-    """Raise CommandFailed unless every row that was read is an event or was set aside, by the files that were written.
+    """Raise CommandFailed unless the written files hold every row, as an event or set aside.
 
     Args:
         folder: The workload.
-        read: Rows of the user's files.
+        read: Number of rows in the user's files.
     """
     events, aside = Parts.of(folder / "events").rows, Parts.of(folder / "aside").rows
     if read != events + aside:
         raise CommandFailed(
-            f"{read:,} rows were read, but {events:,} became events and {aside:,} were set aside: "
-            "this is a fault of the import, and nothing was written"
+            f"the import read {read:,} rows, but wrote {events:,} events and set {aside:,} rows aside. "
+            "This is a fault of Lockstep; please report it. No workload was written"
         )
 
 
-def _fitted(rows: DataFrame, asked: Request, record: Resolved, wanted: dict[str, bool]) -> DataFrame:
-    """The rows with a column for every field, and `_reason`: why the row is no event, or null."""
-    raw = _raw(asked, record, wanted)
-    staged = rows.select("*", *(given.alias(f"r_{name}") for name, given in raw.items()))
+def _fitted(rows: DataFrame, request: Request, record: Resolved, columns: dict[str, bool]) -> DataFrame:
+    """The rows with a column for every field, and `_reason`: why the row is not an event, or null."""
+    raw = _raw(request, record, columns)
+    staged = rows.select("*", *(text.alias(f"r_{name}") for name, text in raw.items()))
     fitted = []
     for name in raw:
-        value, why = fitting.field(record, name, F.col(f"r_{name}"), asked.unit, asked.files.kind == "csv")
+        value, why = fitting.field(record, name, F.col(f"r_{name}"), request.unit, request.files.kind == "csv")
         fitted.append(F.struct(value.alias("value"), why.alias("why")).alias(f"f_{name}"))
-    # What was given is needed of rows that are no events only.
+    # The original values are needed only for rows that are set aside.
     staged = staged.select("*", *fitted).withColumn("_reason", F.coalesce("_torn", *(f"f_{name}.why" for name in raw)))
     kept = ["_line", "_raw", *(name for name in rows.columns if name[0] == "c")]
-    given = F.when(F.col("_reason").isNotNull(), F.struct(*kept))
+    original = F.when(F.col("_reason").isNotNull(), F.struct(*kept))
     values = (F.col(f"f_{name}.value").alias(name) for name in raw)
-    return staged.select(*values, "_file", "_row", "_reason", given.alias("_given"))
+    return staged.select(*values, "_file", "_row", "_reason", original.alias("_original"))
 
 
-def _raw(asked: Request, record: Resolved, wanted: dict[str, bool]) -> dict[str, Column]:
-    """What stands for each field, as text, or as a list of texts."""
-    found = {}
+def _raw(request: Request, record: Resolved, columns: dict[str, bool]) -> dict[str, Column]:
+    """The column of each field, as text or as a list of texts."""
+    raw = {}
     for name, slot in record.state[0].items():
-        column = files.column_of(asked.files, wanted, asked.mapping[name])
-        if asked.files.kind == "parquet":
-            kind = (asked.files.columns or {})[asked.mapping[name]]
+        column = files.column_of(request.files, columns, request.mapping[name])
+        if request.files.kind == "parquet":
+            kind = (request.files.columns or {})[request.mapping[name]]
             assert kind is not None
             column = fitting.as_text(column, kind, slot.type)
-        found[name] = column
-    return found
+        raw[name] = column
+    return raw
 
 
-def _told(found: Files, counts: list[Row]) -> tuple[list[dict[str, Any]], int, int]:
-    """Of each reason how many rows were kept aside and which was the first, most first; the events; all rows.
+def _count(sources: Files, counts: list[Row]) -> tuple[list[dict[str, Any]], int, int]:
+    """Count the rows.
+
+    Args:
+        sources: The files.
+        counts: Number of rows and first row, by reason.
+
+    Returns:
+        A list of the reasons, the most frequent first, each with its number of rows and its first row. Then the number
+        of events and the number of all rows.
 
     Raises:
         BadInput: A file is damaged.
@@ -247,10 +279,9 @@ def _told(found: Files, counts: list[Row]) -> tuple[list[dict[str, Any]], int, i
     for row in counts:
         if row["at"]["_row"] == 0:
             why = row["_reason"].removeprefix(files.UNREADABLE)
-            name = found.names[row["at"]["_file"]]
-            raise BadInput(f"{name} cannot be read: it is damaged, or not what its name says ({why})")
+            raise _damaged(sources.names[row["at"]["_file"]], why)
     aside = [
-        {"reason": row["_reason"], "rows": row["rows"], "file": found.names[row["at"][0]], "row": row["at"][1]}
+        {"reason": row["_reason"], "rows": row["rows"], "file": sources.names[row["at"][0]], "row": row["at"][1]}
         for row in counts
         if row["_reason"] is not None
     ]
@@ -263,17 +294,17 @@ def _at(one: dict[str, Any]) -> str:
     return f"{one['file']}, row {one['row']}"
 
 
-def _keep(fitted: DataFrame, found: Files, folder: Path) -> None:
-    """Writes what is no event, as it was, in the order of the files: values by column, and the bytes of a text file."""
-    names = list(found.columns or ())
-    given = [F.col("_given._line").alias("_line"), F.col("_given._raw").alias("_raw")]
-    types = dict(fitted.select("_given.*").dtypes)
+def _keep(fitted: DataFrame, sources: Files, folder: Path) -> None:
+    """Write the rows that are set aside in the order of the files: their values, and the bytes of text files."""
+    names = list(sources.columns or ())
+    columns = [F.col("_original._line").alias("_line"), F.col("_original._raw").alias("_raw")]
+    types = dict(fitted.select("_original.*").dtypes)
     for i, name in enumerate(names):
-        column = F.col(f"_given.c{i}")
-        given.append((F.make_valid_utf8(column) if types[f"c{i}"] == "string" else column).alias(name))
-    named = F.get(F.array(*map(F.lit, found.names)), F.col("_file")).alias("_file")
+        column = F.col(f"_original.c{i}")
+        columns.append((F.make_valid_utf8(column) if types[f"c{i}"] == "string" else column).alias(name))
+    named = F.get(F.array(*map(F.lit, sources.names)), F.col("_file")).alias("_file")
     aside = fitted.where(F.col("_reason").isNotNull()).orderBy("_file", "_row")
-    aside.select(named, "_row", "_reason", *given).write.parquet(str(folder))
+    aside.select(named, "_row", "_reason", *columns).write.parquet(str(folder))
     for number, path in enumerate(_written(folder)):
         path.rename(part_path(folder, number))
     for path in folder.iterdir():
@@ -282,9 +313,9 @@ def _keep(fitted: DataFrame, found: Files, folder: Path) -> None:
 
 
 def _add_samples(folder: Path, aside: list[dict[str, Any]]) -> None:
-    """Add to the first reasons a few of their rows: where each is, and its first characters.
+    """Add a few rows to each of the first reasons: the place of the row, and its first characters.
 
-    Bytes that are not UTF-8 become half surrogates, so that a page can tell them from text.
+    Bytes that are not UTF-8 become half surrogates, so that pages can tell them from text.
     """
     for one in aside[:SAMPLED_REASONS]:
         one["samples"] = []
@@ -310,13 +341,13 @@ def _sample(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _written(folder: Path) -> list[Path]:
-    """The parts that Spark wrote, in the order of the rows."""
+    """The files that Spark wrote, in the order of the rows."""
     return sorted(folder.glob("part-*.parquet"))
 
 
-def _numbered(folder: Path, asked: Request) -> Iterator[pa.Table]:
-    """The sorted events as a workload's chunks."""
-    schema, start = workload.schema(asked.app, asked.params), 0
+def _numbered(folder: Path, request: Request) -> Iterator[pa.Table]:
+    """The sorted events, numbered, in chunks of a workload."""
+    schema, start = workload.schema(request.app, request.params), 0
     for table in Parts(_written(folder)).slices(workload.CHUNK):
         seq = to_arrow(np.arange(start, start + table.num_rows))
         yield table.add_column(0, "seq", seq).cast(schema)

@@ -1,11 +1,11 @@
-"""Loads what every cell of a run reports about itself into the raw warehouse, and the verdict on it.
+"""Loads the report of every cell of a run, and the verdict on it, into the raw warehouse.
 
-In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json, report.json; warehouse/raw/verdicts, the checks
-     that validate_outputs made before. A cell that it never got to has no checks, and so no result.
-Out: warehouse/raw/cells (one row per planned cell, also of those that failed or never ran) and samples (one row per
-     measured pass), both replaced whole for the run.
+In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/exit.json and report.json; warehouse/raw/verdicts, from the
+     task validate_outputs. A cell without checks has no result.
+Out: warehouse/raw/cells (one row per planned cell, even if it failed or never ran) and samples (one row per measured
+     pass). Both replace earlier rows of the run.
 
-A few kilobytes of JSON per cell: no Spark session is opened for them, one that is passed is left alone.
+The input is a few kilobytes of JSON per cell, so the job uses no Spark session.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ COMPONENTS = ("useful", "sync", "lock", "remote", "other")
 
 
 def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -> dict:
-    """One row of raw/cells: how the cell was planned, and what its last attempt left.
+    """One row of raw/cells: the plan of the cell, and the report of its last attempt.
 
     Args:
-        cell, workload: their entries in plan.json.
-        oracle: address of the workload's oracle, if there is one.
+        cell: The entry of the cell in plan.json.
+        workload: The entry of its workload.
+        oracle: Address of the workload's oracle, or None.
+        attempt: The last attempt.
     """
     spec = RunSpec.parse(cell["spec"])
     report, host = attempt.report, attempt.report.host if attempt.report else {}
@@ -73,10 +75,10 @@ def cell_row(cell: dict, workload: dict, oracle: str | None, attempt: Attempt) -
 
 
 def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
-    """The rows of raw/samples of an attempt that succeeded; of any other there are none."""
+    """The rows of raw/samples for an attempt; none unless it succeeded."""
     if attempt.status != "ok":
         return []
-    found = []
+    rows = []
     for sample in attempt.measured.samples:
         same = ["kind", "repetition", "events", "outputs", "digest", "in_order", "seconds", "events_per_s"]
         same += ["passes", "loop_seconds"]
@@ -88,8 +90,8 @@ def sample_rows(cell: dict, attempt: Attempt) -> list[dict]:
         row |= {"reconfigurations": count, "slowest_reconfiguration_us": max(took, default=None)}
         row |= {f"{name}_s": sample.breakdown.get(name) for name in COMPONENTS}
         row |= _percentiles("processing", sample.processing) | _percentiles("end_to_end", sample.end_to_end)
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
@@ -97,7 +99,7 @@ def _percentiles(kind: str, latency: Latency | None) -> dict[str, float]:
 
 
 def _load(value: object) -> float | None:
-    """The load of the last minute, from a number or the three that the system gives."""
+    """The load of the last minute, from a number or from the three loads that the system gives."""
     first = value[0] if isinstance(value, list | tuple) and value else value
     return float(first) if isinstance(first, int | float) else None
 
@@ -110,7 +112,7 @@ def _moment(value: object) -> datetime | None:
 
 
 def work(_: SparkSession | None, home: Home, run_id: str) -> str:
-    """Replaces the run's raw partitions and says how many rows they have."""
+    """Replace the raw partitions of a run; returns a line with their numbers of rows."""
     plan, oracles = read_plan(home, run_id), read_oracles(home, run_id)
     workloads = {workload["address"]: workload for workload in plan["workloads"]}
     cells, samples = [], []
@@ -122,11 +124,11 @@ def work(_: SparkSession | None, home: Home, run_id: str) -> str:
     cells = [row | verdicts[row["cell"]]._asdict() for row in cells]
     write_raw(home, "samples", run_id, samples)
     write_raw(home, "cells", run_id, cells)
-    return f"{len(cells)} cells, {len(samples)} measured passes"
+    return f"loaded {len(cells)} cells with {len(samples)} measured passes"
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, or 2 for a run that does not exist."""
+    """Run the command line `--run RUN_ID [--home DIR]`; exit code 2: the run does not exist."""
     return run_job(work, __doc__, argv, spark, needs_spark=False)
 
 

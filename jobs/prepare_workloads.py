@@ -1,13 +1,14 @@
-"""Generates the workloads a run asks for, in parallel, or takes imported ones; those that are there already are reused.
-Before, Spark reads the invariants of their applications: where one cannot be evaluated nothing of the application is
-run.
+"""Prepares the workloads of a run: generates them in parallel, copies imports, and reuses existing ones.
+
+Before that, Spark checks the SQL of the applications' invariants. If Spark cannot evaluate one, no cell of that
+application runs.
 
 In:  runs/<run id>/plan.json.
-Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; of those that cannot be made, why, in
-     runs/<run id>/complaints.json; the origin of all of them and what was checked, in runs/<run id>/provenance.json.
-     One Spark task per chunk; a generator gives the
-     same events however they are cut. A workload appears whole: parts go to a temporary folder, the manifest is
-     written last, then the folder is renamed.
+Out: workloads/<app>/<address>/events/part-*.parquet and manifest.json; for each missing workload a reason, in
+     runs/<run id>/complaints.json; the origin and the checks of each workload, in runs/<run id>/provenance.json.
+
+One Spark task generates one chunk. A generator gives the same events for any chunk size. A workload appears whole: its
+parts go to a temporary folder, the manifest is written last, and then the folder is renamed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from streaming_core.storage import atomic_directory
 
 
 def make_part(piece: dict) -> dict:
-    """Generates and writes one chunk; returns its entry in the manifest. Runs in a Spark task."""
+    """Generate and write one chunk, in a Spark task; returns its entry for the manifest."""
     table = workload.reproducible_chunk(
         piece["app"], piece["params"], piece["events"], piece["seed"], piece["start"], piece["stop"]
     )
@@ -39,10 +40,10 @@ def make_part(piece: dict) -> dict:
 
 
 def make(spark: SparkSession, folder: Path, entry: dict) -> None:
-    """Generates one workload into `folder`, its chunks in parallel.
+    """Generate one workload into `folder`, its chunks in parallel.
 
     Raises:
-        RunFailed: the generator failed.
+        RunFailed: The generator failed.
     """
     pieces = [
         {**entry, "folder": str(folder), "index": index, "start": start, "stop": stop}
@@ -56,28 +57,36 @@ def make(spark: SparkSession, folder: Path, entry: dict) -> None:
 
 
 def take(imported: Path, folder: Path, entry: dict) -> None:
-    """Copies an imported workload, which a person may replace or remove, as it was when the run was planned.
+    """Copy an import, because a person may replace or remove it later.
 
     Raises:
-        BadInput: it is not there any more, or another one is.
+        BadInput: The import is missing, or is not the one that was planned.
     """
     manifest = workload.read_manifest(imported)
     if manifest["address"] != entry["address"]:
-        raise BadInput(f"import {imported} is not what was planned: {manifest['address']}, then {entry['address']}")
+        raise BadInput(
+            f"import {imported} has changed since the run was planned: its address was {entry['address']}, and is now "
+            f"{manifest['address']}. Start the run again"
+        )
     shutil.copytree(imported / "events", folder / "events")
     shutil.copy(imported / "manifest.json", folder)
 
 
-def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str], dict[str, str]]:
-    """Makes those of the `asked` workloads (entries of plan.json) that are missing.
+def prepare(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[set[str], dict[str, str]]:
+    """Make the missing workloads.
+
+    Args:
+        spark: The session.
+        home: LOCKSTEP_HOME.
+        entries: The workloads of plan.json.
 
     Returns:
-        Addresses of those made just now; by address one line for each that could not be made, of which nothing is left,
-        or that is not needed, as what must hold of its results cannot be asked.
+        The addresses of the workloads that this call made, and the complaints: address -> one line. A complaint says
+        that a workload could not be made, or that Spark cannot evaluate an invariant of its application.
     """
     made, complaints = set(), {}
-    faults = refusals(spark, [(entry["app"], entry["params"]) for entry in asked])
-    for entry, fault in zip(asked, faults, strict=True):
+    faults = refusals(spark, [(entry["app"], entry["params"]) for entry in entries])
+    for entry, fault in zip(entries, faults, strict=True):
         if fault:
             complaints[entry["address"]] = fault
             continue
@@ -97,30 +106,31 @@ def prepare(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[set[str
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
-    """Prepares what the run's plan asks for and says what was made and what was reused.
+    """Prepare the workloads of a run's plan; returns a line on what was generated and reused.
 
     Raises:
-        RunFailed: a generator failed, or an invariant cannot be evaluated; the workloads of the others are there.
+        RunFailed: A generator failed, or an invariant cannot be evaluated. The other workloads are ready.
     """
-    asked = read_plan(home, run_id)["workloads"]
-    made, complaints = prepare(spark, home, asked)
+    entries = read_plan(home, run_id)["workloads"]
+    made, complaints = prepare(spark, home, entries)
     complain(home, run_id, "prepare_workloads", complaints)
-    addresses = [(entry, entry["address"]) for entry in asked]
+    addresses = [(entry, entry["address"]) for entry in entries]
     record(home, run_id, [describe(home, entry, one in made, complaints.get(one)) for entry, one in addresses])
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
-    return said(asked, made, "generated")
+    return summary(entries, made, "generated")
 
 
-def said(asked: list[dict], made: set[str], verb: str) -> str:
-    """`generated gs, sl; reused wc`: the applications of workloads that are in `made`, and of the others."""
-    new = [entry["app"] for entry in asked if entry["address"] in made]
-    old = [entry["app"] for entry in asked if entry["address"] not in made]
-    return "; ".join(f"{what} {', '.join(apps)}" for what, apps in ((verb, new), ("reused", old)) if apps) or "nothing"
+def summary(entries: list[dict], made: set[str], verb: str) -> str:
+    """`generated gs, sl; reused wc`: the applications whose workloads are in `made`, then the others."""
+    new = [entry["app"] for entry in entries if entry["address"] in made]
+    old = [entry["app"] for entry in entries if entry["address"] not in made]
+    parts = (f"{word} {', '.join(apps)}" for word, apps in ((verb, new), ("reused", old)) if apps)
+    return "; ".join(parts) or "the plan has no workloads"
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, 1 a generator failed, 2 no such run."""
+    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: a workload is missing, 2: there is no such run."""
     return run_job(work, __doc__, argv, spark)
 
 

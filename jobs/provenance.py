@@ -1,4 +1,4 @@
-"""The inputs of a run, as `prepare_workloads` finds them: the origin of each workload and the checks of its events."""
+"""Describes the inputs of a run for `prepare_workloads`: the origin of each workload, and the checks of its events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from streaming_core.regression.home import Home
 from streaming_core.regression.provenance import Check, Origin, Provenance, Result
 
 PREPARED = "the workload can be prepared"
-ADDS_UP = "every row of the files is an event or was set aside"
-FITS = "every value fits the type of its field, and none is missing"
+ADDS_UP = "each row of the files is an event or was set aside"
+FITS = "each value fits the type of its field, and none is missing"
 RISES = "ts never decreases"
 REPEATS = "the generator makes the same events twice"
-INTACT = "the manifest has its digest, and each part its columns and rows"
+INTACT = "the digest of the manifest is right, and each part has its columns and rows"
 
 
 def describe(home: Home, entry: dict[str, Any], made: bool, complaint: str | None) -> Provenance:
-    """Describe a workload of a plan, and what was checked of its events.
+    """Describe a workload of a plan, and the checks of its events.
 
     Args:
         home: The LOCKSTEP_HOME of the run.
@@ -59,7 +59,7 @@ def _of_import(imported: dict[str, Any], events: int, rises: list[str]) -> list[
     result: Result = "passed" if imported["rows"] == events + aside else "failed"
     return [
         *_checks([ADDS_UP], result, sums),
-        *_checks([FITS], "passed", "by the import, value by value"),
+        *_checks([FITS], "passed", "the import checked each value"),
         *_checks(rises, "passed", "the import sorts the events by it"),
     ]
 
@@ -69,9 +69,9 @@ def _checks(names: Iterable[str], result: Result, detail: str) -> list[Check]:
 
 
 def _import_record(home: Home, entry: dict[str, Any], manifest: dict[str, Any]) -> dict[str, Any] | None:
-    """`imported` of the manifest of an import; the workload's own if another import has the name by now.
+    """`imported` of the manifest of an import; that of the workload if the name now belongs to another import.
 
-    Two imports of the same events have one address, even if they set other rows aside.
+    Two imports of the same events have one address, even if they set different rows aside.
     """
     try:
         current = workload.read_manifest(home.imported(entry["app"], entry["data"]))

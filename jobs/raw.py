@@ -1,4 +1,4 @@
-"""One run's partition of a raw warehouse table: replaced whole, so that loading twice changes nothing."""
+"""Writes the partition of a run in a raw warehouse table. It replaces the old one, so a retry changes nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from streaming_core.storage import replacing
 
 
 def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
-    """Writes raw/<table>/run_id=<run id>/part-0.parquet in place of what was there.
+    """Write raw/<table>/run_id=<run id>/part-0.parquet, and replace an earlier file.
 
     Args:
-        rows: dicts with the columns of the table's schema; `schema_version` and `run_id` are filled in, columns
-            that a row lacks are null.
+        home: LOCKSTEP_HOME.
+        table: Name of the table.
+        run_id: The run.
+        rows: Column -> value. The function adds `schema_version` and `run_id`; a missing column is null.
+
+    Returns:
+        The path of the file.
     """
     whole = [{"schema_version": SCHEMA_VERSION, "run_id": run_id, **row} for row in rows]
     schema = RAW[table]
@@ -25,12 +30,12 @@ def write_raw(home: Home, table: str, run_id: str, rows: list[dict]) -> Path:
     if unknown:
         raise KeyError(f"raw table {table} has no column {', '.join(sorted(unknown))}")
     target = home.part(table, run_id)
-    # Spark and dbt skip names that begin with a dot: a reader sees the old partition or the new one.
+    # Spark and dbt skip names that begin with a dot, so a reader sees either the old partition or the new one.
     with replacing(target) as file:
         pq.write_table(pa.Table.from_pylist(whole, schema=schema), file)
     return target
 
 
 def forget_raw(home: Home, table: str, run_id: str) -> None:
-    """Removes the run's partition of a table, which is to be written anew."""
+    """Remove the partition of a run, before another task writes it again."""
     home.part(table, run_id).unlink(missing_ok=True)

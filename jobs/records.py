@@ -1,19 +1,18 @@
-"""Records of CSV and JSON lines files: each value exactly as it stands, or the record's bytes with a reason.
+"""Reads the records of CSV and JSON lines files: each value unchanged, or the record's bytes with a reason.
 
 Python's `csv` splits CSV, because no other reader in the lock does all of this:
 
-- It keeps a value as it stands, line breaks in quotes included. Spark's reader changes them.
+- It keeps values unchanged, including line breaks in quotes. Spark's reader changes those.
 - It reports an open quote. Spark's reader takes the rest of the file into the quote; pyarrow fails the whole file.
-- It takes lines, so that the lines behind an open quote can go through it again.
+- It reads lines, so that it can read the lines after an open quote again.
 
-Python's `json` reads JSON: its hooks give numbers as the file has them. Spark's parser rounds them.
+Python's `json` reads JSON, because its hooks give numbers as the file has them. Spark's parser rounds them.
 
-Text is UTF-8. Other bytes become half surrogates on the way (`surrogateescape`), so that a record keeps its bytes. A
-line break is LF, CR or CR LF. A line without a character is no record.
+Text is UTF-8. Other bytes become half surrogates (`surrogateescape`), so that a record keeps its bytes. A line break is
+LF, CR or CR LF. An empty line is not a record.
 
-If a quote stays open, or text follows a closing quote, the record ends with its first line. Reading goes on with the
-next line: the lines behind may be records of their own. A record with too few or too many columns is well-formed, and
-stays whole.
+If a quote stays open, or text follows a closing quote, the record ends with its first line. Reading continues with the
+next line, because the following lines may be records. A record with too few or too many columns stays whole.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TextIO
 
-LONGEST = 16 << 20  # characters of a value: how far an open quote is followed
+LONGEST = 16 << 20  # characters of a value, and so the reach of an open quote
 BYTE_ORDER_MARK = "\ufeff"
 _QUOTES = {
-    "unexpected end of data": "a quote is not closed",
-    "expected after": "text follows a closing quote, or a quote before it is not closed",
-    "field larger than field limit": f"a value has more than {LONGEST} characters, or a quote is not closed",
+    "unexpected end of data": "a closing quote is missing",
+    "expected after": "text follows a closing quote, or a closing quote before it is missing",
+    "field larger than field limit": f"a value has more than {LONGEST} characters, or a closing quote is missing",
 }
 NOT_UTF8 = "the line is not UTF-8"
-NO_OBJECT = "the line is no JSON object"
+NO_OBJECT = "the line is not a JSON object"
 
 Value = str | list[str | None] | None
 
@@ -45,9 +44,9 @@ class Record:
 
     Attributes:
         line: Number of its first line, from 1.
-        text: The record as it stands, without the line break at its end; `raw` gives its bytes.
-        values: By column; None if the record is torn.
-        reason: Why the record is torn, else None.
+        text: The record without its line break; `raw` gives its bytes.
+        values: The value of each column; None if the record could not be split.
+        reason: Why the record could not be split, else None.
     """
 
     line: int
@@ -92,7 +91,7 @@ class _Lines:
         return line
 
     def put_back_all_but_first(self) -> None:
-        """Put back the lines behind the record's first one."""
+        """Put back the lines after the record's first one."""
         rest = self.taken[1:]
         self._back.extendleft(reversed(rest))
         self.number -= len(rest)
@@ -110,7 +109,7 @@ def csv_header(text: TextIO, separator: str) -> list[str]:
 
 
 def csv_records(text: TextIO, separator: str, columns: int) -> Iterator[Record]:
-    """The records behind the header, in order.
+    """The records after the header, in order.
 
     Args:
         text: A whole file, as `decoded` gives it.
@@ -134,7 +133,7 @@ def csv_records(text: TextIO, separator: str, columns: int) -> Iterator[Record]:
         if not values:
             continue
         if len(values) != columns:
-            yield _torn(lines, f"the row has {len(values)} columns, not {columns}")
+            yield _torn(lines, f"the row has {len(values)} columns instead of {columns}")
         else:
             record = Record(lines.number - len(lines.taken) + 1, _without_break(lines.taken), values)
             yield record if is_utf8(record.text) else _torn(lines, NOT_UTF8)
@@ -159,7 +158,7 @@ class _Number(str):
 
 
 class _Pairs(list):
-    """An object of JSON, with its keys as often as they are there."""
+    """An object of JSON, with repeated keys."""
 
 
 _NUMBERS: dict[str, Any] = {"parse_int": _Number, "parse_float": _Number, "parse_constant": _Number}
@@ -184,34 +183,34 @@ def json_records(text: TextIO, columns: list[str], lists: frozenset[str]) -> Ite
 
 
 def _object(content: str, columns: list[str], lists: frozenset[str]) -> tuple[list[Value] | None, str | None]:
-    """The values of a JSON object; or why there are none."""
+    """The values of a JSON object and None, or None and a reason."""
     try:
         pairs = _DECODER.decode(content)
     except (ValueError, RecursionError):
         return None, NO_OBJECT
     if not isinstance(pairs, _Pairs):
         return None, NO_OBJECT
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
         keys = [key for key, _ in pairs]
         if twice := next((key for key in columns if keys.count(key) > 1), None):
-            return None, f"the object has two values of {twice}"
+            return None, f"the object has the key {twice} twice"
     values: list[Value] = []
     for column in columns:
-        value = found.get(column)
+        value = by_key.get(column)
         if column in lists:
             values.append(_items(value))
         elif isinstance(value, list):
-            return None, f"{column} is a list or an object, not a value"
+            return None, f"{column} is a list or an object instead of a value"
         else:
             values.append(_text(value))
     if not all(is_utf8(value) for value in values if isinstance(value, str)):
-        return None, "half a surrogate pair (\\ud800 to \\udfff) stands for a character"
+        return None, "a text contains half a surrogate pair (\\ud800 to \\udfff), which is not a character"
     return values, None
 
 
 def items(text: str) -> list[str | None] | None:
-    """The items of a list in a value of CSV, in the form of JSON; None if it is no list of values."""
+    """The items of a list in a CSV value, which has the form of JSON; None if it is not a list of values."""
     try:
         return _items(_DECODER.decode(text))
     except (ValueError, RecursionError):
@@ -221,8 +220,8 @@ def items(text: str) -> list[str | None] | None:
 def _items(value: object) -> list[str | None] | None:
     if not isinstance(value, list) or isinstance(value, _Pairs) or any(isinstance(item, list) for item in value):
         return None
-    found = [_text(item) for item in value]
-    return found if all(item is None or is_utf8(item) for item in found) else None
+    texts = [_text(item) for item in value]
+    return texts if all(item is None or is_utf8(item) for item in texts) else None
 
 
 def _text(value: object) -> str | None:

@@ -1,10 +1,12 @@
-"""A run's folder as the jobs read it: its plan, and what became of each attempt at a cell."""
+"""Reads the folder of a run: its plan, and the result of each attempt at a cell."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -21,44 +23,74 @@ def read_plan(home: Home, run_id: str) -> dict:
     """plan.json of a run.
 
     Raises:
-        BadInput: it does not exist or is not a plan.
+        BadInput: The file does not exist, or is not a plan.
     """
     path = home.run(run_id) / "plan.json"
     try:
         plan = json.loads(path.read_text())
     except FileNotFoundError:
-        raise BadInput(f"no run {run_id}: {path} does not exist") from None
+        raise BadInput(f"run {run_id} does not exist: {path} is missing") from None
     except ValueError as error:
-        raise BadInput(f"{path} is not JSON: {error}") from None
+        raise BadInput(f"{path} is not valid JSON: {error}") from None
     missing = {"workloads", "cells"} - plan.keys() if isinstance(plan, dict) else {"workloads", "cells"}
     if missing:
         raise BadInput(f"{path} is not a plan: it lacks {', '.join(sorted(missing))}")
     return plan
 
 
+def names_in(path: Path, choose: Callable[[Any], list[str]]) -> list[str]:
+    """Names that a JSON file of a run holds; an empty list if the file does not exist.
+
+    Args:
+        path: The file.
+        choose: Takes the names out of the content.
+
+    Raises:
+        BadInput: The file is damaged.
+    """
+    try:
+        return choose(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return []
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise BadInput(f"{path} is damaged: repair it, or remove {path.parent}") from None
+
+
 def read_oracles(home: Home, run_id: str) -> dict[str, str]:
-    """Workload address -> oracle address, as run_oracle left it; empty where it did not get that far."""
+    """Workload address -> oracle address, from the task run_oracle; empty if that task has not run."""
     path = home.run(run_id) / "oracles.json"
     return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def complain(home: Home, run_id: str, job: str, complaints: dict[str, str]) -> None:
-    """Notes for which workloads, and why, a job did not do what it is for: address -> one line. Of what it said when it
-    ran before nothing stays."""
+    """Record the workloads that a job could not process. This replaces what an earlier try of the job recorded.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        job: The job.
+        complaints: Workload address -> the reason, in one line.
+    """
     path = home.run(run_id) / "complaints.json"
     write_json(path, left_json(path) | {job: complaints})
 
 
 def read_complaints(home: Home, run_id: str, *jobs: str) -> dict[str, str]:
-    """Workload address -> why it has no oracle, as far as that is known: said first by any job, or by `jobs`."""
-    said = left_json(home.run(run_id) / "complaints.json")
-    chosen = [said.get(job, {}) for job in jobs or ("prepare_workloads", "run_oracle")]
+    """Workload address -> why it has no oracle.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        jobs: The jobs whose complaints count; without any, all jobs. The first complaint about a workload wins.
+    """
+    by_job = left_json(home.run(run_id) / "complaints.json")
+    chosen = [by_job.get(job, {}) for job in jobs or ("prepare_workloads", "run_oracle")]
     return {address: line for complaints in reversed(chosen) for address, line in complaints.items()}
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a cell. `status`: ok, failed (then `error` says why) or not_run."""
+    """One attempt at a cell. `status` is ok, failed or not_run; `error` gives the reason unless it is ok."""
 
     number: int
     path: Path | None
@@ -69,28 +101,27 @@ class Attempt:
 
     @property
     def folder(self) -> Path:
-        """`path` of one that was made."""
+        """`path` of an attempt that exists."""
         assert self.path is not None
         return self.path
 
     @property
     def measured(self) -> RunReport:
-        """`report` of one that is ok."""
+        """`report` of an attempt that is ok."""
         assert self.report is not None
         return self.report
 
 
 def attempts(home: Home, run_id: str, cell: dict) -> list[Attempt]:
-    """Every attempt at a planned cell, oldest first; a single `not_run` one where there is none.
+    """Every attempt at a planned cell, oldest first; without any, a single one with status `not_run`.
 
-    An attempt is `ok` only when it left a report of this cell's spec on this cell's workload and its command, as
-    far as is known, exited with 0.
+    An attempt is `ok` if its report matches the cell's spec and workload, and its exit code is 0 or unknown.
     """
     folder = home.cell(run_id, cell["cell"])
-    found = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
-    if found:
+    folders = sorted((int(p.name.removeprefix("attempt-")), p) for p in folder.glob("attempt-[0-9]*") if p.is_dir())
+    if folders:
         stopped_by = stop_of(home, run_id, cell["cell"]) or ""
-        return [_attempt(number, path, cell, stopped_by) for number, path in found]
+        return [_attempt(number, path, cell, stopped_by) for number, path in folders]
     error = "it never started"
     if cell["workload"] not in read_oracles(home, run_id):
         error += f": {read_complaints(home, run_id).get(cell['workload'], 'its workload has no oracle')}"
@@ -102,13 +133,13 @@ def _attempt(number: int, path: Path, cell: dict, stopped_by: str) -> Attempt:
     report, complaint = _read_report(path / "report.json", cell)
     code = left.get("exit_code")
     if not left and report is None and complaint is None:
-        status, error = "not_run", "it left neither report.json nor exit.json"
+        status, error = "not_run", "it wrote neither report.json nor exit.json"
     elif code not in (0, None):
         status, error = "failed", left.get("error") or f"it ended with exit code {code}"
         if stopped_by and error == STOPPED:
             error = f"{STOPPED} by {stopped_by}"
     elif complaint or report is None:
-        status, error = "failed", complaint or "it ended with exit code 0 but left no report.json"
+        status, error = "failed", complaint or "it ended with exit code 0, but wrote no report.json"
     else:
         status, error = "ok", None
     return Attempt(number, path, status, " ".join(error.split()) if error else None, report, left)
@@ -121,11 +152,11 @@ def _read_report(path: Path, cell: dict) -> tuple[RunReport | None, str | None]:
         report = RunReport.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        return None, f"report.json is no run report: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return None, f"report.json is not a run report: {'.'.join(map(str, first['loc']))}: {first['msg']}"
     if report.cell != cell["cell"]:
-        return None, f"report.json is of another cell: {report.cell}"
+        return None, f"report.json belongs to another cell, {report.cell}"
     if report.workload.get("address") != cell["workload"]:
-        return None, f"it ran on workload {report.workload.get('address')}, planned was {cell['workload']}"
+        return None, f"it ran on workload {report.workload.get('address')}, but the plan says {cell['workload']}"
     if not report.samples:
-        return None, "report.json holds no measured pass"
+        return None, "report.json has no measured pass"
     return report, None

@@ -1,10 +1,11 @@
-"""Computes what one thread, taking one event at a time, makes of every workload of a run; known results are reused.
+"""Computes the expected result of every workload of a run on one thread, and reuses existing results.
 
 In:  runs/<run id>/plan.json, workloads/<app>/<address>/.
-Out: oracle/<app>/<oracle address>/{outputs,state,manifest.json}, one Spark task per workload that lacks its oracle, and
-     runs/<run id>/oracles.json: workload address -> oracle address; in complaints.json, why the others have none. An
-     oracle's address says which events, which application code and which interpreter it is of, so an edited operator
-     never meets a stale one.
+Out: oracle/<app>/<oracle address>/{outputs,state,manifest.json}; runs/<run id>/oracles.json: workload address -> oracle
+     address; for each workload without an oracle a reason, in runs/<run id>/complaints.json.
+
+One Spark task computes one oracle. The address of an oracle covers the events, the code of the application and the
+interpreter, so an edited operator never gets a stale oracle.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from jobs.prepare_workloads import said
+from jobs.prepare_workloads import summary
 from jobs.run_folder import complain, read_complaints, read_plan
 from jobs.session import run_job
 from jobs.tasks import run_tasks
@@ -26,19 +27,24 @@ from streaming_core.storage import write_json
 
 
 def interpret(piece: dict) -> None:
-    """Runs the oracle over one workload. Runs in a Spark task."""
+    """Run the oracle over one workload, in a Spark task."""
     oracle.run(Path(piece["workload"]), Path(piece["oracle"]))
 
 
-def compute(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[dict[str, str], list[str], dict[str, str]]:
-    """Makes the oracles that the `asked` workloads (entries of plan.json) lack.
+def compute(spark: SparkSession, home: Home, entries: list[dict]) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """Compute the missing oracles.
+
+    Args:
+        spark: The session.
+        home: LOCKSTEP_HOME.
+        entries: The workloads of plan.json.
 
     Returns:
-        workload address -> oracle address, of all that have one now; addresses of the workloads whose oracle was made
-        just now; by address one line for each that has none.
+        Workload address -> oracle address; the addresses of the workloads whose oracle was computed now; and the
+        complaints: address -> one line for each workload without an oracle.
     """
     addresses, pieces, complaints = {}, [], {}
-    for entry in asked:
+    for entry in entries:
         folder = home.workload(entry["app"], entry["address"])
         try:
             address = oracle.address(read_manifest(folder))
@@ -60,24 +66,24 @@ def compute(spark: SparkSession, home: Home, asked: list[dict]) -> tuple[dict[st
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
-    """Computes the run's oracles, writes oracles.json and says what was computed and what was reused.
+    """Compute the oracles of a run, and write oracles.json; returns a line on what was computed and reused.
 
     Raises:
-        RunFailed: a workload has no oracle; those of the others are there and noted.
+        RunFailed: A workload has no oracle. The oracles of the others are in oracles.json.
     """
     refused = read_complaints(home, run_id, "prepare_workloads")
-    asked = [entry for entry in read_plan(home, run_id)["workloads"] if entry["address"] not in refused]
-    addresses, made, complaints = compute(spark, home, asked)
+    entries = [entry for entry in read_plan(home, run_id)["workloads"] if entry["address"] not in refused]
+    addresses, made, complaints = compute(spark, home, entries)
     complaints |= refused
     write_json(home.run(run_id) / "oracles.json", addresses)
     complain(home, run_id, "run_oracle", complaints)
     if complaints:
         raise RunFailed("; ".join(complaints.values()))
-    return said(asked, set(made), "computed")
+    return summary(entries, set(made), "computed")
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, 1 an oracle could not be made, 2 no such run."""
+    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: an oracle is missing, 2: there is no such run."""
     return run_job(work, __doc__, argv, spark)
 
 

@@ -1,4 +1,4 @@
-"""What every job's main has in common: its two options, its Spark session, its exit code."""
+"""The common parts of all jobs: two options, a Spark session, and the exit code."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 @contextmanager
 def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool = False) -> Iterator[SparkSession]:
-    """Yields `spark`, or a session of its own that ends with the block.
+    """Yield `spark`, or a new session that ends with the block.
+
+    With SPARK_REMOTE, the session is on that Spark Connect server, and SPARK_CONNECT_AUTHENTICATE_TOKEN is its token.
+    Inside spark-submit, it is the session of the submitted application. Otherwise it is local.
 
     Args:
-        name: Of the session.
+        name: Name of the session.
         spark: A session to use instead.
-        is_quiet: Whether a local JVM's stderr is thrown away, unless LOCKSTEP_TRACEBACK is set. What fails in Spark is
-            an exception here; the JVM writes notes of its own that say nothing about the work.
-
-    With SPARK_REMOTE the session is on that Spark Connect server (its token comes from
-    SPARK_CONNECT_AUTHENTICATE_TOKEN); inside spark-submit it is the submitted application's; else a local one.
+        is_quiet: Discard the stderr of a local JVM, unless LOCKSTEP_TRACEBACK is set. A failure in Spark still raises
+            an exception; stderr only has the JVM's notes about its start.
     """
     if spark is not None:
         yield spark
@@ -49,10 +49,10 @@ def spark_session(name: str, spark: SparkSession | None = None, is_quiet: bool =
 
 @contextmanager
 def _stderr_aside() -> Iterator[None]:
-    """A process that starts in the block has a stderr of its own, which is shown only if the block fails.
+    """Redirect stderr of processes that start in the block to a temporary file.
 
     Raises:
-        CommandFailed: The block failed; the first line of that stderr is in the message.
+        CommandFailed: The block failed. The message contains the first line of that stderr.
     """
     sys.stderr.flush()
     before = os.dup(2)
@@ -63,23 +63,23 @@ def _stderr_aside() -> Iterator[None]:
         except Exception as error:
             aside.seek(0)
             lines = aside.read().decode(errors="replace").split("\n")
-            # A line with an escape is the terminal's: a progress bar writes there meanwhile.
+            # A progress bar writes lines with terminal escapes there at the same time.
             first = next((line.strip() for line in lines if line.strip() and "\x1b" not in line), str(error))
-            raise CommandFailed(f"Spark does not start: {first}") from error
+            raise CommandFailed(f"Spark did not start: {first}") from error
         finally:
             os.dup2(before, 2)
             os.close(before)
 
 
 def _local(builder: SparkSession.Builder) -> SparkSession.Builder:
-    # Spark asks PATH for its own scripts and for the Python of its workers; both must be this environment's.
+    # Spark finds its scripts and the Python of its workers on PATH; both must be from this environment.
     environment = str(Path(sys.executable).parent)
     os.environ["PATH"] = os.pathsep.join([environment, os.environ.get("PATH", "")])
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "1g",
-        # A session lives for seconds: the first compiler's code is all that pays for itself.
+        # A session lives for seconds, so only the fast first compiler is worth its time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC "
         f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -99,24 +99,34 @@ def run_job(
     spark: SparkSession | None,
     needs_spark: bool = True,
 ) -> int:
-    """Parses `--run` and `--home`, calls `work(session, home, run_id)` and prints the line it returns.
+    """Parse `--run` and `--home`, call `work(session, home, run_id)` and print the line that it returns.
+
+    Args:
+        work: The job. Its line says what it did.
+        doc: Docstring of the job's module, for the help.
+        argv: The command line; None means that of the process.
+        spark: A session to use instead of a new one.
+        needs_spark: Whether the job needs a session.
 
     Returns:
-        Exit code: 0 done, 1 the job failed, 2 bad input; in the last two cases one line on stderr says why.
+        The exit code: 0 for success, 1 if the job failed, 2 for bad input. After 1 and 2, a line on stderr gives the
+        reason.
     """
     name = work.__module__.rpartition(".")[2]
     if name == "__main__":
         name = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(prog=name, description=doc.partition("\n")[0])
-    parser.add_argument("--run", required=True, metavar="RUN_ID", help="run whose plan.json says what to do")
-    parser.add_argument("--home", metavar="DIR", help="LOCKSTEP_HOME (default: the environment's, else .lockstep)")
+    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run to work on")
+    parser.add_argument(
+        "--home", metavar="DIR", help="LOCKSTEP_HOME; default: the environment variable, else .lockstep"
+    )
     options = parser.parse_args(argv)
     try:
         if not RUN_ID.fullmatch(options.run):
-            raise BadInput(f"{options.run!r} is not a run id (YYYYMMDDTHHMMSSZ-<8 hex>)")
+            raise BadInput(f"--run {options.run!r} is not a run id, such as 20260131T020000Z-0123abcd")
         home = Home(options.home)
         if not (home.run(options.run) / "plan.json").is_file():
-            raise BadInput(f"no run {options.run}: {home.run(options.run) / 'plan.json'} does not exist")
+            raise BadInput(f"run {options.run} does not exist: {home.run(options.run) / 'plan.json'} is missing")
         own = spark_session(f"lockstep {name} {options.run}", spark) if needs_spark else nullcontext(spark)
         with own as session:
             print(f"{name}: {work(session, home, options.run)}", flush=True)

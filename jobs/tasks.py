@@ -1,4 +1,4 @@
-"""Work that is done for what it writes: one Spark task per piece, its result or its one-line complaint back."""
+"""Runs a function for each of several pieces of work, each in a Spark task of its own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from streaming_core.errors import BadInput, CommandFailed, RunFailed, refusal
 
 
 def run_tasks(spark: SparkSession, work: Callable[[Any], Any], pieces: list[Any]) -> list[tuple[Any, str | None]]:
-    """Runs `work(piece)` for every piece, each in a Spark task of its own.
+    """Run `work(piece)` for every piece.
 
     Args:
-        work: importable by name on the executors; its argument and result are JSON-able. A task that Spark repeats
-            must do no harm.
+        spark: The session.
+        work: A function that executors can import by name. Its argument and result must fit into JSON. Spark may call
+            it twice for a piece.
+        pieces: The arguments.
 
     Returns:
-        (result, None) or (None, complaint) per piece, in their order.
+        For each piece, in order: its result and None, or None and a one-line complaint.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,25 +1,29 @@
 """Compares every cell of a run with its oracle, once, and writes one verdict per cell and check.
 
-What that makes of a cell and of the run, verdict.py says when the run is loaded.
+The verdict on a cell and on the run follows from these rows (`streaming_core/regression/verdict.py`).
 
 In:  runs/<run id>/plan.json, oracles.json, <cell>/attempt-N/{exit,report}.json, outputs/, state/; oracle/, workloads/.
-Out: warehouse/raw/verdicts (one row per cell and check) and violations (the first differing rows, capped, with the
-     input event that caused them). Exit 0 whatever the verdicts are: the last task of the DAG judges, not this job.
+Out: warehouse/raw/verdicts (one row per cell and check) and violations (the first wrong rows, with the input event).
+     Exit code 1 if a cell is neither equal to its oracle nor a bound.
 
-Checks of a cell that completed: `completed`; `outputs` by (seq, sub); `order` of delivery; `state:<table>` by key;
-`digest`, which all measured passes must share with the oracle; `counts` of outputs, dropped and rejected events,
-likewise; `invariant:<name>`, the application's own SQL. One that compared nothing has not passed; an invariant that
-selects rows is `invariant_broken`; a final table that is empty on both sides is no check. Cells that are bounds are
-compared all the same and are `not_comparable`.
+The checks of a completed cell:
 
-Of a cell without order, what its application declares is compared (`App.agrees_unordered`, kept in the oracle's
-manifest): these columns of `outputs` as a multiset, so that a wrong row is one missing and one extra, which event it is
-of being unknown; these tables; `digest` over them. There is no check `order`, and of its invariants those are asked
-that do not hang on order.
+- `completed`;
+- `outputs`, by (seq, sub);
+- `order` of delivery;
+- `state:<table>`, by key; a final table that is empty on both sides is not checked;
+- `digest`: all measured passes must have the oracle's;
+- `counts` of outputs, dropped and rejected events: all measured passes must have the oracle's;
+- `invariant:<name>`: the application's SQL. If it selects rows, the verdict is `invariant_broken`.
 
-Tables whose keys line up are compared file against file, several in one Spark task; only the others are joined. A
-cell that was attempted several times is judged by its first attempt that differs, else by its last: a retry hides
-nothing.
+A check that compared no row has not passed. Bounds are compared too, and have the verdict `not_comparable`.
+
+For a cell without order, `App.agrees_unordered` in the oracle's manifest says what to compare. These are columns of
+`outputs` as a multiset, tables, and `digest` over both. A wrong row then counts as one missing and one extra row,
+because its event is unknown. There is no check `order`, and invariants that depend on order are not checked.
+
+Tables whose keys line up are compared file by file, several in one Spark task. Spark joins only the others. The first
+attempt that differs decides the verdict on a cell, else the last attempt, so a retry hides nothing.
 """
 
 from __future__ import annotations
@@ -62,22 +66,22 @@ class Pair:
     check: str  # outputs | state:<table>
     expected: Parts
     actual: Parts
-    columns: list[str] | None = None  # compared as a multiset of these; None: in order
-    facts: dict = field(default_factory=dict)  # comparison.compare's
+    columns: list[str] | None = None  # compare these as a multiset; None means in order
+    facts: dict = field(default_factory=dict)  # the result of comparison.compare
 
     @property
     def complete(self) -> bool:
-        """Whether both sides are there."""
+        """Whether both sides have files."""
         return bool(self.expected.paths and self.actual.paths)
 
     @property
     def same(self) -> bool:
-        """Whether the files were seen to be equal."""
+        """Whether the files are equal."""
         return self.facts["counts"] == {} and not self.facts["faults"]
 
     @property
     def joinable(self) -> bool:
-        """Whether it takes a join to say what differs."""
+        """Whether only a join can tell what differs."""
         return self.facts["counts"] is None
 
 
@@ -89,13 +93,13 @@ class Subject:
     attempt: Attempt
     workload: Path
     oracle: Path
-    wanted: dict  # output_digest and state_digest
-    counts: dict[str, int]  # the oracle's, by the name of the count in a report
+    digests: dict  # the expected output_digest and state_digest
+    counts: dict[str, int]  # the expected counts, by their names in a report
     pairs: list[Pair]
 
     @property
     def same(self) -> bool:
-        """Whether its files hold what its oracle's do, in the same order."""
+        """Whether its files equal the oracle's, in the same order."""
         return all(pair.same and pair.columns is None for pair in self.pairs)
 
     @property
@@ -107,7 +111,7 @@ class Subject:
 
 
 def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
-    """Deals the indices of `sizes` (bytes) to tasks of about `task_bytes`: small tables share one, a task costs too."""
+    """Deal the indices of `sizes` (bytes) to tasks of about `task_bytes`, because a task per small table costs time."""
     tasks: list[list[int]] = []
     room = 0
     for index, size in enumerate(sizes):
@@ -120,7 +124,7 @@ def tasks_of(sizes: list[int], task_bytes: int = TASK_BYTES) -> list[list[int]]:
 
 
 def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
-    """One row per pair: its index and the JSON of `comparison.compare`; Spark tasks take several pairs each."""
+    """One row per pair: its index and the JSON of `comparison.compare`. A Spark task takes several pairs."""
     work = [(p.check, p.expected, p.actual, p.columns) for p in pairs]
     tasks = tasks_of([sum(path.stat().st_size for path in p.expected.paths + p.actual.paths) for p in pairs])
 
@@ -137,10 +141,10 @@ def file_facts(spark: SparkSession, pairs: list[Pair]) -> DataFrame:
 
 
 def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, side: str) -> DataFrame:
-    """A table as (pair, side, first, second, key, position, row): what rows are matched by, and all of it as JSON.
+    """A table as (pair, side, first, second, key, position, row): the keys for the join, and the row as JSON.
 
-    Outputs are matched by (seq, sub). A final table is matched by its first column, which comes first as a number where
-    it is one, so that the first violations are those of the smallest keys.
+    The join matches outputs by (seq, sub), and a final table by its first column. A number stays a number, so that the
+    first violations have the smallest keys.
     """
     frame = spark.read.parquet(*map(str, files))
     row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in sorted(frame.columns)]), {"ignoreNullFields": "false"})
@@ -166,10 +170,11 @@ def keyed_rows(spark: SparkSession, files: list[Path], pair: int, check: str, si
 def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
     """The first `cap` differing rows of every pair, each with the pair's totals.
 
-    Of several rows with one key on a side, the first delivered one is compared, the others are missing or extra.
+    If a side has several rows with one key, the first delivered one is compared; the others are missing or extra.
 
     Args:
-        rows: keyed_rows of both sides of any number of pairs.
+        rows: The keyed_rows of both sides of any number of pairs.
+        cap: Rows per pair.
 
     Returns:
         pair, rank (from 1), kind, first, second, expected, actual, missing, extra, different.
@@ -183,29 +188,33 @@ def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
         return F.greatest(F.col(a) - F.col(b), F.lit(0))
 
     matched = rows.groupBy(*key).agg(
-        F.count(of("expected", F.lit(1))).alias("wanted"),
-        F.count(of("actual", F.lit(1))).alias("got"),
+        F.count(of("expected", F.lit(1))).alias("expected_count"),
+        F.count(of("actual", F.lit(1))).alias("actual_count"),
         F.min_by(of("expected", F.col("row")), of("expected", F.col("position"))).alias("expected"),
         F.min_by(of("actual", F.col("row")), of("actual", F.col("position"))).alias("actual"),
         F.max_by(of("actual", F.col("row")), of("actual", F.col("position"))).alias("last"),
     )
-    both = (F.col("wanted") > 0) & (F.col("got") > 0)
+    both = (F.col("expected_count") > 0) & (F.col("actual_count") > 0)
     differs = both & (F.col("expected") != F.col("actual"))
     kinds = F.array_compact(
         F.array(
-            F.when(F.col("wanted") > F.col("got"), "missing"),
+            F.when(F.col("expected_count") > F.col("actual_count"), "missing"),
             F.when(differs, "different"),
-            F.when(F.col("got") > F.col("wanted"), "extra"),
+            F.when(F.col("actual_count") > F.col("expected_count"), "extra"),
         )
     )
-    found = matched.withColumn("kind", F.explode(kinds))
+    differing = matched.withColumn("kind", F.explode(kinds))
     total = Window.partitionBy("pair")
     is_kind = {kind: F.col("kind") == kind for kind in ("missing", "extra", "different")}
     return (
-        found.withColumns(
+        differing.withColumns(
             {
-                "missing": F.sum(F.when(is_kind["missing"], more("wanted", "got")).otherwise(0)).over(total),
-                "extra": F.sum(F.when(is_kind["extra"], more("got", "wanted")).otherwise(0)).over(total),
+                "missing": F.sum(F.when(is_kind["missing"], more("expected_count", "actual_count")).otherwise(0)).over(
+                    total
+                ),
+                "extra": F.sum(F.when(is_kind["extra"], more("actual_count", "expected_count")).otherwise(0)).over(
+                    total
+                ),
                 "different": F.sum(F.when(is_kind["different"], 1).otherwise(0)).over(total),
                 "rank": F.row_number().over(total.orderBy("first", "second", "key", "kind")),
             }
@@ -228,7 +237,7 @@ def differing_rows(rows: DataFrame, cap: int = VIOLATION_CAP) -> DataFrame:
 
 
 def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
-    """Index of a pair -> its differing rows, for all `pairs` that need it, in one Spark job."""
+    """Join the pairs that need it, in one Spark job: index of a pair -> its differing rows."""
     frames = [
         keyed_rows(spark, table.paths, index, pair.check, side)
         for index, pair in enumerate(pairs)
@@ -237,18 +246,18 @@ def join(spark: SparkSession, pairs: list[Pair]) -> dict[int, list[dict]]:
     ]
     if not frames:
         return {}
-    found: dict[int, list[dict]] = {i: [] for i, pair in enumerate(pairs) if pair.joinable}
+    by_pair: dict[int, list[dict]] = {i: [] for i, pair in enumerate(pairs) if pair.joinable}
     for row in differing_rows(reduce(DataFrame.unionByName, frames)).toArrow().to_pylist():
-        found[row["pair"]].append(row)
-    return found
+        by_pair[row["pair"]].append(row)
+    return by_pair
 
 
 # --- the events behind violations --------------------------------------------------------------------------------
 
 
-def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[Path, int | None], str | None]:
-    """(workload, seq) -> canonical JSON of the input event; a flush has none."""
-    tables = {workload: Parts.of(workload / "events") for workload, seqs in wanted.items() if seqs}
+def events_of(spark: SparkSession, numbers: dict[Path, set[int]]) -> dict[tuple[Path, int | None], str | None]:
+    """(workload, seq) -> canonical JSON of the input event. A flush has no event."""
+    tables = {workload: Parts.of(workload / "events") for workload, seqs in numbers.items() if seqs}
     workloads = [workload for workload, events in tables.items() if events.paths]
     if not workloads:
         return {}
@@ -256,36 +265,36 @@ def events_of(spark: SparkSession, wanted: dict[Path, set[int]]) -> dict[tuple[P
     for index, workload in enumerate(workloads):
         events = spark.read.parquet(*map(str, tables[workload].paths))
         row = F.to_json(F.struct(*[F.col(f"`{name}`") for name in events.columns]), {"ignoreNullFields": "false"})
-        picked = events.where(F.col("seq").isin(sorted(wanted[workload])))
+        picked = events.where(F.col("seq").isin(sorted(numbers[workload])))
         frames.append(picked.select(F.lit(index).alias("workload"), F.col("seq").cast("long"), row.alias("row")))
-    found = {}
+    rows = {}
     for row in reduce(DataFrame.unionByName, frames).toArrow().to_pylist():
         workload = workloads[row["workload"]]
-        found[workload, row["seq"]] = row_json(spark_row(row["row"], tables[workload].schema))
-    return found
+        rows[workload, row["seq"]] = row_json(spark_row(row["row"], tables[workload].schema))
+    return rows
 
 
 # --- invariants --------------------------------------------------------------------------------------------------
 
 
 def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, str], Holds]:
-    """(subject, invariant) -> what it found.
+    """(subject, invariant) -> its result.
 
-    Evaluated once for all cells whose files equal the oracle's. Of a bound that differs it is not: how its wrong
-    rows come about says nothing about the application. Which outputs a cell without order has, its oracle does not say.
+    All cells whose files equal the oracle's share one evaluation. A cell without order has its own. A bound that
+    differs has none, because its wrong rows say nothing about the application.
     """
-    asked, views, results = [], {}, {}
+    queries, views, results = [], {}, {}
     for index, subject in enumerate(subjects):
         if _same_as(subjects, index) != index or (subject.cell["is_bound"] and not subject.same):
             continue
         spec = subject.cell["spec"]
         for name, sql in load(spec["app"]).holds(subject.order, spec["params"]).items():
             if all(pair.actual.paths for pair in subject.pairs):
-                asked.append((index, name, sql))
+                queries.append((index, name, sql))
                 views[index] = views_of(subject.attempt.folder, subject.workload)
             else:
-                results[index, name] = Holds(error="a table it reads was not written")
-    results |= find(spark, asked, views)
+                results[index, name] = Holds(error="the cell did not write a table that it reads")
+    results |= find(spark, queries, views)
     for index in range(len(subjects)):
         model = _same_as(subjects, index)
         results |= {(index, name): held for (of, name), held in list(results.items()) if of == model}
@@ -293,7 +302,7 @@ def evaluate(spark: SparkSession, subjects: list[Subject]) -> dict[tuple[int, st
 
 
 def _same_as(subjects: list[Subject], index: int) -> int:
-    """The first subject whose files are the same as this one's, as far as that is known from their oracle."""
+    """The first subject with the same files, which is known if both equal one oracle."""
     subject = subjects[index]
     if not subject.same:
         return index
@@ -304,14 +313,14 @@ def _same_as(subjects: list[Subject], index: int) -> int:
 
 
 class Verdicts:
-    """Collects the rows of both tables; a bound's rows are `not_comparable`, whatever they found."""
+    """Collects the rows of both tables. The rows of a bound have the verdict `not_comparable`, whatever differs."""
 
     def __init__(self) -> None:
         self.verdicts: list[dict] = []
         self.violations: list[dict] = []
 
     def add(self, cell: dict, check: str, verdict: str, detail: str = "", **counts: int) -> None:
-        """One verdict row; `counts`: expected_rows, actual_rows, missing, extra, different, out_of_order."""
+        """Add a verdict row. `counts` are expected_rows, actual_rows, missing, extra, different, out_of_order."""
         if cell["is_bound"] and verdict in ("equal", "different", "invariant_broken"):
             verdict = "not_comparable"
         zero = dict.fromkeys(("expected_rows", "actual_rows", "missing", "extra", "different", "out_of_order"), 0)
@@ -322,7 +331,7 @@ class Verdicts:
     def judge(
         self, cell: dict, check: str, compared: int, detail: str = "", wrong: str = "different", **counts: int
     ) -> None:
-        """Add a verdict: `wrong` if rows differ, `different` if there is a detail, `not_run` if there is no row."""
+        """Add a verdict: `wrong` if rows differ, `different` if there is a detail, `not_run` if no row was compared."""
         if sum(counts.get(name, 0) for name in ("missing", "extra", "different", "out_of_order")):
             verdict = wrong
         elif detail:
@@ -330,22 +339,29 @@ class Verdicts:
         else:
             verdict = "equal" if compared else "not_run"
         if not compared:
-            line = "nothing was compared" if detail else "nothing was compared: there is no row; run more events"
+            line = (
+                "no row was compared"
+                if detail
+                else "no row was compared, because both sides are empty: run more events"
+            )
             detail = "; ".join(filter(None, [detail, line]))
         self.add(cell, check, verdict, detail, **counts)
 
     def violation(self, cell: dict, check: str, rank: int, kind: str, **columns: object) -> None:
-        """One violation row; `columns`: seq, sub, expected, actual, event."""
+        """Add a violation row. `columns` are seq, sub, expected, actual, event."""
         row = {"cell": cell["cell"], "app": cell["spec"]["app"], "check": check, "rank": rank, "kind": kind}
         self.violations.append(row | columns)
 
 
 def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
-    """How many of the measured passes disagree with the oracle's digest (or the first pass's), and a line on it."""
+    """The number of measured passes with a wrong digest, and a line on them.
+
+    The right digest is the oracle's. If that has none, it is the first pass's.
+    """
     samples = attempt.measured.samples
-    wanted = oracle.get("output_digest") or samples[0].digest
-    wrong = [s for s in samples if s.digest != wanted]
-    lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {wanted}" for s in wrong[:3]]
+    expected = oracle.get("output_digest") or samples[0].digest
+    wrong = [s for s in samples if s.digest != expected]
+    lines = [f"{s.kind} pass {s.repetition} has digest {s.digest}, expected {expected}" for s in wrong[:3]]
     state = oracle.get("state_digest")
     if state and attempt.measured.state_digest != state:
         lines.append(f"final state has digest {attempt.measured.state_digest}, expected {state}")
@@ -353,25 +369,25 @@ def digest_faults(attempt: Attempt, oracle: dict) -> tuple[int, str]:
 
 
 def count_faults(attempt: Attempt, counts: dict[str, int]) -> tuple[int, str]:
-    """How many of the measured passes disagree with a count of the oracle, and a line on the first of them."""
-    wrong = [(sample, found) for sample in attempt.measured.samples if (found := wrong_counts(sample, counts))]
+    """The number of measured passes with a wrong count, and a line on the first of them."""
+    wrong = [(sample, faults) for sample in attempt.measured.samples if (faults := wrong_counts(sample, counts))]
     lines = [
         f"{sample.kind} pass {sample.repetition} has {actual} {name}, expected {expected}"
-        for sample, found in wrong[:3]
-        for name, expected, actual in found
+        for sample, faults in wrong[:3]
+        for name, expected, actual in faults
     ]
     return len(wrong), "; ".join(lines)
 
 
 def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Subject:
-    """Lists the tables to compare; a final table the cell did not write has no files, one too many no expected ones."""
+    """List the tables to compare. A table that one side did not write has no files there."""
     manifest = json.loads((oracle / "manifest.json").read_text())
     agrees = manifest.get("unordered") if cell["spec"]["order"] == "none" else None
     columns = agrees and agrees["columns"]
     pairs = [Pair("outputs", Parts.of(oracle / "outputs"), Parts.of(attempt.folder / "outputs"), columns)]
-    wanted, got, nothing = states(oracle), states(attempt.folder), Parts([])
-    for table in sorted(wanted.keys() | got.keys()) if agrees is None else agrees["states"]:
-        pairs.append(Pair(f"state:{table}", wanted.get(table, nothing), got.get(table, nothing)))
+    expected, actual, nothing = states(oracle), states(attempt.folder), Parts([])
+    for table in sorted(expected.keys() | actual.keys()) if agrees is None else agrees["states"]:
+        pairs.append(Pair(f"state:{table}", expected.get(table, nothing), actual.get(table, nothing)))
     for pair in pairs:
         if not pair.complete:
             pair.facts = compare(pair.check, pair.expected, pair.actual)
@@ -379,29 +395,29 @@ def subject_of(cell: dict, attempt: Attempt, workload: Path, oracle: Path) -> Su
 
 
 def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
-    """Verdicts and violations of every planned cell. Reads only; a few Spark jobs, however many cells there are."""
+    """Verdicts and violations of every planned cell. It only reads, in a few Spark jobs for any number of cells."""
     plan, oracles = read_plan(home, run_id), read_oracles(home, run_id)
     result = Verdicts()
-    tried: dict[str, list[Subject]] = {}
+    completed: dict[str, list[Subject]] = {}
     for cell in plan["cells"]:
         app, name = cell["spec"]["app"], cell["cell"]
         oracle = home.oracle(app, oracles.get(cell["workload"], "missing"))
         for attempt in attempts(home, run_id, cell):
             if attempt.status == "ok" and (oracle / "manifest.json").is_file():
                 workload = home.workload(app, cell["workload"])
-                tried.setdefault(name, []).append(subject_of(cell, attempt, workload, oracle))
+                completed.setdefault(name, []).append(subject_of(cell, attempt, workload, oracle))
 
-    pairs = [pair for subjects in tried.values() for subject in subjects for pair in subject.pairs if pair.complete]
+    pairs = [pair for subjects in completed.values() for subject in subjects for pair in subject.pairs if pair.complete]
     if pairs:
         for row in file_facts(spark, pairs).toArrow().to_pylist():
             pairs[row["pair"]].facts = json.loads(row["facts"])
     joined = {id(pairs[index]): rows for index, rows in join(spark, pairs).items()}
 
-    judged = {name: _judged(subjects, joined) for name, subjects in tried.items()}
+    judged = {name: _judged(subjects, joined) for name, subjects in completed.items()}
     subjects = [judged[cell["cell"]] for cell in plan["cells"] if cell["cell"] in judged]
     held = evaluate(spark, subjects)
 
-    found: list[tuple[Subject, str, list[dict]]] = []  # evidence, to be completed with its events
+    evidence_rows: list[tuple[Subject, str, list[dict]]] = []  # without their events
     by_name = {subject.cell["cell"]: index for index, subject in enumerate(subjects)}
     for cell in plan["cells"]:
         last = attempts(home, run_id, cell)[-1]
@@ -410,18 +426,20 @@ def validate(spark: SparkSession, home: Home, run_id: str) -> Verdicts:
             result.add(cell, "completed", last.status, last.error or "", expected_rows=1)
             continue
         if index is None:
-            result.add(cell, "completed", "failed", f"there is no oracle of workload {cell['workload']}")
+            result.add(cell, "completed", "failed", f"workload {cell['workload']} has no oracle")
             continue
         subject = subjects[index]
         result.add(cell, "completed", "equal", expected_rows=1, actual_rows=1)
-        found += _tables(result, subject, joined)
-        found += _invariants(result, subject, {name: outcome for (of, name), outcome in held.items() if of == index})
+        evidence_rows += _tables(result, subject, joined)
+        evidence_rows += _invariants(
+            result, subject, {name: outcome for (of, name), outcome in held.items() if of == index}
+        )
 
-    wanted: dict[Path, set[int]] = {}
-    for subject, _, rows in found:
-        wanted.setdefault(subject.workload, set()).update(row["seq"] for row in rows if row["seq"] is not None)
-    events = events_of(spark, wanted)
-    for subject, check, rows in found:
+    numbers: dict[Path, set[int]] = {}
+    for subject, _, rows in evidence_rows:
+        numbers.setdefault(subject.workload, set()).update(row["seq"] for row in rows if row["seq"] is not None)
+    events = events_of(spark, numbers)
+    for subject, check, rows in evidence_rows:
         for rank, row in enumerate(rows, 1):
             event = events.get((subject.workload, row["seq"]))
             result.violation(subject.cell, check, rank, event=event, **row)
@@ -441,8 +459,8 @@ def _judged(subjects: list[Subject], joined: dict[int, list[dict]]) -> Subject:
 
 
 def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -> list[tuple[Subject, str, list[dict]]]:
-    """Verdicts `outputs`, `order`, `state:*`, `digest` and `counts`; returns their evidence."""
-    found = []
+    """Add the verdicts `outputs`, `order`, `state:*`, `digest` and `counts`; returns their evidence."""
+    evidence_rows = []
     for pair in subject.pairs:
         facts, counts, rows = pair.facts, pair.facts["counts"] or {}, pair.facts["rows"]
         sizes = {"expected_rows": facts["expected_rows"], "actual_rows": facts["actual_rows"]}
@@ -452,19 +470,19 @@ def _tables(result: Verdicts, subject: Subject, joined: dict[int, list[dict]]) -
             counts = {name: int(matched[0][name]) for name in ("missing", "extra", "different")}
             rows = [_joined(row, pair) for row in matched]
         result.judge(subject.cell, pair.check, max(sizes.values()), "; ".join(facts["faults"]), **sizes, **counts)
-        found.append((subject, pair.check, rows))
+        evidence_rows.append((subject, pair.check, rows))
         if pair.check == "outputs" and pair.columns is None:
             moving = [f"{s.kind} pass {s.repetition}" for s in subject.attempt.measured.samples if not s.in_order]
             line = f"not delivered in order: {', '.join(moving)}" if moving else ""
             moved = facts["out_of_order"]
             result.judge(subject.cell, "order", facts["actual_rows"], line, **sizes, out_of_order=moved)
-            found.append((subject, "order", facts["misplaced"]))
-    wrong, line = digest_faults(subject.attempt, subject.wanted)
+            evidence_rows.append((subject, "order", facts["misplaced"]))
+    wrong, line = digest_faults(subject.attempt, subject.digests)
     passes = len(subject.attempt.measured.samples)
     result.judge(subject.cell, "digest", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
     wrong, line = count_faults(subject.attempt, subject.counts)
     result.judge(subject.cell, "counts", passes, line, expected_rows=passes, actual_rows=passes, different=wrong)
-    return found
+    return evidence_rows
 
 
 def _joined(row: dict, pair: Pair) -> dict:
@@ -475,22 +493,22 @@ def _joined(row: dict, pair: Pair) -> dict:
 
 
 def _invariants(result: Verdicts, subject: Subject, held: dict[str, Holds]) -> list[tuple[Subject, str, list[dict]]]:
-    """Verdicts `invariant:*`; returns their evidence."""
-    found = []
+    """Add the verdicts `invariant:*`; returns their evidence."""
+    evidence_rows = []
     size = next(pair.facts["actual_rows"] for pair in subject.pairs if pair.check == "outputs")
     for name, outcome in held.items():
         check = f"invariant:{name}"
-        counts = {"expected_rows": size, "actual_rows": size, "different": outcome.found}
-        if outcome.error:  # which says nothing of the rows
-            result.add(subject.cell, check, "failed", f"it could not be evaluated: {outcome.error}", **counts)
+        counts = {"expected_rows": size, "actual_rows": size, "different": outcome.count}
+        if outcome.error:  # the rows may still be right
+            result.add(subject.cell, check, "failed", f"it cannot be evaluated: {outcome.error}", **counts)
         else:
             result.judge(subject.cell, check, size, wrong="invariant_broken", **counts)
         rows = []
         for row in outcome.rows:
             seq, sub = (row.get(name) if isinstance(row.get(name), int) else None for name in ("seq", "sub"))
             rows.append(evidence("invariant", seq, sub, None, row))
-        found.append((subject, check, rows))
-    return found
+        evidence_rows.append((subject, check, rows))
+    return evidence_rows
 
 
 def judge_cells(spark: SparkSession, home: Home, run_id: str) -> dict[str, Verdict]:
@@ -500,30 +518,30 @@ def judge_cells(spark: SparkSession, home: Home, run_id: str) -> dict[str, Verdi
         The verdict on each planned cell, by cell.
     """
     result = validate(spark, home, run_id)
-    # A cell is loaded with its verdict: one that other checks gave is not true any more. load_metrics loads it again.
+    # Loaded cells have the verdict of earlier checks, which is stale now. load_metrics loads them again.
     for table in ("cells", "samples"):
         forget_raw(home, table, run_id)
     write_raw(home, "violations", run_id, result.violations)
     write_raw(home, "verdicts", run_id, result.verdicts)
-    # The digests of all passes are a check by now, so that samples have nothing to add.
+    # The digests of all passes are already a check, so samples add nothing.
     return of_run(None, read_plan(home, run_id)["cells"], result.verdicts, [])
 
 
 def work(spark: SparkSession, home: Home, run_id: str) -> str:
-    """Compare a run with its oracles; the number of cells per verdict.
+    """Compare a run with its oracles; returns a line with the number of cells per verdict.
 
     Raises:
-        RunFailed: a cell is neither equal to its oracle nor a bound.
+        RunFailed: A cell is neither equal to its oracle nor a bound.
     """
     verdicts = [verdict for verdict, _ in judge_cells(spark, home, run_id).values()]
     counts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(Counter(verdicts).items()))
     if not is_green(verdicts):
-        raise RunFailed(counts or "no cell was planned")
+        raise RunFailed(f"the run is red: {counts}" if counts else "the plan has no cells")
     return counts
 
 
 def main(argv: list[str] | None = None, spark: SparkSession | None = None) -> int:
-    """Command line: `--run RUN_ID [--home DIR]`; exit code 0, 1 for a run that is not green, 2 for an unknown run."""
+    """Run the command line `--run RUN_ID [--home DIR]`; exit code 1: the run is red, 2: the run does not exist."""
     return run_job(work, __doc__, argv, spark)
 
 

@@ -1,12 +1,13 @@
-"""Alerts: tell people what a run broke or slowed, through Airflow's notifiers.
+"""Alerts about runs that fail, slow down or are late, sent through Airflow's notifiers.
 
 Each channel is an Airflow connection. A channel without its connection is off:
 
     lockstep_alert_smtp      mail; extra: from_email, to
-    lockstep_alert_apprise   chat services and webhooks; extra: config (an Apprise URL holds its secret)
+    lockstep_alert_apprise   chat services and webhooks; extra: config (an Apprise URL contains its secret)
 
-docs/how-to/send-alerts.md shows how to create them. A message is plain text: Lockstep renders no template in it, and
-mail escapes it.
+docs/how-to/send-alerts.md explains how to create them. A message is plain text: no template is rendered, and mail
+escapes it. Each message stands alone: what happened, in which run, on which build and host, since when, and what to do
+first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from socket import gethostname
 from typing import Any
 from urllib.parse import quote
 
@@ -25,48 +27,62 @@ from airflow.sdk import BaseHook, BaseNotifier, Connection, conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from infra.checkout import home
-from reports.history import History, Run
+from reports.history import Cell, History, Run, short, started
 from reports.pages import file_name
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.regression.verdict import WRONG
 
 log = logging.getLogger(__name__)
 
+SHOWN = 5  # red cells that an alert lists with their reasons
+# What to do first, by the most serious kind of an alert.
+FIRST_STEPS = {
+    "mismatch": "A result is wrong, so do not release this build. Open the link: the page of each red cell shows the "
+    "first rows that differ, and the events behind them.",
+    "failure": "Open the link: the page names the cell or the stage that failed, and the reason. Repair that, then "
+    "start the run again.",
+    "slowdown": "No result is wrong. Open the link to see the speed of the cell in all runs. To confirm the change, "
+    "compare with the build before in the DAG speed_gate.",
+    "late": "Open the link and look for the task that is still running or queued. Its log names the run, the host or "
+    "the process that it waits for.",
+}
+RUNBOOK = "docs/runbook.md in the checkout lists the causes and repairs."
+
 
 @dataclass(frozen=True)
 class Message:
-    """What an alert says.
+    """An alert.
 
     Attributes:
-        kinds: of mismatch, failure, slowdown, late, those that apply.
-        sentence: what happened, in one line.
-        slower: a line per cell that became slower in this run.
-        url: the page with the details.
-        attachment: the run's report as one file, if it has been written.
+        kinds: The kinds that apply, most serious first: mismatch, failure, slowdown, late.
+        sentence: What happened, in one line.
+        url: The page with the details.
+        details: Lines about the run: its build and host, its red cells, its slower cells.
+        attachment: The run's report as one file, if it exists.
     """
 
     kinds: list[str]
     sentence: str
     url: str
-    slower: list[str]
+    details: list[str]
     attachment: Path | None = None
 
     @property
     def title(self) -> str:
-        """`Lockstep: mismatch, slowdown`. Holds no text of an application: some services render a title as markup."""
+        """`Lockstep: mismatch, slowdown`. It contains no text of an application: some services render a title."""
         return f"Lockstep: {', '.join(self.kinds)}"
 
     @property
     def lines(self) -> list[str]:
         """The text, line by line."""
-        return [self.sentence, *self.slower, self.url]
+        return [self.sentence, *self.details, self.url, FIRST_STEPS[self.kinds[0]], RUNBOOK]
 
 
 class Alert(BaseNotifier):
-    """Sends the alert of a run when the task `verdict` has ended."""
+    """Sends the alert about a run when its task `verdict` ends."""
 
     def __init__(self, run_id: Callable[[Any], str], **kwargs):
-        """`run_id`: returns Lockstep's id of the run of a context."""
+        """Args: `run_id` returns Lockstep's id of the run of a context."""
         super().__init__(**kwargs)
         self._run_id = run_id
 
@@ -75,7 +91,7 @@ class Alert(BaseNotifier):
 
 
 async def late(context: dict[str, Any]) -> None:
-    """Sends the alert of a nightly run that is still queued or running at its deadline.
+    """Send the alert about a nightly run that is still queued or running at its deadline.
 
     Airflow calls it in the triggerer.
 
@@ -89,12 +105,12 @@ async def late(context: dict[str, Any]) -> None:
 
 
 def send(compose: Callable[[], Message | None]) -> None:
-    """Sends a message through every channel that has a connection.
+    """Send a message through every channel that has a connection.
 
-    A channel that fails is one line in the log, without secrets; the other channels still send.
+    If a channel fails, the log gets one line without secrets, and the other channels still send.
 
     Args:
-        compose: returns the message, or None if there is nothing to tell. Not called without a channel.
+        compose: Returns the message, or None if there is no news. Not called without a channel.
     """
     connections = {conn_id: connection for conn_id in CHANNELS if (connection := _connection(conn_id))}
     if not connections or (message := compose()) is None:
@@ -109,7 +125,7 @@ def send(compose: Callable[[], Message | None]) -> None:
 
 
 def verdict_message(run_id: str, exception: object = None) -> Message | None:
-    """The message on a run that has its verdict; None if nothing is wrong and nothing became slower.
+    """The message about a run with a verdict; None if nothing is wrong and nothing became slower.
 
     Args:
         run_id: Lockstep's id of the run.
@@ -119,11 +135,9 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
         run = History(home()).run(run_id)
     except BadInput:  # the run has no plan
         run = Run(run_id=run_id, plan={}, cells=[])
+    # A slowdown is news only in the run that found it.
     slower = [
-        f"{cell.label} is {cell.speed.text} since {cell.speed.since}"
-        for cell in run.speeds
-        # A slowdown is news only in the run that found it.
-        if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id
+        cell for cell in run.speeds if cell.speed and cell.speed.verdict == "slower" and cell.speed.found_run == run_id
     ]
     mismatch = any(cell.verdict in WRONG for cell in run.cells)
     failure = any(cell.red and cell.verdict not in WRONG for cell in run.cells) or (exception and not mismatch)
@@ -132,20 +146,53 @@ def verdict_message(run_id: str, exception: object = None) -> Message | None:
     if not kinds:
         return None
     sentence = " ".join(str(exception).split()) if exception else run.sentence
+    details = [*_about(run), *_red(run), *map(_slow, slower)]
     report = home().report(run_id, file_name(run_id))
-    return Message(kinds, sentence, _url(f"lockstep/{run_id}/index.html"), slower, report if report.exists() else None)
+    return Message(kinds, sentence, _url(f"lockstep/{run_id}/index.html"), details, report if report.exists() else None)
+
+
+def _about(run: Run) -> list[str]:
+    """The run, its build and its host, in one line."""
+    parts = [f"Run {run.run_id}, started {run.started}"]
+    if run.matrix:
+        parts.append(f"matrix {run.matrix}")
+    if run.build:
+        parts.append(f"build {short(run.build)}")
+    if run.hosts:
+        parts.append(f"host {', '.join(run.hosts)}")
+    return [", ".join(parts)]
+
+
+def _red(run: Run) -> list[str]:
+    """A line per red cell, with its reason and the first run in which it is red."""
+    red = [cell for cell in run.cells if cell.red]
+    lines = [
+        f"{cell.label} {cell.outcome.word}, red since the run of {started(run.red_since.get(cell.name, run.run_id))}: "
+        f"{' '.join(cell.reason.split())}"
+        for cell in red[:SHOWN]
+    ]
+    if len(red) > SHOWN:
+        count = len(red) - SHOWN
+        lines.append(f"and {count} more red cell{'s' * (count > 1)}")
+    return lines
+
+
+def _slow(cell: Cell) -> str:
+    assert cell.speed is not None
+    return f"{cell.label} is {cell.speed.text} since {cell.speed.since}, build {short(cell.speed.since_build)}"
 
 
 def late_message(run: dict[str, Any], deadline: datetime | str) -> Message:
-    """The message on a nightly run that has missed its deadline.
+    """The message about a nightly run that missed its deadline.
 
     Args:
-        run: the DAG run as Airflow's API shows it.
-        deadline: when the run had to have ended.
+        run: The DAG run as Airflow's API shows it.
+        deadline: The time by which the run should have ended.
     """
     began, due = (datetime.fromisoformat(str(time)).astimezone(UTC) for time in (run["run_after"], deadline))
-    sentence = f"the run of {began:%Y-%m-%d %H:%M} UTC was due by {due:%H:%M} UTC and is still {run['state']}"
-    return Message(["late"], sentence, _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), [])
+    sentence = f"The nightly run of {began:%Y-%m-%d %H:%M} UTC was due by {due:%H:%M} UTC, and is still {run['state']}."
+    details = [f"Host {gethostname()}, Airflow run {run['dag_run_id']} of the DAG {run['dag_id']}"]
+    return Message(["late"], sentence, _url(f"dags/{run['dag_id']}/runs/{quote(run['dag_run_id'])}"), details)
 
 
 def _url(path: str) -> str:
@@ -163,10 +210,10 @@ def _extra(connection: Connection, field: str) -> Any:
     """A field of the connection's extra.
 
     Raises:
-        BadInput: the extra lacks it.
+        BadInput: The extra lacks it.
     """
     if not (value := connection.extra_dejson.get(field)):
-        raise BadInput(f"the connection's extra lacks {field!r}")
+        raise BadInput(f"the extra of the connection lacks {field!r}: add it in Airflow under Admin, Connections")
     return value
 
 
@@ -189,23 +236,23 @@ def _send_apprise(connection: Connection, message: Message) -> None:
     from airflow.providers.apprise.hooks.apprise import AppriseHook
 
     _extra(connection, "config")
-    # Apprise's own log lines quote URLs and tokens.
+    # Apprise's log lines quote URLs and tokens.
     logging.getLogger("apprise").setLevel(logging.CRITICAL)
     hook, services = AppriseHook(connection.conn_id), apprise.Apprise()
     hook.set_config_from_conn(connection, services)
     entries = hook.get_config_from_conn(connection)
     invalid = (len(entries) if isinstance(entries, list) else 1) - len(services)
     serious = {"mismatch", "failure"}.intersection(message.kinds)
-    # Not through AppriseNotifier: it drops the result, and with it every failure.
+    # AppriseNotifier is not used, because it ignores failures.
     with services.notify(
         title=message.title,
         body="\n".join(message.lines),
         notify_type=apprise.NotifyType.FAILURE if serious else apprise.NotifyType.WARNING,
         body_format=apprise.NotifyFormat.TEXT,
     ) as result:
-        failures = [f"{service.name} did not accept it" for service in result if not service]
+        failures = [f"{service.name} did not accept the message" for service in result if not service]
     if invalid > 0:
-        failures.append(f"{invalid} of the URLs in its extra 'config' are no Apprise URLs")
+        failures.append(f"{invalid} of the URLs in 'config', in the extra of the connection, are not Apprise URLs")
     if failures:
         raise RunFailed("; ".join(failures))
 

@@ -1,4 +1,4 @@
-"""Ask Airflow's users before a decision, and record their response with their name."""
+"""Asks Airflow's users for a decision, and records their response with their name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from reports.history import History
 from reports.publish import publish
 from streaming_core.errors import BadInput, RunFailed
 
-RESPONSE_TIMEOUT = timedelta(days=7)  # without a response in this time, nothing is decided
-NO = "Leave it"
+RESPONSE_TIMEOUT = timedelta(days=7)  # without a response, the task fails and nothing changes
+NO = "Do nothing"
 
 
 def fail_in_one_line(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Make bad input and a failed run fail the task for good, with one line."""
+    """Make bad input and a failed run fail the task without a retry, with one line."""
 
     @wraps(work)
     def wrapper(*arguments: Any) -> Any:
@@ -35,48 +35,55 @@ def fail_in_one_line(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def question(task_id: str, yes: str) -> HITLOperator:
-    """Ask whether to do what a task proposes, and why. Every user that may edit the DAG's runs may respond.
+    """The task that asks whether to carry out a proposal, and why. Each user with edit access to the DAG may respond.
 
     Args:
-        task_id: the task that proposes it; its result has `subject` and `body`.
-        yes: the option that accepts it.
+        task_id: The task that makes the proposal. Its result has `subject` and `body`.
+        yes: The option that accepts the proposal.
     """
     templates = {name: f"{{{{ ti.xcom_pull(task_ids='{task_id}')['{name}'] }}}}" for name in ("subject", "body")}
     why = Param(
         "",
         type="string",
         maxLength=decisions.LONGEST,
-        title="Why",
-        description="Your reason. The run's pages show it with your name.",
+        title="Reason",
+        description=f"Your reason, at most {decisions.LONGEST} characters. The run's pages show it with your name.",
     )
     return HITLOperator(
-        task_id="question", options=[yes, NO], params={"why": why}, response_timeout=RESPONSE_TIMEOUT, **templates
+        task_id="question",
+        options=[yes, NO],
+        params={"why": why},
+        response_timeout=RESPONSE_TIMEOUT,
+        doc_md=f"Waits for your response, for {RESPONSE_TIMEOUT.days} days at most. Open the tab *Required Actions*.",
+        **templates,
     )
 
 
 def accepted(response: dict[str, Any]) -> tuple[str, str]:
-    """Airflow's user that accepted the proposal, and the reason.
+    """The name of the user that accepted the proposal, and the user's reason.
 
     Raises:
-        AirflowSkipException: the user did not accept it.
+        AirflowSkipException: The user declined the proposal.
         BadInput: Airflow names no user.
     """
     user, why = response["responded_by_user"] or {}, response["params_input"].get("why") or ""
     name = user.get("name") or user.get("id")
     if not name:
-        raise BadInput("Airflow names no user for this response, so nothing is decided")
+        raise BadInput(
+            "Airflow does not name the user of this response, so nothing was recorded: log in, and respond again"
+        )
     if response["chosen_options"] == [NO]:
-        raise AirflowSkipException(f"left as it is, by {name}: {why}")
+        raise AirflowSkipException(f"{name} chose {NO!r}, so nothing was recorded; reason: {why or 'none'}")
     return name, why
 
 
 @fail_in_one_line
 def red_cells(run_id: str, names: str) -> dict[str, Any]:
-    """The red cells of a run, as a proposal to acknowledge them.
+    """Propose to acknowledge red cells of a run.
 
     Args:
-        run_id: the run; empty means the newest run with red cells.
-        names: names of cells, separated by commas; empty means all red cells.
+        run_id: The run; empty means the newest run with red cells.
+        names: Names of cells, separated by commas; empty means every red cell.
 
     Returns:
         `run`, `cells`, `subject` and `body`.
@@ -86,21 +93,21 @@ def red_cells(run_id: str, names: str) -> dict[str, Any]:
     )
     run_id = run_id or next(red, "")
     if not run_id:
-        raise BadInput("no run has red cells")
-    cells = decisions.seen(home(), run_id, _names(names))
+        raise BadInput("no run has red cells: there is nothing to acknowledge")
+    cells = decisions.choose_red(home(), run_id, _names(names))
     run = History(home()).run(run_id)
     lines = [f"{cell.label} {cell.outcome.word}: {cell.reason}" for cell in run.cells if cell.name in cells]
     return {
         "run": run_id,
         "cells": cells,
-        "subject": f"Red in the run of {run.started}: {len(cells)} cell{'s' * (len(cells) > 1)}. Have you seen this?",
+        "subject": f"Acknowledge {len(cells)} red cell{'s' * (len(cells) > 1)} of the run of {run.started}?",
         "body": _plain(lines),
     }
 
 
 @fail_in_one_line
 def acknowledge(proposal: dict[str, Any], response: dict[str, Any]) -> str:
-    """Acknowledge the cells of a proposal, if the response accepts it; returns the line that says so."""
+    """Acknowledge the cells of a proposal if the response accepts it; returns a line about what was recorded."""
     line = decisions.acknowledge(home(), proposal["run"], proposal["cells"], *accepted(response))
     publish(home(), proposal["run"])
     return line
@@ -108,12 +115,12 @@ def acknowledge(proposal: dict[str, Any], response: dict[str, Any]) -> str:
 
 @fail_in_one_line
 def to_measure(ref: str, run_id: str, names: str) -> dict[str, str]:
-    """The run to measure beside another commit, and its cells.
+    """The run and the cells to compare with another commit.
 
     Args:
-        ref: the other commit.
-        run_id: the run; empty means the newest one.
-        names: names of cells, separated by commas; empty means all cells that equal the oracle.
+        ref: The other commit.
+        run_id: The run; empty means the newest one.
+        names: Names of cells, separated by commas; empty means every cell that is equal.
     """
     request = gate.request(home(), ref, run_id or None, _names(names))
     return {"run": request.run_id, "cells": ",".join(cell["cell"] for cell in request.cells)}

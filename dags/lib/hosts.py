@@ -1,10 +1,11 @@
-"""Hosts that core runs go to: this machine, or one that is reached through SSH. Named by an Airflow connection.
+"""The hosts that run cells: this machine, or another one through SSH. An Airflow connection names each host.
 
-The connection's extra may hold, as JSON, where things lie on that host:
-    checkout         the checkout there                       default: this one
-    python           interpreter of infra/services/cell.py       default: this one, or <checkout>/.venv/bin/python
-    command          the engine's command, a list             default: streaming-core beside that interpreter
-    lockstep_home    LOCKSTEP_HOME as that host sees it       default: the same path (a shared mount)
+The extra of the connection, which is JSON, may set paths on that host:
+
+    checkout         the checkout                             default: the same path as here
+    python           interpreter of infra/services/cell.py    default: this one, or <checkout>/.venv/bin/python
+    command          the engine's command, a list             default: streaming-core in the interpreter's folder
+    lockstep_home    LOCKSTEP_HOME                            default: the same path as here (a shared mount)
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ LOST = 75
 
 
 class HostLost(ConnectionError):
-    """The connection to a host, or the host itself, is gone; the attempt may still be running there."""
+    """The connection to a host, or the host itself, is lost. The attempt may still run there."""
 
 
 class AttemptLost(ConnectionError):
-    """An attempt ended without a trace (its host was preempted, say); a new one may be made."""
+    """An attempt ended without a result, for example because its host was preempted. The caller may make a new one."""
 
 
 class Host(BaseHook):
-    """Runs one attempt at a cell on the machine that an Airflow connection names."""
+    """Runs attempts at cells on the machine that an Airflow connection names."""
 
     def __init__(self, conn_id: str, home: Home):
         super().__init__()
@@ -50,11 +51,11 @@ class Host(BaseHook):
         self.python = extra.get("python", self.default_python(checkout))
         self.driver = str(PurePosixPath(checkout) / "infra" / "services" / "cell.py")
         self.engine = extra.get("command", [str(PurePosixPath(self.python).parent / "streaming-core")])
-        self.there = extra.get("lockstep_home", str(home.root))
+        self.remote_home = extra.get("lockstep_home", str(home.root))
 
     @classmethod
     def of(cls, conn_id: str, home: Home) -> Host:
-        """The host behind a connection: SSH when the connection is of that type, else this machine."""
+        """The host of a connection: another machine if its type is ssh, else this machine."""
         kind = BaseHook.get_connection(conn_id).conn_type
         return (SshHost if kind == "ssh" else LocalHost)(conn_id, home)
 
@@ -63,33 +64,42 @@ class Host(BaseHook):
         raise NotImplementedError
 
     def run(self, attempt: Path, workload: Path, timeout: float, say: Callable[[str], None]) -> int:
-        """Runs an attempt, or joins it where it goes on already; returns the engine's exit code.
+        """Run an attempt, or wait for it if it already runs.
+
+        Args:
+            attempt: Folder of the attempt.
+            workload: Folder of the workload.
+            timeout: Seconds after which the engine is killed.
+            say: Takes the lines of the engine's output.
+
+        Returns:
+            The exit code of the engine.
 
         Raises:
-            HostLost: the connection broke. Calling again with the same attempt finds it.
-            AttemptLost: the attempt ended without a trace.
+            HostLost: The connection broke. A second call with the same attempt waits for the same engine.
+            AttemptLost: The attempt ended without a result.
         """
         command = [self.python, self.driver, "run", self.path(attempt), "--input", self.path(workload)]
         command += ["--command", json.dumps(self.engine), "--timeout", str(timeout)]
         code = self._run(command, say)
         if code == LOST:
-            raise AttemptLost(f"{attempt.parent.name} {attempt.name} ended without a trace")
+            raise AttemptLost(f"{attempt.parent.name} {attempt.name} ended without a result: its process is gone")
         return code
 
     def check(self) -> None:
-        """Sees to it that an attempt could be made there.
+        """Check that the host can run a cell.
 
         Raises:
-            HostLost: there is no way there.
-            BadInput: nothing to run it with is there.
+            HostLost: The host cannot be reached.
+            BadInput: The driver does not run on the host.
         """
 
     def path(self, path: Path) -> str:
-        """A path below LOCKSTEP_HOME as the host sees it."""
-        return str(PurePosixPath(self.there) / path.relative_to(self.home.root))
+        """A path below LOCKSTEP_HOME, on the host."""
+        return str(PurePosixPath(self.remote_home) / path.relative_to(self.home.root))
 
     def stop(self, attempt: Path) -> None:
-        """Ends the attempt's process group on the host."""
+        """End the attempt's process group on the host."""
         raise NotImplementedError
 
     def _run(self, command: list[str], say: Callable[[str], None]) -> int:
@@ -107,9 +117,9 @@ class LocalHost(Host):
         return sys.executable
 
     def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        # The tether ends the engine even when this process is killed outright.
+        # The tether ends the engine even if this process is killed.
         code = self._process.run([*command, "--tether"], say, folder=ROOT, tether=True)
-        # Its driver says how a run ended, unless it was killed itself.
+        # A negative code means that the driver itself was killed, so the attempt has no result.
         return LOST if code < 0 else code
 
     def stop(self, attempt: Path) -> None:
@@ -117,13 +127,13 @@ class LocalHost(Host):
 
 
 class SshHost(Host):
-    """Another machine. The engine outlives a lost connection, and a second call joins it."""
+    """Another machine. The engine survives a lost connection, and a second call waits for it."""
 
     def default_python(self, checkout: str) -> str:
         return str(PurePosixPath(checkout) / ".venv" / "bin" / "python")
 
     def _run(self, command: list[str], say: Callable[[str], None]) -> int:
-        # A remote shell reads the line, so every word is quoted; none of them comes from a form unchecked anyway.
+        # A remote shell reads the line, so every word is quoted. All values from forms are checked before.
         line = shlex.join(command)
         try:
             with self._connect() as client:
@@ -135,15 +145,19 @@ class SshHost(Host):
                         say(text.rstrip())
                 code = channel.recv_exit_status()
         except (OSError, EOFError, self._ssh_error()) as error:
-            raise HostLost(f"lost the connection to {self.connection.host}: {error}") from error
+            raise HostLost(f"lost the SSH connection to {self.connection.host}: {error}") from error
         if code < 0:
-            raise HostLost(f"the connection to {self.connection.host} ended before the run did")
+            raise HostLost(f"the SSH connection to {self.connection.host} ended before the cell did")
         return code
 
     def check(self) -> None:
         last: list[str] = []
         if self._run([self.python, self.driver, "--help"], lambda line: last.append(line)):
-            raise BadInput(f"{self.python} {self.driver} does not run there: {last[-1] if last else 'no word'}")
+            reason = last[-1] if last else "it printed nothing"
+            raise BadInput(
+                f"`{self.python} {self.driver} --help` fails on it: {reason}. "
+                "Set checkout and python in the extra of the connection"
+            )
 
     def stop(self, attempt: Path) -> None:
         line = shlex.join([self.python, self.driver, "stop", self.path(attempt)])
@@ -164,17 +178,17 @@ class SshHost(Host):
 
 
 def check(params: Mapping[str, Any], home: Home) -> None:
-    """Check the connections that a run names, and that its host can run cells.
+    """Check that the connections of a run exist and fit, and that its host can run cells.
 
     Raises:
-        BadInput: one line on what is wrong.
+        BadInput: One line on the first fault.
     """
     connections.check(params, _type_of)
     host = params["host"]
     try:
         Host.of(host, home).check()
     except (HostLost, BadInput) as error:
-        raise BadInput(f"no cell can be run on host {host}: {error}") from None
+        raise BadInput(f"host {host} cannot run cells: {error}") from None
 
 
 def _type_of(conn_id: str) -> str | None:
@@ -185,15 +199,15 @@ def _type_of(conn_id: str) -> str | None:
 
 
 def name(host: str, home: Home) -> str:
-    """What the machine behind a connection calls itself, as far as that is known from here."""
-    behind = Host.of(host, home)
-    return behind.connection.host or "" if isinstance(behind, SshHost) else gethostname()
+    """The host name of a connection's machine; empty if the connection has none."""
+    machine = Host.of(host, home)
+    return machine.connection.host or "" if isinstance(machine, SshHost) else gethostname()
 
 
 def next_attempt(folder: Path) -> Path:
-    """The attempt to run now: the last one while nothing says that it is over, else a new one."""
-    found = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
-    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in found)
+    """The folder of the attempt to run now: the last one if it has not ended, else a new one."""
+    attempts = [path for path in folder.glob("attempt-[0-9]*") if path.is_dir()]
+    numbers = sorted(int(path.name.removeprefix("attempt-")) for path in attempts)
     if numbers:
         last = folder / f"attempt-{numbers[-1]}"
         if not (last / "exit.json").exists() and not _lost(last).exists():
@@ -202,7 +216,7 @@ def next_attempt(folder: Path) -> Path:
 
 
 def abandon(attempt: Path) -> None:
-    """Notes that an attempt was lost, so that the next try makes a new one."""
+    """Record that an attempt was lost, so that the next try makes a new one."""
     _lost(attempt).write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
 
 

@@ -1,6 +1,6 @@
-"""The operators of the regression: a job, a core run, and the server they share.
+"""The operators of the regression: jobs, core runs, and the Spark server that they share.
 
-A task is tried again only for a lost connection (`RETRIES`); a mismatch, a failed run and bad input never are.
+Airflow retries a task only after a lost connection (`RETRIES`), never after a mismatch, a failed run or bad input.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ RETRIES = {
     "retries": 2,
     "retry_delay": timedelta(seconds=5),
     "retry_policy": ExceptionRetryPolicy(
-        rules=[RetryRule(exception=ConnectionError, action=RetryAction.RETRY, reason="connection lost")],
+        rules=[RetryRule(exception=ConnectionError, action=RetryAction.RETRY, reason="the connection was lost")],
         default=RetryAction.FAIL,
     ),
 }
 
 
 class ReportLink(BaseOperatorLink):
-    """To the report of the task's run."""
+    """Links a task to the report of its run."""
 
     name = "Report"
 
     def get_link(self, operator: BaseOperator, *, ti_key) -> str:
-        """Address below Airflow's own, where the plugin serves the pages."""
+        """The path of the page, which the plugin serves."""
         return f"/lockstep/{operator.run}/index.html"
 
 
 class EvidenceLink(BaseOperatorLink):
-    """To the evidence of the task's cell."""
+    """Links a task to the page of its cell."""
 
     name = "Evidence"
 
     def get_link(self, operator: BaseOperator, *, ti_key) -> str:
-        """Address below Airflow's own, where the plugin serves the pages."""
+        """The path of the page, which the plugin serves."""
         return f"/lockstep/{operator.run}/{operator.cell}.html"
 
 
 class SparkServer(BaseOperator):
-    """Takes the lock on LOCKSTEP_HOME and starts the run's Spark Connect server.
+    """Takes the lock on LOCKSTEP_HOME, and starts the run's Spark Connect server.
 
-    The master comes from the connection. One of type `spark_connect` names a server that is there already: then only
-    the lock is taken.
+    The connection names the Spark master. A connection of type `spark_connect` names an existing server: then the task
+    only takes the lock.
     """
 
     template_fields: Sequence[str] = ("run", "conn_id")
@@ -81,16 +81,27 @@ class SparkServer(BaseOperator):
 
 
 def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
-    """Starts the server of `run` on the master, or takes the one, that the connection names.
+    """Start the Spark server of a run, or use the existing server that the connection names.
 
-    LOCKSTEP_WATCH, where it is set, is the process that everything belongs to: without it the server ends too.
+    The server ends with the process whose id is in LOCKSTEP_WATCH, if that is set.
+
+    Args:
+        run: The id of the run.
+        conn_id: The Airflow connection.
+        say: Takes lines for the log.
+
+    Raises:
+        BadInput: The connection's host is not a bare host name.
     """
     connection = BaseHook.get_connection(conn_id)
     remote = None
     if connection.conn_type == "spark_connect":
-        # Whatever else a URL may hold, a token too, would stand on command lines and in logs.
+        # Other parts of a URL, such as a token, would appear on command lines and in logs.
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:]+\]", connection.host or ""):
-            raise BadInput(f"connection {conn_id}: its host is the name of one and no more; a token is its password")
+            raise BadInput(
+                f"connection {conn_id}: the host must be a bare host name; put the port in the port field, and a token "
+                "in the password field"
+            )
         remote = (f"sc://{connection.host}:{connection.port or 15002}", connection.password)
     watch = os.environ.get("LOCKSTEP_WATCH")
     url = Server(home()).start(
@@ -100,14 +111,14 @@ def start_server(run: str, conn_id: str, say: Callable[..., None]) -> None:
         watch=int(watch) if watch else None,
         say=say,
     )
-    say(f"Spark Connect at {url}")
+    say(f"the Spark server of this run is {url}")
 
 
 class Job(BaseOperator):
-    """One command of this checkout, run by its interpreter, with the run's Spark server in its environment.
+    """Runs a Python command of this checkout, with the run's Spark server in its environment.
 
-    An exit code other than 0 fails the task for good, with the command's last line as the reason. Where the command
-    itself failed (code 3), the lines above it in the task's log say where.
+    An exit code other than 0 fails the task without a retry. The last line of the command is the reason. After exit
+    code 3, the lines above it in the task's log show where the command failed.
     """
 
     template_fields: Sequence[str] = ("run", "arguments")
@@ -124,11 +135,12 @@ class Job(BaseOperator):
 
     def execute(self, context) -> None:
         if not self.run or self.run == "None":
-            raise AirflowSkipException("nothing was planned")
+            raise AirflowSkipException("the run has no plan: the log of plan_matrix says why")
         environment = {"LOCKSTEP_HOME": str(home().root), "PYTHONUNBUFFERED": "1", "LOCKSTEP_TRACEBACK": "1"}
         server = Server(home())
         if self.spark:
-            # A retry comes here after the server was lost: the setup task does not run again, so this restarts it.
+            # After the server was lost, Airflow retries this task but not the setup task, so this task restarts the
+            # server.
             if server.state(self.run) is None and context["ti"].try_number > 1:
                 start_server(self.run, context["params"]["spark"], self.log.info)
             environment |= server.environment(self.run)
@@ -137,7 +149,7 @@ class Job(BaseOperator):
             if code == 0:
                 return
             if self.spark and server.state(self.run) is None:
-                raise ServerLost(f"the Spark server went away during {self.task_id}: {self._last}")
+                raise ServerLost(f"the Spark server ended during {self.task_id}: {self._last}")
             raise AirflowFailException(self._last or f"{self.task_id} ended with exit code {code}")
 
     def _say(self, line: str) -> None:
@@ -150,9 +162,9 @@ class Job(BaseOperator):
 
 
 class CoreRun(BaseOperator):
-    """One cell of the matrix: one application, executed in one way, on the host that a connection names.
+    """Runs one cell of the matrix on the host that a connection names.
 
-    The task fails when the engine fails. `validate_outputs` compares the results of all cells and fails on its verdict.
+    The task fails if the engine fails. The task `validate_outputs` compares the results of all cells.
     """
 
     template_fields: Sequence[str] = ("run", "host")
@@ -174,18 +186,18 @@ class CoreRun(BaseOperator):
 
     def execute(self, context) -> None:
         where = home()
-        # Without an oracle there is no verdict, so a cell whose workload has none is not run.
+        # Without an oracle there can be no verdict, so the cell does not run.
         spec = RunSpec.parse(self.spec)
         if self.workload not in read_oracles(where, self.run):
             why = read_complaints(where, self.run).get(self.workload, f"its workload {self.workload} has no oracle")
-            raise AirflowFailException(f"{self.cell} is not run: {why}")
+            raise AirflowFailException(f"{self.cell} did not run: {why}")
         attempt = next_attempt(where.cell(self.run, self.cell))
         if not (attempt / "spec.json").exists():
             write_json(attempt / "spec.json", spec.model_dump(mode="json"))
         self._host, self._attempt = Host.of(self.host, where), attempt
         workload = where.workload(self.app, self.workload)
         last: list[str] = []
-        self.log.info("%s %s on %s", self.cell, attempt.name, self.host)
+        self.log.info("running %s, %s, on host %s", self.cell, attempt.name, self.host)
 
         def say(line: str) -> None:
             self.log.info(line)
@@ -202,7 +214,8 @@ class CoreRun(BaseOperator):
         except Interrupted as error:
             raise AirflowFailException(f"{self.cell}: {error}") from None
         if code:
-            raise AirflowFailException(f"{self.cell}: {last[-1] if last else f'exit code {code}'}")
+            raise AirflowFailException(f"{self.cell}: {last[-1] if last else f'exit code {code} without a message'}")
+        self.log.info("%s ended; validate_outputs will check its result", self.cell)
 
     def on_kill(self) -> None:
         self._killed = True
@@ -211,12 +224,12 @@ class CoreRun(BaseOperator):
 
 
 def stop_server(run: str) -> None:
-    """Stops the server of `run`; nothing happens when it is gone already."""
+    """Stop the Spark server of a run, if it still runs."""
     Server(home()).stop(run)
 
 
 class Verdict(BaseOperator):
-    """The last word on a run, given by `judge(context)`, which raises when the run is red."""
+    """Judges a run with `judge(context)`, which raises if the run is red."""
 
     template_fields: Sequence[str] = ("run",)
     operator_extra_links = (ReportLink(),)

@@ -19,14 +19,14 @@ from streaming_core.storage import left_json
 def plan_run(context) -> list[dict]:
     """Validate the params of a run, write runs/<run id>/plan.json and list its cells.
 
-    A refused request is a run as well: its pages say why it was refused. The run id follows from the Airflow run alone,
-    so a task that runs again finds what it wrote before.
+    A refused request is a run too: its page gives the reason. The run id follows from the Airflow run alone, so a task
+    that runs again finds its earlier plan.
 
     Returns:
         One mapping per cell: cell, app, workload, spec. The run id goes into the XCom `run_id`.
 
     Raises:
-        AirflowFailException: one line on what is wrong with the params.
+        AirflowFailException: One line on the first fault in the params.
     """
     from airflow.sdk.exceptions import AirflowFailException
 
@@ -52,7 +52,7 @@ def plan_run(context) -> list[dict]:
             raise AirflowFailException(str(error)) from None
         print(estimate(home(), planned, hosts.name(params["host"], home())))
         for line in omissions(planned):
-            print(f"left out: {line}")
+            print(f"left out of the matrix: {line}")
         refresh(home())
     context["ti"].xcom_push("run_id", run_id)
     return [
@@ -62,7 +62,7 @@ def plan_run(context) -> list[dict]:
 
 
 def run_id_of(context) -> str:
-    """What Lockstep calls the run."""
+    """Lockstep's id of the run."""
     return new_run_id(context["dag_run"].run_id, context["dag_run"].run_after.timestamp())
 
 
@@ -75,13 +75,13 @@ def _planned(run_id: str, regression: RegressionSpec) -> dict | None:
 
 
 def judge_run(context) -> dict:
-    """Record how the run ended and judge it. Publish its pages again if they say otherwise.
+    """Record how the run ended, and judge it. Publish its pages again if their sentence has changed.
 
     Returns:
         The number of cells per verdict.
 
     Raises:
-        AirflowFailException: the run is not green; with the sentence that its page begins with.
+        AirflowFailException: The run is red. The message is the first sentence of its page.
     """
     from airflow.sdk.exceptions import AirflowFailException
 
@@ -92,7 +92,7 @@ def judge_run(context) -> dict:
     try:
         refused = History(home()).run(run_id).refused
     except BadInput:
-        raise AirflowFailException("nothing was planned: see the log of plan_matrix") from None
+        raise AirflowFailException("the run has no plan: the log of plan_matrix says why") from None
     if not refused:
         states = ti.get_task_states(dag_id=ti.dag_id, task_ids=list(AFTER_CELLS), run_ids=[ti.run_id])
         conclude(home(), run_id, states.get(ti.run_id, {}))
@@ -100,8 +100,8 @@ def judge_run(context) -> dict:
     if left_json(home().report(run_id, "summary.json")).get("sentence") != run.sentence:
         try:
             publish(home(), run_id)
-        except Exception as error:  # The sentence below matters more than pages, which may be what failed.
-            print(f"the pages could not be written: {error}")
+        except Exception as error:  # The verdict below matters more than the pages.
+            print(f"the pages of the run could not be written: {error}")
     if not run.green:
         raise AirflowFailException(run.sentence)
     return run.counts

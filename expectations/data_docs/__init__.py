@@ -1,5 +1,5 @@
-"""Data Docs that need nothing from elsewhere: the pages of Great Expectations with our templates and one stylesheet.
+"""Pages of Great Expectations (Data Docs) that load nothing from other sites.
 
-Its own templates load scripts, styles and fonts from several content networks. Ours replace those that do, keep its
-content blocks, and use no script at all: tables are filled when the page is made, what unfolds is `<details>`.
+The templates of Great Expectations load scripts, styles and fonts from content networks. Our templates replace those.
+They keep its content blocks and use no script: tables are complete in the page, and `<details>` unfolds.
 """

@@ -1,4 +1,4 @@
-"""Views of Great Expectations that prefer our templates to its own."""
+"""Views of Great Expectations that use our templates first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OURS = Path(__file__).parent / "templates"
 
 
 class _Ours:
-    """Looks for a template here first."""
+    """Looks for a template in our folder first."""
 
     env: Environment
 
@@ -27,15 +27,15 @@ class _Ours:
 
 
 class ResultRenderer(ValidationResultsPageRenderer):
-    """A result as content blocks, without the name of the data asset: that of the suite says the same."""
+    """Renders a result without the name of the data asset, which is the name of the suite."""
 
     @classmethod
     def _render_validation_header(cls, validation_results: Any) -> Any:
         header = super()._render_validation_header(validation_results)
-        told = header.subheader.string_template
-        told["template"] = told["template"].replace(" ${data_asset} ${data_asset_name}\n", "")
+        subheader = header.subheader.string_template
+        subheader["template"] = subheader["template"].replace(" ${data_asset} ${data_asset_name}\n", "")
         return header
 
 
 class PageView(_Ours, DefaultJinjaPageView):
-    """A suite's page, or that of one validation."""
+    """The page of a suite or of a validation."""

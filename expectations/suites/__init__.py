@@ -1,7 +1,7 @@
-"""Data sets and what is expected of them, one file each; a data set is a Spark DataFrame of one run.
+"""The data sets of a run and their expectations, one file each. A data set is a Spark DataFrame.
 
-Rows that break a rule are found with SQL (`broken_rows`), so that a failing expectation always shows which ones: every
-such query selects the application and the cell first.
+SQL finds the rows that break a rule (`broken_rows`), so that a failing expectation shows them. Each query first selects
+the application and the cell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streaming_core.regression.warehouse import check_version
 
 @dataclass
 class DataSet:
-    """A data set's name (that of its suite too), its rows, and what must hold of them."""
+    """A data set: its name, which is also the name of its suite, its rows, and its expectations."""
 
     name: str
     rows: DataFrame
@@ -28,22 +28,33 @@ class DataSet:
 
 
 def broken_rows(rule: str, select: str) -> Expectation:
-    """Expects `SELECT <select>` (with `{batch}` for the data set) to find no row; `rule` says in words what holds."""
+    """Expect that `SELECT <select>`, where `{batch}` is the data set, returns no row.
+
+    Args:
+        rule: The rule in words. Pages and messages show it.
+        select: Selects the rows that break the rule.
+    """
     return ExpectNoRowToBreakTheRule(unexpected_rows_query=f"SELECT {select}", description=rule)
 
 
-def invariant(rule: str, sql: str, found: list[dict]) -> Expectation:
-    """Expects an invariant to hold, of which it is known which rows break it."""
-    ExpectInvariantToHold.found[rule] = found
+def invariant(rule: str, sql: str, violations: list[dict]) -> Expectation:
+    """Expect that an invariant holds.
+
+    Args:
+        rule: The invariant in words.
+        sql: The SQL of the invariant, for the page.
+        violations: The known rows that break it.
+    """
+    ExpectInvariantToHold.violations[rule] = violations
     quoted = sql.strip().replace("{", "{{").replace("}", "}}")
-    return ExpectInvariantToHold(unexpected_rows_query=f"{quoted}\n-- of every cell in {{batch}}", description=rule)
+    return ExpectInvariantToHold(unexpected_rows_query=f"{quoted}\n-- for every cell in {{batch}}", description=rule)
 
 
 def raw_table(spark: SparkSession, home: Home, table: str, run_id: str) -> DataFrame:
-    """One run's rows of a raw warehouse table.
+    """The rows of one run in a raw warehouse table.
 
     Raises:
-        BadInput: the run has none, and which job makes them; or they are of another schema version.
+        BadInput: The file is missing, or has another schema version.
     """
     path = raw_file(home, table, run_id)
     return spark.read.parquet(str(path))
@@ -54,6 +65,6 @@ def raw_file(home: Home, table: str, run_id: str) -> Path:
     path = home.part(table, run_id)
     if not path.is_file():
         job = "load_metrics" if table in ("cells", "samples") else "validate_outputs"
-        raise BadInput(f"run {run_id} has no {table}: {path} is missing; {job} writes it")
+        raise BadInput(f"run {run_id} has no table {table}: {path} is missing. The task {job} writes it; see its log")
     check_version(path, table)
     return path

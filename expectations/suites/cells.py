@@ -1,4 +1,4 @@
-"""Cells: each planned cell is there once, ran, and says what it ran with."""
+"""Cells: each planned cell has one row, ran to its end, and names its inputs and builds."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
         [
             ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
             broken_rows(
-                "a cell is there once",
+                "Each cell has one row",
                 "app, cell, count(*) AS copies FROM {batch} GROUP BY app, cell HAVING count(*) > 1",
             ),
             broken_rows(
-                "every cell ran to its end", "app, cell, status, error, attempt, host FROM {batch} WHERE status <> 'ok'"
+                "Every cell ran to its end", "app, cell, status, error, attempt, host FROM {batch} WHERE status <> 'ok'"
             ),
             broken_rows(
-                "a cell that ran says what it ran with",
+                "A cell that ran names its specification, code, build, workload, oracle and output digest",
                 f"app, cell, {', '.join(PROVENANCE)} FROM {{batch}} WHERE status = 'ok' AND ({unknown})",
             ),
             broken_rows(
-                "a cell that ran used threads, events and memory",
+                "A cell that ran has plausible numbers of threads, events, bytes of memory and seconds of compilation",
                 "app, cell, threads, events, peak_memory_bytes, compile_seconds FROM {batch} WHERE status = 'ok' AND"
                 " NOT coalesce(threads > 0 AND events >= 0 AND peak_memory_bytes > 0 AND compile_seconds >= 0, false)",
             ),

@@ -1,7 +1,8 @@
-"""Outputs: what each application declares of its output record, of every cell that completed and is not a bound.
+"""Outputs: each cell that completed, and is not a bound, writes the output record that its application declares.
 
-`columns` compares the columns of each cell with the declared ones; `outputs_<app>` holds the rows: what is declared of
-every column, asked in one pass over them, the rows that are otherwise, in another, and the application's invariants.
+The data set `columns` compares the columns of each cell with the declared ones. The data set `outputs_<app>` holds the
+output rows of an application. Its expectations check the declared columns, find the rows that break the declaration,
+and check the application's invariants.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from streaming_core.language.record import Scalar
 from streaming_core.regression.home import Home
 
 LEADING = ("seq", "sub")
-# What Spark calls the types of columns in SQL, and what Great Expectations wants them called.
+# The name of a type in Spark SQL -> its name in Great Expectations.
 SPARK_TYPES = {
     "array": "ArrayType",
     "bigint": "LongType",
@@ -44,7 +45,7 @@ SPARK_TYPES = {
 
 
 def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[DataSet]:
-    """`columns`, and `outputs_<app>` of each application of which a cell completed."""
+    """`columns`, and `outputs_<app>` for each application with a completed cell."""
     done = Parts([raw_file(home, "cells", run_id)]).read().to_pylist()
     folders = {
         row["cell"]: home.attempt(run_id, row["cell"], row["attempt"]) / "outputs"
@@ -68,15 +69,15 @@ def data_sets(spark: SparkSession, home: Home, run_id: str, plan: dict) -> list[
             parts = Parts.of(folders[cell["cell"]])
             kinds = {field.name: str(field.type) for field in parts.schema} if parts.paths else {}
             names = dict.fromkeys([*declared.names, *kinds])
-            wanted = {field.name: str(field.type) for field in declared}
-            columns += [(name, cell["cell"], c, wanted.get(c, "none"), kinds.get(c, "none")) for c in names]
-            if all(kinds.get(c) == kind for c, kind in wanted.items()):
+            expected = {field.name: str(field.type) for field in declared}
+            columns += [(name, cell["cell"], c, expected.get(c, "none"), kinds.get(c, "none")) for c in names]
+            if all(kinds.get(c) == kind for c, kind in expected.items()):
                 frames.append(_rows(spark, name, cell["cell"], parts.paths, declared.names))
         if frames:
             invariants = _invariants(app, workload["params"], checks, violations)
             sets.append(_output_rows(app, reduce(DataFrame.unionByName, frames), workload["events"], invariants))
-    shape = "app string, cell string, column string, declared string, found string"
-    return [_columns(spark.createDataFrame(columns, shape)), *sets]
+    schema = "app string, cell string, column string, declared string, actual string"
+    return [_columns(spark.createDataFrame(columns, schema)), *sets]
 
 
 def _rows(spark: SparkSession, app: str, cell: str, files: list[Path], names: list[str]) -> DataFrame:
@@ -86,7 +87,7 @@ def _rows(spark: SparkSession, app: str, cell: str, files: list[Path], names: li
 
 
 def _shown(name: str) -> Column:
-    """Text as people read it; bytes that are no text in hexadecimal."""
+    """Text as it is; bytes that are not UTF-8 in hexadecimal."""
     text = F.col(f"`{name}`")
     return F.when(F.is_valid_utf8(text.cast("string")), text.cast("string")).otherwise(F.hex(text)).alias(name)
 
@@ -98,8 +99,8 @@ def _columns(rows: DataFrame) -> DataSet:
         [
             ExpectTableRowCountToBeBetween(min_value=1),
             broken_rows(
-                "a cell's outputs have the columns and types its application declares",
-                "app, cell, column, declared, found FROM {batch} WHERE declared <> found",
+                "The outputs of a cell have the columns and types that its application declares",
+                "app, cell, column, declared, actual FROM {batch} WHERE declared <> actual",
             ),
         ],
     )
@@ -107,10 +108,10 @@ def _columns(rows: DataFrame) -> DataSet:
 
 def _output_rows(app: App, rows: DataFrame, events: int, invariants: list[Expectation]) -> DataSet:
     kinds = dict(rows.dtypes)
-    # Events are numbered from 0; what is flushed at the end of the stream bears the number after the last.
+    # Events are numbered from 0. Rows that are flushed at the end of the stream have the number after the last event.
     ranges: dict[str, tuple[int, int | None]] = {"seq": (0, events), "sub": (0, None)}
     for name, kind in app.outputs.fields.items():
-        # The bounds of a type of 64 bits are those of Spark's type, too: no value can break them.
+        # A 64-bit type has the bounds of Spark's type, so no value can be outside.
         if isinstance(kind, Scalar) and kind.name not in ("boolean", "i64", "u64") and not kind.is_float:
             ranges[name] = kind.bounds
     columns: list[Expectation] = []
@@ -136,9 +137,9 @@ def _output_rows(app: App, rows: DataFrame, events: int, invariants: list[Expect
         rows,
         [
             ExpectTableRowCountToBeBetween(min_value=1),
-            # What the expectations of columns say in figures, this one shows in rows.
+            # The expectations about columns count wrong values; this one shows the rows.
             broken_rows(
-                "no value is null, and every one lies in the range of its declared type, seq among the events",
+                "No value is null, each value is in the range of its declared type, and seq is the number of an event",
                 f"app, cell, {shown} FROM {{batch}} WHERE {' OR '.join(broken)}",
             ),
             *invariants,
@@ -148,20 +149,22 @@ def _output_rows(app: App, rows: DataFrame, events: int, invariants: list[Expect
 
 
 def _invariants(app: App, params: dict, checks: list[dict], violations: list[dict]) -> list[Expectation]:
-    """The application's invariants, with what the comparison found of each; those that are asked of no cell that ran
-    are left out."""
-    made = []
+    """An expectation for each invariant of the application, with the rows that break it.
+
+    It leaves out invariants that were checked for no cell.
+    """
+    expectations = []
     for name, sql in app.holds("total", params).items():
         check = f"invariant:{name}"
-        asked = [row for row in checks if (row["app"], row["check"]) == (app.name, check)]
-        found = []
-        for row in asked:
+        verdicts = [row for row in checks if (row["app"], row["check"]) == (app.name, check)]
+        broken: list[dict] = []
+        for row in verdicts:
             if row["verdict"] in ("equal", "not_comparable"):
                 continue
             rows = [v for v in violations if (v["cell"], v["check"]) == (row["cell"], check)]
             place = {"app": app.name, "cell": row["cell"]}
             shown = ("seq", "sub", "actual", "event")
-            found += [place | {name: v[name] for name in shown} for v in rows] or [place | {"detail": row["detail"]}]
-        if asked:
-            made.append(invariant(f"{app.name}: {name}", sql, found))
-    return made
+            broken += [place | {name: v[name] for name in shown} for v in rows] or [place | {"detail": row["detail"]}]
+        if verdicts:
+            expectations.append(invariant(f"{app.name}: {name}", sql, broken))
+    return expectations

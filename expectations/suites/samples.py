@@ -1,4 +1,4 @@
-"""Samples: every measured pass took all events, in order, and has figures that can be."""
+"""Samples: each measured pass processed all events, in order, and has plausible figures."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
             ExpectTableRowCountToBeBetween(min_value=1),
             ExpectColumnValuesToBeInSet(column="kind", value_set=["verified", "peak", "open_loop"]),
             broken_rows(
-                "a pass took every event of its workload",
+                "A pass processed every event of its workload",
                 "app, cell, kind, repetition, events, planned FROM {batch} WHERE events <> planned",
             ),
             broken_rows(
-                "outputs were delivered in order, but for declared bounds and cells that keep none",
+                "Outputs were delivered in order, except by declared bounds and by cells without order",
                 "app, cell, kind, repetition FROM {batch} WHERE NOT in_order AND NOT is_bound AND `order` = 'total'",
             ),
             broken_rows(
-                "a pass took time, and its rate is its events over it",
+                "A pass took more than 0 seconds, and its rate is its events divided by its seconds, within 1 %",
                 "app, cell, kind, repetition, events, seconds, events_per_s FROM {batch} WHERE NOT"
                 " coalesce(seconds > 0 AND abs(events_per_s * seconds - events) <= 0.01 * events, false)",
             ),
             broken_rows(
-                "latency percentiles rise",
+                "Latency percentiles do not decrease from p50 to the maximum",
                 f"app, cell, kind, repetition, {', '.join(PERCENTILES)} FROM {{batch}}"
                 f" WHERE NOT coalesce({rising}, false)",
             ),
             broken_rows(
-                "a digest is <rows>:<16 hex digits>, and counts the outputs",
+                "A digest has the form <rows>:<16 hex digits>, and <rows> is the number of outputs",
                 "app, cell, kind, repetition, outputs, digest FROM {batch} WHERE NOT coalesce("
                 "digest RLIKE '^[0-9]+:[0-9a-f]{{16}}$' AND cast(split(digest, ':')[0] AS BIGINT) = outputs, false)",
             ),

@@ -1,4 +1,4 @@
-"""Verdicts: every planned cell was judged, each check once, and all that is not a bound equals the oracle."""
+"""Verdicts: each planned cell was judged, with one verdict per check, and equals the oracle unless it is a bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from expectations.suites import DataSet, broken_rows, raw_table
 from streaming_core.regression.home import Home
 from streaming_core.regression.verdict import VERDICTS
 
-FOUND = "missing, extra, different, out_of_order"
+COUNTS = "missing, extra, different, out_of_order"
 
 
 def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSet:
@@ -21,17 +21,17 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
             ExpectColumnDistinctValuesToEqualSet(column="cell", value_set=[cell["cell"] for cell in plan["cells"]]),
             ExpectColumnValuesToBeInSet(column="verdict", value_set=list(VERDICTS)),
             broken_rows(
-                "every check of every cell is equal to the oracle, or of a declared bound",
-                f"app, cell, `check`, verdict, {FOUND}, detail FROM {{batch}}"
+                "Each check of each cell is equal to the oracle, or belongs to a declared bound",
+                f"app, cell, `check`, verdict, {COUNTS}, detail FROM {{batch}}"
                 " WHERE verdict NOT IN ('equal', 'not_comparable')",
             ),
             broken_rows(
-                "what is called equal compared something and found no difference",
-                f"app, cell, `check`, expected_rows, actual_rows, {FOUND} FROM {{batch}} WHERE verdict = 'equal'"
+                "A check with the verdict equal compared at least one row, and found no difference",
+                f"app, cell, `check`, expected_rows, actual_rows, {COUNTS} FROM {{batch}} WHERE verdict = 'equal'"
                 " AND (greatest(expected_rows, actual_rows) = 0 OR missing + extra + different + out_of_order > 0)",
             ),
             broken_rows(
-                "a cell has one verdict per check",
+                "A cell has one verdict per check",
                 "app, cell, `check`, count(*) AS verdicts FROM {batch} GROUP BY app, cell, `check` HAVING count(*) > 1",
             ),
         ],

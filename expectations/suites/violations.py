@@ -1,4 +1,4 @@
-"""Violations: only bounds have any, and each shows what was expected, what came, and where."""
+"""Violations: only bounds have any, and each one has a rank and the expected or the actual row."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def data_set(spark: SparkSession, home: Home, run_id: str, plan: dict) -> DataSe
         rows,
         [
             broken_rows(
-                "no row differs from the oracle, but for declared bounds", f"{SHOWN} FROM {{batch}} WHERE NOT is_bound"
+                "No row differs from the oracle, except in declared bounds",
+                f"{SHOWN} FROM {{batch}} WHERE NOT is_bound",
             ),
             broken_rows(
-                f"a violation has a rank of 1 to {VIOLATION_CAP} and the row it speaks of",
+                f"A violation has a rank from 1 to {VIOLATION_CAP}, a known kind, and an expected or an actual row",
                 f"{SHOWN} FROM {{batch}} WHERE rank NOT BETWEEN 1 AND {VIOLATION_CAP}"
                 " OR (expected IS NULL AND actual IS NULL)"
                 " OR kind NOT IN ('missing', 'extra', 'different', 'out_of_order', 'invariant')",

@@ -16,8 +16,8 @@ NAME = r"[A-Za-z0-9_.-]{1,250}"  # of a connection in Airflow
 DEFAULTS = {"host": "local", "spark": "spark_default"}
 # Param of a run -> the connection types it can use, and the sentence about them.
 _TYPES = {
-    "host": ({"generic", "ssh"}, "a host needs type 'ssh', or 'generic' for this machine"),
-    "spark": ({"spark", "spark_connect"}, "Spark needs type 'spark' or 'spark_connect'"),
+    "host": ({"generic", "ssh"}, "a host needs the type 'ssh', or 'generic' for this machine"),
+    "spark": ({"spark", "spark_connect"}, "a Spark master needs the type 'spark' or 'spark_connect'"),
 }
 
 
@@ -34,9 +34,9 @@ def check(params: Mapping[str, Any], type_of: Callable[[str], str | None]) -> No
     for param, default in DEFAULTS.items():
         name = params.get(param, default)
         if not isinstance(name, str) or not re.fullmatch(NAME, name):
-            raise BadInput(f"{param}: {name!r} is no name of a connection: use letters, digits, '_', '.' and '-'")
+            raise BadInput(f"{param}: {name!r} is not a valid connection name: use letters, digits, '_', '.' and '-'")
         types, sentence = _TYPES[param]
         if (kind := type_of(name)) is None:
             raise BadInput(f"{param}: Airflow has no connection {name!r}; add it under Admin, Connections")
         if kind not in types:
-            raise BadInput(f"{param}: connection {name!r} has type {kind!r}; {sentence}")
+            raise BadInput(f"{param}: connection {name!r} has the type {kind!r}, but {sentence}")

@@ -1,7 +1,7 @@
-"""AIRFLOW_HOME of this checkout: configuration, database, connections and pools.
+"""Prepares AIRFLOW_HOME of this checkout: configuration, database, connections and pools.
 
-Everything comes from the files beside this one. What a person changes later in the UI stays: connections and pools are
-imported once, and only where they do not exist yet.
+The values come from files in this folder. Connections and pools are imported only if they do not exist yet, so changes
+that people make in the UI stay.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def location() -> Path:
 
 
 def occupancy() -> Lock:
-    """The lock of who uses AIRFLOW_HOME: one run or one UI at a time, because both would schedule the same tasks."""
+    """The lock on AIRFLOW_HOME: one run or one UI holds it, because two would schedule the same tasks."""
     return Lock(made() / "in-use.json")
 
 
 def made() -> Path:
-    """`location`, made for its owner alone if it is not there: it holds the login, keys, connections and logs."""
+    """AIRFLOW_HOME; creates it if necessary, readable by its owner only, because it holds passwords and keys."""
     location().mkdir(mode=0o700, parents=True, exist_ok=True)
     return location()
 
@@ -54,7 +54,7 @@ def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
     values["PYTHONPATH"] = str(ROOT)
     values["AIRFLOW_HOME"] = str(location())
     values["LOCKSTEP_HOME"] = str(checkout.home().root)
-    # A loopback server needs no proxy, and a proxy that is set would answer for it.
+    # Requests to localhost must not go to a proxy.
     values.setdefault("NO_PROXY", "localhost,127.0.0.1")
     if port != DEFAULT_PORT:
         values["AIRFLOW__API__PORT"] = str(port)
@@ -64,18 +64,18 @@ def environment(port: int = DEFAULT_PORT) -> dict[str, str]:
 
 
 def prepare(log: Path) -> None:
-    """Makes AIRFLOW_HOME ready; does nothing when it is.
+    """Prepare AIRFLOW_HOME, unless it is ready.
 
     Args:
-        log: file that takes what Airflow prints meanwhile.
+        log: File for the output of Airflow.
 
     Raises:
-        RunFailed: the database could not be made or migrated; the message names the log.
+        RunFailed: The database could not be created or migrated. The message names the log.
     """
     home = made()
     write_configuration(home)
-    stamp, wanted = home / ".prepared", _fingerprint(home)
-    if stamp.exists() and stamp.read_text() == wanted:
+    stamp, fingerprint = home / ".prepared", _fingerprint(home)
+    if stamp.exists() and stamp.read_text() == fingerprint:
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as out:
@@ -88,12 +88,12 @@ def prepare(log: Path) -> None:
             check=False,
         )
     if done.returncode:
-        raise RunFailed(f"Airflow's database could not be prepared; see {log}")
+        raise RunFailed(f"Airflow's database could not be prepared; its log says why: {log}")
     stamp.write_text(_fingerprint(home))
 
 
 def end_stale_runs(stopped_by: str | None = None) -> None:
-    """Fail the runs that an earlier process left `running`, which a scheduler would take up, and publish their pages.
+    """Fail the runs that an earlier process left `running`, which a scheduler would resume, and publish their pages.
 
     Args:
         stopped_by: the person that stopped them; None if their process died.
@@ -116,7 +116,7 @@ def end_stale_runs(stopped_by: str | None = None) -> None:
 
 
 def write_configuration(home: Path) -> None:
-    """Writes airflow.cfg with this home's own secrets. Airflow reads it once, when it is first imported."""
+    """Write airflow.cfg with the secrets of this home. Airflow reads it once, when it is first imported."""
     kept = home / "secrets.json"
     if not kept.exists():
         values = {

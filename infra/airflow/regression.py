@@ -1,4 +1,4 @@
-"""Runs the regression DAG to its end: in a process of its own, or through the scheduler of a UI that is up."""
+"""Runs the regression DAG to its end: in a new process, or through the scheduler of a running UI."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def wait_for_turn(occupancy: Lock, say: Callable[[str], None], signals: Noted) -
         if by.get("owner") == "ui":
             return by["url"]
         if not waiting:
-            say(f"waiting: another run (process {by.get('pid', '?')}) is in progress")
+            say(f"waiting until another run ends (process {by.get('pid', '?')})")
             waiting = True
         time.sleep(0.5)
     return None
@@ -70,7 +70,7 @@ def follow(
 
     Args:
         conf: values for the DAG's params.
-        with_scheduler: let the scheduler that is up execute the run; only follow it here.
+        with_scheduler: Let the running scheduler execute the run, and only follow it here.
         log: file for the output of the DAG's process.
         on_change: called with each change of a task.
         on_plan: called with the run id once the run is planned.

@@ -1,11 +1,11 @@
-"""Runs one DAG to its end and tells what happens, a JSON line per change, on a pipe.
+"""Runs one DAG to its end, and writes each change of a task as a line of JSON to a pipe.
 
     run_dag.py FOLDER DAG_ID EVENTS_FD [--scheduler]      conf as JSON on standard input
 
-Without --scheduler this process runs the tasks itself, one after the other; with it, a scheduler that is up on this
-AIRFLOW_HOME does, and this process watches. Exit code: 0 the run succeeded, 1 it did not.
+Without --scheduler this process runs the tasks itself, one after the other. With it, the scheduler on this AIRFLOW_HOME
+runs them, and this process watches. Exit code: 0 if the run succeeded, else 1.
 
-Lines: {"run": <Airflow run id>, "run_after": <epoch seconds>} first, then for every change of a task's state
+The first line is {"run": <Airflow run id>, "run_after": <epoch seconds>}. Then follows, for each change of a task,
 {"task", "map_index", "label", "state", "start", "end"} with epoch seconds.
 """
 
@@ -34,19 +34,19 @@ from streaming_core.regression.stages import DAG_ID, Stage
 POLL_SECONDS = 0.25
 
 
-class Teller:
-    """Follows one run through the metadata database."""
+class Reporter:
+    """Follows one run in Airflow's database, and writes the lines."""
 
     def __init__(self, descriptor: int):
         self._out = os.fdopen(descriptor, "w", buffering=1)
-        self._told: dict[tuple[str, int], tuple] = {}
+        self._written: dict[tuple[str, int], tuple] = {}
 
     def begin(self, run: DagRun) -> None:
-        """Names the run."""
+        """Write the line that names the run."""
         self._say({"run": run.run_id, "run_after": run.run_after.timestamp()})
 
     def look(self, dag_id: str, run_id: str) -> None:
-        """Tells what changed since the last look."""
+        """Write a line for each change since the last call."""
         columns = (
             TaskInstance.task_id,
             TaskInstance.map_index,
@@ -58,10 +58,10 @@ class Teller:
         with create_session() as session:
             rows = session.query(*columns).filter_by(dag_id=dag_id, run_id=run_id).all()
         for task, index, state, start, end, label in rows:
-            seen = (state, start, end, label)
-            if self._told.get((task, index)) == seen:
+            current = (state, start, end, label)
+            if self._written.get((task, index)) == current:
                 continue
-            self._told[task, index] = seen
+            self._written[task, index] = current
             self._say(
                 {
                     "task": task,
@@ -74,7 +74,7 @@ class Teller:
             )
 
     def _say(self, line: dict) -> None:
-        with contextlib.suppress(BrokenPipeError):  # nobody follows any more; the run goes on
+        with contextlib.suppress(BrokenPipeError):  # the reader has gone; the run goes on
             self._out.write(json.dumps(line) + "\n")
 
 
@@ -116,8 +116,8 @@ def _publish_end(run_id: str, stopped_by: str | None) -> None:
         publish(home(), run_id)
 
 
-def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
-    """Runs the tasks in this process; what they start ends with it."""
+def run_here(folder: str, dag_id: str, conf: dict, reporter: Reporter) -> bool:
+    """Run the tasks in this process. Their processes end with it."""
     os.environ["LOCKSTEP_WATCH"] = str(os.getpid())
     end_stale_runs()
     dag = DagBag(dag_folder=folder, load_op_links=False).dags[dag_id]
@@ -132,9 +132,9 @@ def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
                     run = session.query(DagRun).filter(DagRun.dag_id == dag_id, DagRun.start_date >= started).first()
                     if run:
                         run_id = run.run_id
-                        teller.begin(run)
+                        reporter.begin(run)
             if run_id:
-                teller.look(dag_id, run_id)
+                reporter.look(dag_id, run_id)
             if last:
                 return
 
@@ -147,33 +147,33 @@ def run_here(folder: str, dag_id: str, conf: dict, teller: Teller) -> bool:
         follower.join()
 
 
-def run_there(dag_id: str, conf: dict, teller: Teller) -> bool:
-    """Hands the run to the scheduler and watches it."""
+def run_there(dag_id: str, conf: dict, reporter: Reporter) -> bool:
+    """Hand the run to the scheduler, and watch it."""
     from airflow.api.common.trigger_dag import trigger_dag
 
     run = trigger_dag(dag_id=dag_id, triggered_by=DagRunTriggeredByType.CLI, conf=conf)
-    teller.begin(run)
+    reporter.begin(run)
     pause = threading.Event()
     while True:
-        teller.look(dag_id, run.run_id)
+        reporter.look(dag_id, run.run_id)
         with create_session() as session:
             state = session.query(DagRun.state).filter_by(dag_id=dag_id, run_id=run.run_id).scalar()
         if state in (DagRunState.SUCCESS, DagRunState.FAILED):
-            teller.look(dag_id, run.run_id)
+            reporter.look(dag_id, run.run_id)
             return state == DagRunState.SUCCESS
         pause.wait(POLL_SECONDS)
 
 
 def main(argv: list[str]) -> int:
-    """The command line; see the module's text."""
-    # Tasks run in this process would take an interrupt for a failure of their own and go on with the next one.
+    """Run the command line; the module's docstring describes it."""
+    # A task in this process would treat an interrupt as its own failure, and the next task would start.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if argv[:1] == ["--end-stale-runs"]:
         end_stale_runs(*argv[1:])
         return 0
     folder, dag_id, descriptor = (word for word in argv if word != "--scheduler")
-    conf, teller = json.load(sys.stdin), Teller(int(descriptor))
-    done = run_there(dag_id, conf, teller) if "--scheduler" in argv else run_here(folder, dag_id, conf, teller)
+    conf, reporter = json.load(sys.stdin), Reporter(int(descriptor))
+    done = run_there(dag_id, conf, reporter) if "--scheduler" in argv else run_here(folder, dag_id, conf, reporter)
     return 0 if done else 1
 
 

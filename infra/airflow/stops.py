@@ -1,7 +1,7 @@
-"""A listener that records which user stops a run, or a task of it, in Airflow's UI or API.
+"""A listener that records which user stops a run or a task in Airflow's UI or API.
 
-Airflow calls it in the API server, within the request of the user. The request has written an entry into Airflow's
-audit log before, which names the user. A task cannot read that log, so the listener writes the name into the run's
+Airflow calls it in the API server, within the request of the user. Before that, the request writes an entry with the
+user's name into Airflow's audit log. A task cannot read that log, so the listener writes the name into the run's
 folder.
 """
 

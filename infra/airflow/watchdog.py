@@ -1,4 +1,4 @@
-"""Ends what `lockstep ui` started once that process is gone, even by SIGKILL.
+"""Ends the processes of `lockstep ui` after that process has ended, even by SIGKILL.
 
 The UI writes one JSON line per process to the watchdog's standard input: {"pid", "started"}. The kernel closes that
 input when the UI ends. The kernel also sends SIGTERM to each of Airflow's processes, but a scheduler waits for its

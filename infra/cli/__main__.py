@@ -1,14 +1,14 @@
-"""The `lockstep` command: the regression and its house. How it ends, ending.py says."""
+"""The `lockstep` command. `streaming_core/ending.py` describes its exit codes."""
 
 from streaming_core import ending
 
 
-def what_is_asked() -> int:
-    """What the command needs is imported when it can be said that it cannot be."""
+def command_line() -> int:
+    """Import the commands and run one. A failed import ends like any other failure, with one line."""
     from infra.cli import command
 
     return command.main()
 
 
 if __name__ == "__main__":
-    ending.end("lockstep", what_is_asked)
+    ending.end("lockstep", command_line)

@@ -1,7 +1,7 @@
-"""An application, tried in half a minute: its generator, both oracles, every way that fits it, its invariants.
+"""`lockstep check`: check an application in about half a minute, on few events.
 
-What a regression does, on few events and in a folder that is thrown away: without Airflow, history and pages. Figures
-of so few events say nothing of speed, and are not shown.
+The command does what a regression does, in a temporary folder, without Airflow, history and pages. It shows no speeds:
+so few events say nothing about them.
 """
 
 from __future__ import annotations
@@ -33,65 +33,76 @@ from streaming_core.run.comparison import diff
 from streaming_core.run.way import AXES, UNORDERED_CHANNELS, RunSpec
 from streaming_core.storage import write_json
 
-# Enough to be cut between threads and batches in many ways.
+# So that the events are split between threads and batches in many ways.
 THREADS, BATCHES = [1, 2, 3], [16]
-SHOWN = 10  # red cells whose reasons are told
+SHOWN = 10  # red cells that are printed with their reasons
 
 
 def check(name: str, events: int, seed: int, params: dict[str, Any], as_json: bool, spark: Any = None) -> int:
-    """Tries an application and prints what came of it; the exit code: 1 unless every cell is equal to the oracle.
+    """Run an application in every way that fits it, and print the verdicts.
 
     Args:
-        spark: a session to work on; None: one of its own.
+        name: The application.
+        events: Number of events to generate.
+        seed: Seed of the generator.
+        params: Parameters that differ from the application's defaults.
+        as_json: Print JSON instead of a table.
+        spark: The session to use. Without one, the function starts its own.
+
+    Returns:
+        The exit code: 1 unless every cell is equal to the oracle, or a bound.
 
     Raises:
-        BadInput: an application that cannot be loaded, or whose events cannot be compared.
-        RunFailed: one of its operators fails, or the oracles disagree.
+        BadInput: The application cannot be loaded, or no executor runs it.
+        RunFailed: An operator failed in an oracle, or the two oracles disagree.
     """
     app, console = registry.load(name), Console(stderr=as_json, highlight=False)
-    asked = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
+    request = {"applications": [name], "threads": THREADS, "batches": BATCHES, "params": {name: params}}
     if app.unordered:
-        asked["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
-    regression = RegressionSpec.parse(asked | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
+        request["channels"] = list(AXES["channel"][:1]) + sorted(UNORDERED_CHANNELS)
+    regression = RegressionSpec.parse(request | {"events": events, "seed": seed, "repetitions": 1, "seconds": 0})
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-check-") as folder,
         ExitStack() as sessions,
-        ThreadPoolExecutor(1) as aside,  # Spark takes as long to start as all cells do to run
-        console.status("generator and oracles") as status,
+        ThreadPoolExecutor(1) as background,  # Spark takes as long to start as all cells take to run
+        console.status("generating events and computing both oracles") as status,
     ):
-        starting = aside.submit(lambda: sessions.enter_context(spark_session("lockstep check", spark)))
+        starting = background.submit(lambda: sessions.enter_context(spark_session("lockstep check", spark, True)))
         home, run_id = Home(folder), new_run_id()
         planned = matrix.plan(regression, home, run_id)
         outputs = _prepared(home, run_id, planned["workloads"][0])
         for number, cell in enumerate(planned["cells"], 1):
-            status.update(f"{number} of {len(planned['cells'])}: {cell['cell']}")
+            status.update(f"running cell {number} of {len(planned['cells'])}: {cell['cell']}")
             _run(home, run_id, name, cell)
-        status.update("comparing")
+        status.update("comparing the results with the oracle")
         validate_outputs.judge_cells(starting.result(), home, run_id)
         load_metrics.work(None, home, run_id)
         run = History(home).run(run_id)
-    asked_of = list(app.holds("total", params))
+    invariants = list(app.holds("total", params))
     if as_json:
         cells = [{"cell": cell.name, "verdict": cell.verdict, "reason": cell.reason} for cell in run.cells]
-        about = {"application": name, "events": events, "outputs": outputs, "invariants": asked_of}
+        about = {"application": name, "events": events, "outputs": outputs, "invariants": invariants}
         print(json.dumps(about | {"green": run.green, "sentence": run.sentence, "cells": cells}, indent=1))
     else:
-        _show(console, run, f"{events:,} events, the same when they are made again", outputs, asked_of)
+        _show(console, run, f"{events:,} events, the same if generated twice", outputs, invariants)
     return 0 if run.green else 1
 
 
-def _prepared(home: Home, run_id: str, asked: dict) -> int:
-    """Makes the workload and its oracle, interpreted and compiled, which agree; the number of outputs."""
-    app, folder = asked["app"], home.workload(asked["app"], asked["address"])
-    workload.write(app, asked["params"], asked["events"], asked["seed"], folder)
+def _prepared(home: Home, run_id: str, entry: dict) -> int:
+    """Generate the workload and compute its oracle twice, interpreted and compiled; returns the number of outputs."""
+    app, folder = entry["app"], home.workload(entry["app"], entry["address"])
+    workload.write(app, entry["params"], entry["events"], entry["seed"], folder)
     address = oracle.address(workload.read_manifest(folder))
     kept, compiled = home.oracle(app, address), home.root / "compiled"
-    made = [oracle.run(folder, kept, "interpreted"), oracle.run(folder, compiled, "compiled")]
-    if any(made[0][what] != made[1][what] for what in ("output_digest", "state_digest")):
-        said = diff(compiled, kept).text().partition("\n")[0]
-        raise RunFailed(f"interpreter and compiled loop disagree, which is a fault of ours: {said}")
-    write_json(home.run(run_id) / "oracles.json", {asked["address"]: address})
-    return made[0]["outputs"]["rows"]
+    manifests = [oracle.run(folder, kept, "interpreted"), oracle.run(folder, compiled, "compiled")]
+    if any(manifests[0][name] != manifests[1][name] for name in ("output_digest", "state_digest")):
+        difference = diff(compiled, kept).text().partition("\n")[0]
+        raise RunFailed(
+            f"the interpreted and the compiled oracle of {app} disagree: {difference}. This is a fault of Lockstep; "
+            "please report it with the application"
+        )
+    write_json(home.run(run_id) / "oracles.json", {entry["address"]: address})
+    return manifests[0]["outputs"]["rows"]
 
 
 def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
@@ -104,13 +115,13 @@ def _run(home: Home, run_id: str, name: str, cell: dict) -> None:
 
 
 def _show(console: Console, run: Run, generated: str, outputs: int, invariants: list[str]) -> None:
-    said = "; ".join(invariants) or "none: app.invariant(name, SQL) says what must hold of every result"
-    for what, about in (
+    names = "; ".join(invariants) or "none; declare one with app.invariant(name, SQL)"
+    for title, text in (
         ("generator", generated),
-        ("oracles", f"{outputs:,} outputs, interpreted and compiled alike"),
-        ("invariants", said),
+        ("oracles", f"{outputs:,} outputs; the interpreted and the compiled oracle agree"),
+        ("invariants", names),
     ):
-        console.print(f"{what:<11}{about}", soft_wrap=True)
+        console.print(f"{title:<11}{text}", soft_wrap=True)
     ways: dict[tuple[str, str], dict[int, Text]] = {}
     for cell in run.cells:
         mark = Text(MARKS[cell.verdict], STYLES[cell.verdict])

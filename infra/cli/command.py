@@ -1,4 +1,7 @@
-"""Commands and their options; each only parses, calls what does the work and shows what that returns."""
+"""The commands of `lockstep` and their options.
+
+Each command parses its options, and calls the function that does the work. The docstring of a command is its help.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,18 @@ CACHE_GB = 20.0
 
 app = typer.Typer(
     name=NAME,
-    help="Runs applications in every way, compares each result with the oracle's, shows and keeps what came of it.",
-    epilog="Exit codes: 0 done and green, 1 red or failed, 2 bad input, 3 the command itself failed (full disk, no "
-    "memory); LOCKSTEP_TRACEBACK=1 then shows where. Applications are run one by one with streaming-core.",
+    help="Run streaming applications on every executor, and check each result against a single-threaded reference.",
+    epilog="Exit codes: 0 success; 1 a run is red, or a cell is slower; 2 bad input; 3 the command itself failed. "
+    "LOCKSTEP_TRACEBACK=1 shows where a command failed. Use streaming-core to run one application by hand.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-Reason = Annotated[str, typer.Option("--reason", metavar="WHY", help="Why; it is kept, with your name.")]
-RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run, as `lockstep report` names it.")]
+CELLS = "Names of cells, separated by commas, as the pages of the run show them."
+Port = Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on localhost.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Your reason. Pages show it with your name.")]
+RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The id of a run, as `lockstep report` prints it.")]
+NewestRun = Annotated[str | None, typer.Argument(metavar="RUN_ID", help="The id of a run. Default: the newest run.")]
 
 
 @app.command()
@@ -36,30 +42,57 @@ RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="A run, as `lockste
 def run(
     given: dict[str, Any],
     matrix: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Take the fields of dags/matrices/NAME.yaml; other options win.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Use the values of dags/matrices/NAME.yaml. The other options override them."
+        ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Airflow connection of where cells run. Default: local.")] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="CONNECTION", help="Airflow connection of the host that runs the cells. Default: local."),
+    ] = None,
     spark: Annotated[
-        str | None, typer.Option(help="Airflow connection of the Spark master. Default: spark_default.")
+        str | None,
+        typer.Option(metavar="CONNECTION", help="Airflow connection of the Spark master. Default: spark_default."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Run applications in every way that is asked for, compare each result with the oracle's, print a table."""
-    asked = conf(given, matrix) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
+    """Run a regression: run every cell of a matrix, and check each result.
+
+    A cell is one application, executed in one way. The command prints a
+    table with the speed and the verdict of each cell. It exits with 1 if
+    the run is red. While `lockstep ui` is up, its scheduler runs the cells.
+
+    Examples:
+        lockstep run --matrix smoke
+        lockstep run --applications gs,wc --threads 2 --events 5000
+        lockstep run --applications sl --executors transactional --schemes all
+    """
+    request = conf(given, matrix) | {name: value for name, value in (("host", host), ("spark", spark)) if value}
     from infra.cli.run import run as regression
 
-    return regression(asked, as_json)
+    return regression(request, as_json)
 
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(metavar="APP", help="The application.")],
-    events: Annotated[int, typer.Option(min=1, metavar="N", help="Of its generator.")] = 2000,
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of its generator.")] = 1,
+    name: Annotated[str, typer.Argument(metavar="APP", help="Application id. `streaming-core apps` lists them.")],
+    events: Annotated[int, typer.Option(min=1, metavar="N", help="Number of events to generate.")] = 2000,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the generator.")] = 1,
     settings: Settings = None,
     as_json: Json = False,
 ) -> int:
-    """Run an application in every way that fits it, on few events: both oracles, its invariants, a table."""
+    """Check an application in about half a minute, on few events.
+
+    The command generates events, runs both oracles, and runs the
+    application on 1, 2 and 3 threads with every executor that fits it. It
+    compares each result and checks the invariants. It keeps no files and
+    measures no speed. It exits with 1 unless every cell is equal.
+
+    Examples:
+        lockstep check wc
+        lockstep check gs --events 500 --seed 7
+    """
     from infra.cli.check import check
 
     return check(name, events, seed, parameters(name, None, settings), as_json)
@@ -67,25 +100,56 @@ def check(
 
 @app.command("import")
 def import_(
-    name: Annotated[str, typer.Argument(metavar="APP", help="The application whose events they become.")],
+    name: Annotated[str, typer.Argument(metavar="APP", help="The application that will process the events.")],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="Parquet, CSV (also .gz, .bz2) or JSON lines, or folders.")
+        list[Path],
+        typer.Argument(
+            metavar="FILES", help="Parquet, CSV or JSON lines files, or folders. CSV and JSON may be .gz or .bz2."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option(help="Workload to write; must be new or empty.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the workload to this folder, which must be new or empty.")
+    ] = None,
     called: Annotated[
-        str | None, typer.Option("--name", help="Keep it under this name, by which regressions take it (--data).")
+        str | None,
+        typer.Option(
+            "--name", metavar="NAME", help="Keep the workload in LOCKSTEP_HOME under a name, for regressions."
+        ),
     ] = None,
     mapping: Annotated[
-        list[str] | None, typer.Option("--map", metavar="FIELD=COLUMN", help="A field whose column is named otherwise.")
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="FIELD=COLUMN", help="Read a field from a column with another name. Repeat for more."
+        ),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(metavar="s|ms|us|ns", help="What integers count that are made of times (ISO 8601).")
+        str | None,
+        typer.Option(
+            metavar="s|ms|us|ns",
+            help="Unit of integer fields that are read from timestamps. Default: refuse timestamps.",
+        ),
     ] = None,
-    separator: Annotated[str | None, typer.Option(help="Of CSV columns. Default: a comma, of .tsv a tab.")] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHAR", help="Character between the columns of CSV. Default: a comma; in .tsv files a tab."
+        ),
+    ] = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Make a workload of data of your own. What does not fit is counted, and kept aside with reasons."""
+    """Import your own data as a workload of an application.
+
+    Each row becomes an event, or is set aside with a reason. The workload's
+    folder holds the rows that were set aside, under aside/. Give either
+    --name or --out. A regression runs on an import if you name it with
+    --data.
+
+    Examples:
+        lockstep import wc lines.csv --name lines
+        lockstep import wc posts.csv --map line=body --out workload
+        lockstep run --applications wc --data '{"wc": "lines"}'
+    """
     from infra.cli.importing import import_
 
     import_(name, files, out, called, mapping or [], unit, separator, parameters(name, None, settings), as_json)
@@ -93,31 +157,53 @@ def import_(
 
 @app.command()
 def invariants(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder that `streaming-core run` has made.")],
-    source: Annotated[Path, typer.Option("--input", metavar="DIR", help="Its workload.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder that `streaming-core run --out` wrote.")],
+    source: Annotated[Path, typer.Option("--input", metavar="DIR", help="The workload of that run.")],
     as_json: Json = False,
 ) -> int:
-    """Say which invariants hold of one run, and show the rows that break the others. Exit code 1: there are such."""
+    """Check the invariants of an application on the result of one run.
+
+    The command names each invariant that holds, and prints the rows that
+    break the others. It exits with 1 if a row breaks an invariant, or if
+    an invariant cannot be evaluated.
+
+    Examples:
+        streaming-core generate gs --events 5000 --out workload
+        streaming-core run gs --input workload --out result
+        lockstep invariants result --input workload
+    """
     from infra.cli.invariants import invariants
 
     return invariants(run, source, as_json)
 
 
 @app.command()
-def ui(
-    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
-) -> int:
-    """Start Airflow on this machine, with the form and the reports, until Ctrl-C or `stop`."""
+def ui(port: Port = DEFAULT_PORT) -> int:
+    """Start Airflow and the Lockstep pages on this machine, until Ctrl-C.
+
+    The command prints the address, the login, and the folder of the logs.
+    Airflow listens on localhost only.
+
+    Examples:
+        lockstep ui
+        lockstep ui --port 8081
+    """
     from infra.cli.ui import serve
 
     return serve(port)
 
 
 @app.command()
-def service(
-    port: Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on loopback.")] = DEFAULT_PORT,
-) -> None:
-    """Write a systemd unit of yours that keeps the UI up without a terminal, and say how it is started."""
+def service(port: Port = DEFAULT_PORT) -> None:
+    """Write a systemd user unit that runs `lockstep ui` in the background.
+
+    The unit restarts the UI after a failure and after a reboot. The command
+    starts nothing. It prints the commands that do.
+
+    Examples:
+        lockstep service
+        lockstep service --port 8081
+    """
     from infra.cli.service import service
 
     service(port)
@@ -125,7 +211,14 @@ def service(
 
 @app.command()
 def stop() -> int:
-    """Stop the Airflow that `ui` has started, from wherever."""
+    """Stop the Airflow that `lockstep ui` started, from any terminal.
+
+    Runs that are in progress stop too. Their pages say that you stopped
+    them.
+
+    Examples:
+        lockstep stop
+    """
     from infra.cli.ui import stop
 
     return stop()
@@ -133,16 +226,23 @@ def stop() -> int:
 
 @app.command()
 def report(
-    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
+    run_id: NewestRun = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="OUT.html", help="Write it to one file as well, to be mailed.")
+        Path | None, typer.Option(metavar="OUT.html", help="Also write the whole run to one HTML file, to send it.")
     ] = None,
     beside: Annotated[
-        str | None, typer.Option(metavar="RUN_ID", help="Write a page of it beside that run as well.")
+        str | None, typer.Option(metavar="RUN_ID", help="Also write a page that compares the run with this one.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Print the table of a run, and where its reports are. Exit code 1: it was not green."""
+    """Print the table of a run and the paths of its pages.
+
+    The command exits with 1 if the run is red.
+
+    Examples:
+        lockstep report
+        lockstep report --file run.html
+    """
     from infra.cli.report import report as shown
 
     return shown(home(), run_id, as_json, file, beside)
@@ -151,17 +251,23 @@ def report(
 @app.command()
 def gate(
     against: Annotated[
-        str, typer.Option(metavar="REF", help="The commit to measure beside: a branch, a tag or a commit.")
+        str, typer.Option(metavar="REF", help="The commit to compare with: a branch, a tag or a commit.")
     ],
-    run_id: Annotated[str | None, typer.Argument(metavar="RUN_ID", help="Default: the last run.")] = None,
+    run_id: NewestRun = None,
     cells: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Its cells to measure. Default: all that equal the oracle.")
+        str | None, typer.Option(metavar="A,B,...", help=f"{CELLS} Default: every cell whose result is equal.")
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure a run's cells in this checkout beside another commit, in turns, some minutes a cell.
+    """Compare the speed of this checkout with another commit.
 
-    The commit is built first, which takes about a minute once. Exit code 1: a cell is slower, or cannot be compared.
+    The command builds the commit once, which takes about a minute. Then it
+    runs each cell with both builds in turns, which takes some minutes a
+    cell. It exits with 1 if a cell is slower, or cannot be compared.
+
+    Examples:
+        lockstep gate --against HEAD~1
+        lockstep gate --against main --cells gs/serial/t2
     """
     from infra.cli.gate import gate as measured
 
@@ -172,11 +278,16 @@ def gate(
 def acknowledge(
     run_id: RunId,
     why: Reason,
-    cells: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Of its red cells these. Default: all of them.")
-    ] = None,
+    cells: Annotated[str | None, typer.Option(metavar="A,B,...", help=f"{CELLS} Default: every red cell.")] = None,
 ) -> None:
-    """Say that a run's red cells have been seen. They stay red; once all are, prune may remove their outputs."""
+    """Record that you have seen the red cells of a run, with a reason.
+
+    The cells stay red. Once all red cells of a run are acknowledged,
+    `lockstep prune` may remove the outputs of the run.
+
+    Examples:
+        lockstep acknowledge RUN_ID --reason "the disk was full"
+    """
     from infra.services.decisions import acknowledge as acknowledged
     from reports.publish import publish
 
@@ -186,9 +297,18 @@ def acknowledge(
 
 @app.command()
 def publish(
-    run_id: Annotated[str | None, typer.Option("--run", metavar="RUN_ID", help="Write this run's pages, too.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run", metavar="RUN_ID", help="Also write the pages of this run.")
+    ] = None,
 ) -> None:
-    """Write the performance page and the overview anew. Runs and `make bench` do so when they end."""
+    """Write the overview and the performance page again.
+
+    Runs and `make bench` do this when they end. Use the command after you
+    changed or removed files in LOCKSTEP_HOME by hand.
+
+    Examples:
+        lockstep publish
+    """
     from reports import publish
 
     if run_id is None:
@@ -199,29 +319,47 @@ def publish(
 
 @app.command()
 def prune(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what the command would remove, and remove nothing.")
+    ] = False,
     cache_gb: Annotated[
-        float, typer.Option(metavar="GB", help="Size that workloads, oracles and builds may have together.")
+        float,
+        typer.Option(
+            metavar="GB", help="Largest total size of workloads, oracles and builds, in gigabytes (1e9 bytes)."
+        ),
     ] = CACHE_GB,
 ) -> int:
-    """Remove old outputs and caches; raw results and reports stay.
+    """Remove old outputs and caches, which a run can make again.
 
-    Outputs of the last seven green runs stay, too, and those of a red one until its red cells are acknowledged.
+    Figures, verdicts and pages of all runs stay. Outputs stay for the last
+    seven green runs, and for a red run until you acknowledge its red cells.
+
+    Examples:
+        lockstep prune --dry-run
+        lockstep prune --cache-gb 5
     """
     if not 0 <= cache_gb < 1e9:
-        raise BadInput(f"--cache-gb must lie in 0..1e9, got {cache_gb:g}")
+        raise BadInput(f"--cache-gb must be between 0 and 1e9, got {cache_gb:g}")
     from infra.cli.prune import prune as removed
 
     return removed(home(), int(cache_gb * 1e9), dry_run)
 
 
-warehouse = typer.Typer(help="Make the marts, and their documentation, from the raw results of all runs.")
+warehouse = typer.Typer(
+    help="Build the warehouse: dbt's tables (marts) and their documentation, from the results of all runs."
+)
 app.add_typer(warehouse, name="warehouse")
 
 
 @warehouse.command()
 def build() -> None:
-    """Make every mart anew and test every constraint."""
+    """Build every mart, and test every constraint.
+
+    A run does this too. Use the command after you changed a dbt model.
+
+    Examples:
+        lockstep warehouse build
+    """
     from infra.services.warehouse import build
 
     print(build(home()))
@@ -229,7 +367,14 @@ def build() -> None:
 
 @warehouse.command()
 def rebuild() -> None:
-    """Remove metastore and marts first, then build."""
+    """Remove the metastore and the marts, then build them again.
+
+    The results of all runs stay. Use the command if a build fails because
+    of a damaged metastore.
+
+    Examples:
+        lockstep warehouse rebuild
+    """
     from infra.services.warehouse import rebuild
 
     print(rebuild(home()))
@@ -237,22 +382,29 @@ def rebuild() -> None:
 
 @warehouse.command()
 def freshness() -> None:
-    """Say how old the newest results are; exit code 1 where that is too old."""
+    """Print the age of the newest results.
+
+    The command exits with 1 if they are older than dbt allows
+    (dbt/models/staging/raw.yml).
+
+    Examples:
+        lockstep warehouse freshness
+    """
     from infra.services.warehouse import freshness
 
     print(freshness(home()))
 
 
 def named_cells(text: str | None) -> list[str] | None:
-    """Names of cells, as an option has them; None where it was not given."""
+    """Split the value of --cells into names; None if the option was not used."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise BadInput("--cells: name at least one")
+        raise BadInput("--cells: name at least one cell")
     return names
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks for; returns the exit code."""
+    """Run the command line; returns the exit code."""
     return invoke(app, arguments)

@@ -1,4 +1,4 @@
-"""`lockstep gate`: prints what the gate says of each cell."""
+"""`lockstep gate`: compare the speed of a run's cells with another commit, and print the verdicts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streaming_core.regression.home import Home
 
 
 def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, as_json: bool) -> int:
-    """Measure a run's cells beside a commit and print the verdicts; progress goes to stderr.
+    """Compare the speed of a run's cells with a commit, and print the verdicts; progress goes to stderr.
 
     Returns:
         The exit code: 1 if a cell is slower than the baseline, or could not be compared.
@@ -40,7 +40,7 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, as_j
 
 def _print(console: Console, run: Run) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title in ("cell", "build", "against", "speed", "95 % interval", "would be found", ""):
+    for title in ("cell", "build", "compared with", "speed", "95 % interval", "would be found", "reason"):
         table.add_column(title, no_wrap=True)
     for cell in run.cells:
         if one := cell.gate:

@@ -1,4 +1,4 @@
-"""The invariants of an application, asked of one run: as `validate_outputs` asks them of every cell."""
+"""`lockstep invariants`: check the invariants of an application on one run, as a regression does for every cell."""
 
 from __future__ import annotations
 
@@ -20,42 +20,48 @@ from streaming_core.data.comparison import plain
 from streaming_core.errors import BadInput
 from streaming_core.run.comparison import read_report
 
+LABELS = {"content_digest": "events", "params": "parameters"}  # of a workload
+
 
 def invariants(run: Path, source: Path, as_json: bool, spark: Any = None) -> int:
-    """Prints which invariants hold of the run in a folder, and the first rows that break one; the exit code: 1 if any
-    is broken, or cannot be evaluated.
+    """Print which invariants hold, and the first rows that break the others.
 
     Args:
-        source: the workload of the run.
-        spark: a session to work on; None: one of its own.
+        run: The folder of the run.
+        source: The workload of the run.
+        as_json: Print JSON instead of text.
+        spark: The session to use. Without one, the function starts its own.
+
+    Returns:
+        The exit code: 1 if a row breaks an invariant, or if an invariant cannot be evaluated.
 
     Raises:
-        BadInput: a folder that is not what it should be, or a run of another workload.
+        BadInput: A folder is not a run or a workload, or the run processed another workload.
     """
     report, manifest = read_report(run), workload.read_manifest(source)
     for key in ("content_digest", "params"):
         if report.workload.get(key) != manifest[key]:
-            raise BadInput(f"{source} is not the workload of {run}: its {key} is another")
+            raise BadInput(f"--input {source} is not the workload of {run}: their {LABELS[key]} differ")
     app, order = registry.load(report.app), report.spec.get("order", "total")
-    asked = [(0, name, sql) for name, sql in app.holds(order, manifest["params"]).items()]
+    queries = [(0, name, sql) for name, sql in app.holds(order, manifest["params"]).items()]
     views = views_of(run, source)
     if missing := app.results(manifest["params"]).keys() - views:
-        raise BadInput(f"{run} has no {', '.join(sorted(missing))}: run it with --sink parquet")
+        raise BadInput(f"{run} has no {', '.join(sorted(missing))}: run the application again with --sink parquet")
     with ExitStack() as sessions:
-        held = find(sessions.enter_context(spark_session("lockstep invariants", spark)), asked, {0: views})
+        held = find(sessions.enter_context(spark_session("lockstep invariants", spark, True)), queries, {0: views})
     if as_json:
         print(json.dumps({name: asdict(one) | {"rows": plain(one.rows)} for (_, name), one in held.items()}, indent=1))
     console = Console(highlight=False, quiet=as_json)
     for (_, name), one in held.items():
         if one.error:
-            said = f"{name}: it could not be evaluated: {one.error}"
+            text = f"{name}: cannot be evaluated: {one.error}"
         else:
-            broken = "1 row breaks it" if one.found == 1 else f"{one.found:,} rows break it"
-            said = f"{name}{f': {broken}' if one.found else ''}"
-        mark = Text("holds   ", "green") if not (one.found or one.error) else Text("broken  ", "bold red")
-        console.print(mark + Text(said), soft_wrap=True)
+            broken = "1 row breaks it" if one.count == 1 else f"{one.count:,} rows break it"
+            text = f"{name}{f': {broken}' if one.count else ''}"
+        mark = Text("holds   ", "green") if not (one.count or one.error) else Text("broken  ", "bold red")
+        console.print(mark + Text(text), soft_wrap=True)
         for row in one.rows:
             console.print(Text(f"        {row_json(row)}"), soft_wrap=True)
     if not held:
-        console.print(f"{app.name} says of no invariant that it must hold of a run in order {order}")
-    return 1 if any(one.found or one.error for one in held.values()) else 0
+        console.print(f"{app.name} declares no invariant for runs with order {order}")
+    return 1 if any(one.count or one.error for one in held.values()) else 0

@@ -1,4 +1,4 @@
-"""`lockstep prune`: list or remove outputs and caches that a run can make again."""
+"""`lockstep prune`: list or remove outputs and caches, which a run can make again."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def prune(home: Home, cache_bytes: int, dry_run: bool) -> int:
         items = removable(home, cache_bytes)
         for item in items:
             print(_row(item))
-        print(f"prune: {_total(items)} would be removed")
+        print(f"prune: would remove {_total(items)}; nothing was removed (--dry-run)")
         return 0
     if not home.root.is_dir():
-        raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist")
+        raise BadInput(f"LOCKSTEP_HOME={home.root} does not exist: there is nothing to prune")
     # A run in progress reads the caches, and its outputs have no verdicts yet.
     with hold(home, "prune"):
         items = removable(home, cache_bytes)
         removed = [item for item in items if _remove(item)]
-    print(f"prune: {_total(removed)} removed")
+    print(f"prune: removed {_total(removed)}")
     return 0 if len(removed) == len(items) else 1
 
 

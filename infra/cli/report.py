@@ -1,6 +1,6 @@
-"""The table of a run, and where its reports are.
+"""`lockstep report`: print the table of a run and the paths of its pages.
 
-Benchmarks that were measured since the performance page was written are drawn into it first.
+If a benchmark is newer than the performance page, the command writes that page first.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _summary(run: Run) -> Iterator[Text]:
 
 
 def cell_table(run: Run) -> Table:
-    """application, executor, strategy, threads, events/s, p99, verdict; and the verdict on speed, where there is any"""
+    """The table of a run: a row per cell. It has columns about changes of speed if a cell has such a verdict."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     titles = ["application", "executor", "strategy", "threads", "events/s", "p99", "verdict"]
     speeds = any(cell.speed for cell in run.cells)
@@ -114,7 +114,7 @@ def cell_table(run: Run) -> Table:
 
 
 def _speed(cell: Cell) -> list[Text]:
-    """Whether its speed has changed, since when, and the smallest slowdown that would be found."""
+    """Whether the speed of a cell changed, since when, and the smallest slowdown that the history would show."""
     if cell.speed is None:
         return [Text("")] * 3
     since = f"{cell.speed.since} {short(cell.speed.since_build)}" if cell.speed.changed else ""
@@ -123,7 +123,7 @@ def _speed(cell: Cell) -> list[Text]:
 
 
 def as_dict(home: Home, run: Run, stages: dict) -> dict:
-    """The same for machines."""
+    """A run for programs (`--json`)."""
     return {
         "run_id": run.run_id,
         "matrix": run.matrix,
@@ -159,8 +159,8 @@ def as_dict(home: Home, run: Run, stages: dict) -> dict:
 def _speed_as_dict(cell: Cell) -> dict | None:
     if cell.speed is None:
         return None
-    found = asdict(cell.speed)
-    return found | {"since_at": found["since_at"] and found["since_at"].isoformat()}
+    speed = asdict(cell.speed)
+    return speed | {"since_at": speed["since_at"] and speed["since_at"].isoformat()}
 
 
 def _stages(home: Home, run_id: str) -> dict:
@@ -171,7 +171,7 @@ def _stages(home: Home, run_id: str) -> dict:
 
 
 def draw_benchmarks(home: Home) -> Path | None:
-    """The performance page, if any suite has been measured; written again if that was since it was."""
+    """The performance page, if a suite was measured; writes it again if a measurement is newer."""
     measured = [path.stat().st_mtime for path in (home.reports / "bench").glob("*-*.json")]
     if not measured:
         return None
@@ -182,7 +182,7 @@ def draw_benchmarks(home: Home) -> Path | None:
 
 
 def _shown(path: Path) -> str:
-    """Relative to where the person is, when it is below."""
+    """A path for people: relative if it is below the working directory."""
     try:
         return str(path.relative_to(os.getcwd()))
     except ValueError:
@@ -190,22 +190,32 @@ def _shown(path: Path) -> str:
 
 
 def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, other: str | None) -> int:
-    """Prints a run, or the last one, and writes it to a file if one is named, and a page of it beside an `other`
-    one. The exit code: 1 where it was not green.
+    """Print a run, and write the file and the page that the options name.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run; None means the newest one.
+        as_json: Print JSON instead of a table.
+        file: Also write the run to this HTML file.
+        other: Also write a page that compares the run with this one.
+
+    Returns:
+        The exit code: 1 if the run is red.
 
     Raises:
-        BadInput, CommandFailed: there is no such run, or the file cannot be written.
+        BadInput: The run does not exist, or the path of the file is wrong.
+        CommandFailed: The file cannot be written, for example because the disk is full.
     """
     ids = History(home).run_ids()
     benchmarks = draw_benchmarks(home)
     if not ids and benchmarks and not (run_id or as_json):
-        Console().print(Text(f"no runs yet; benchmarks {_shown(benchmarks)}"), soft_wrap=True)
+        Console().print(Text(f"no run yet; the benchmarks are in {_shown(benchmarks)}"), soft_wrap=True)
         return 0
     if not ids:
-        raise BadInput(f"no runs yet in {home.root}; make run makes one")
-    for asked in (run_id, other):
-        if asked and asked not in ids:
-            raise BadInput(f"no run {asked}; the last ones are {', '.join(ids[-3:])}")
+        raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
+    for name in (run_id, other):
+        if name and name not in ids:
+            raise BadInput(f"{home.root} has no run {name}; the newest are {', '.join(ids[-3:])}")
     if file:
         history = History(home)
         try:
@@ -218,6 +228,6 @@ def report(home: Home, run_id: str | None, as_json: bool, file: Path | None, oth
         one, page = history.run(run_id or ids[-1]), home.report(run_id or ids[-1], beside_name(other))
         write_text(page, Pages(history).beside(one, history.run(other)))
         if not as_json:
-            said = f"\nbeside   {_shown(page)}\n{Beside.of(one, history.run(other)).sentence}"
-            Console().print(Text(said), soft_wrap=True)
+            text = f"\nbeside   {_shown(page)}\n{Beside.of(one, history.run(other)).sentence}"
+            Console().print(Text(text), soft_wrap=True)
     return 0 if green else 1

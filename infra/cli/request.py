@@ -1,4 +1,4 @@
-"""What `lockstep run` is asked for: an option per field of RegressionSpec, and what was given as the run's conf."""
+"""The options of `lockstep run`, one for each field of RegressionSpec, and the conf of the run that they make."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from infra import checkout
 from infra.checkout import home
+from infra.fields import CHOICES, description
 from streaming_core.errors import BadInput
 from streaming_core.regression.request import RegressionSpec
 
@@ -16,36 +17,42 @@ DEFAULTS: dict[str, Any] = {
     name: field.get_default(call_default_factory=True) for name, field in RegressionSpec.model_fields.items()
 }
 
+EXAMPLES = {"params": '{"wc": {"skew": 1.0}}', "data": '{"wc": "lines"}'}  # of fields that take JSON
+
 
 def _option(name: str) -> Any:
-    """A field as an option. It takes text: what a value may be, the field says."""
+    """A field as an option. The option takes text; RegressionSpec checks the value."""
     default = DEFAULTS[name]
     match default:
         case bool():
             shape, shown = "yes|no", "yes" if default else "no"
         case list():
-            shape, shown = "A,B,...", ",".join(map(str, default))
+            shape, shown = "A,B,...", "all" if default == CHOICES.get(name, [])[1:] else ", ".join(map(str, default))
         case dict():
             shape, shown = "JSON", "none"
         case _:
             shape, shown = "N", str(default)
-    text = f"{RegressionSpec.model_fields[name].description} Default: {shown}."
+    values = f" Values: {', '.join(CHOICES[name])}." if name in CHOICES else ""
+    text = f"{description(name)}{values} Default: {shown}."
     return Annotated[str | None, typer.Option(f"--{name}", metavar=shape, help=text)]
 
 
 OPTIONS = {name: _option(name) for name in DEFAULTS}
 
 
-def conf(given: dict[str, str], named: str | None) -> dict[str, Any]:
-    """The conf of what was given and nothing else, so that the form's defaults stay the defaults, or the named matrix
-    says the rest.
+def conf(options: dict[str, str], named: str | None) -> dict[str, Any]:
+    """The conf of a run: only the fields with an option, so that defaults or the matrix give the others.
+
+    Args:
+        options: Field -> the text of its option.
+        named: The name of a matrix, or None.
 
     Raises:
-        BadInput: what plan_matrix would refuse.
+        BadInput: The task plan_matrix would refuse the request.
     """
     from streaming_core.regression import matrices, matrix
 
-    values = {name: _value(name, text, DEFAULTS[name]) for name, text in given.items()}
+    values = {name: _value(name, text, DEFAULTS[name]) for name, text in options.items()}
     regression = matrices.request(checkout.MATRICES, home(), values, named).regression
     matrix.cells(regression, matrix.imported(regression, home()))
     return ({"matrix": named} if named else {}) | values
@@ -55,18 +62,18 @@ def _value(name: str, text: str, default: object) -> object:
     match default:
         case bool():
             if text not in ("yes", "no"):
-                raise BadInput(f"--{name}: {text!r} is neither yes nor no")
+                raise BadInput(f"--{name}: must be yes or no, got {text!r}")
             return text == "yes"
         case list():
             items = [item.strip() for item in text.split(",") if item.strip()]
             if not items:
-                raise BadInput(f"--{name}: name at least one")
+                raise BadInput(f"--{name}: give at least one value")
             return [_number(name, item) for item in items] if isinstance(default[0], int) else items
         case dict():
             try:
                 return json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise BadInput(f"--{name}: not JSON: {error}") from None
+                raise BadInput(f"--{name}: must be JSON, for example {EXAMPLES[name]}; got {text!r}: {error}") from None
     return _number(name, text)
 
 
@@ -74,4 +81,4 @@ def _number(name: str, text: str) -> int | float:
     try:
         return float(text) if "." in text or "e" in text.lower() else int(text.replace("_", ""))
     except ValueError:
-        raise BadInput(f"--{name}: {text!r} is not a number") from None
+        raise BadInput(f"--{name}: must be a number, got {text!r}") from None

@@ -124,14 +124,14 @@ def run(conf: dict, as_json: bool) -> int:
     occupancy = airflow_home.occupancy()
     ui = wait_for_turn(occupancy, say, signals)
     if signals.number:
-        say("stopped; nothing was started")
+        say("stopped before the run began")
         occupancy.leave()
         return 1
     progress = Progress(console, f"log: {log}")
     started = time.time()
     try:
         if ui:
-            say(f"Airflow is up; its scheduler executes the run: {ui}")
+            say(f"Airflow is up at {ui}; its scheduler executes the run")
         else:
             airflow_home.prepare(log.with_suffix(".prepare.log"))
         airflow_run = AirflowRun("", "", False)
@@ -140,16 +140,16 @@ def run(conf: dict, as_json: bool) -> int:
                 airflow_run = follow(conf, ui is not None, log, signals, progress.take, progress.plan)
         if signals.number:
             if ui:
-                say("stopped watching; the run goes on in Airflow")
+                say(f"stopped watching; the run goes on in Airflow: {ui}")
             else:
                 airflow_home.end_stale_runs(checkout.user())
-                say("stopped; no process of the run is left")
+                say("stopped the run and all its processes")
             return 1
     finally:
         occupancy.leave()
     home, run_id = checkout.home(), airflow_run.run_id
     if not run_id or not (home.run(run_id) / "plan.json").exists():
-        raise RunFailed(f"the run ended before it was planned; see {log}")
+        raise RunFailed(f"the run ended before it was planned; the log says why: {log}")
     write_json(
         home.run(run_id) / "stages.json",
         {

@@ -1,4 +1,4 @@
-"""The UI as a service of the user: a systemd unit with the homes and the PATH of now."""
+"""`lockstep service`: write a systemd user unit that runs the UI with the current homes and PATH."""
 
 from __future__ import annotations
 
@@ -16,37 +16,44 @@ TEMPLATE = ROOT / "infra" / "services" / UNIT
 NEXT = (
     "systemctl --user daemon-reload",
     f"systemctl --user enable --now {UNIT}",
-    "loginctl enable-linger    # also while nobody is logged in",
-    f"journalctl --user -u {UNIT}    # what it says",
+    "loginctl enable-linger    # keep it running after you log out",
+    f"journalctl --user -u {UNIT}    # show its log",
 )
 
 
 def service(port: int) -> None:
-    """Writes the unit where the user's systemd looks for it, and says what to do next; nothing is started.
+    """Write the unit into the folder of the user's systemd, and print the next commands. Start nothing.
+
+    Args:
+        port: Port of the UI on localhost.
 
     Raises:
-        BadInput, CommandFailed: it cannot be written.
+        BadInput: The path of the unit is wrong, or a path in the unit has a line break.
+        CommandFailed: The unit cannot be written, for example because the disk is full.
     """
     path = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user" / UNIT
     try:
         write_text(path, unit(port))
     except OSError as error:
         raise refusal(error, f"{path} cannot be written") from None
-    print(f"{path} is written; what starts it, and keeps it up:\n")
+    print(f"wrote {path}\n\nTo start the UI now and after each reboot:\n")
     for command in NEXT:
         print(f"    {command}")
-    print("\nThe nightly runs once its switch is on: streaming_regression_nightly, in Airflow.")
+    print("\nFor the nightly regression, switch on the DAG streaming_regression_nightly in Airflow.")
 
 
 def unit(port: int) -> str:
-    """The unit's text.
+    """The text of the unit.
+
+    Args:
+        port: Port of the UI on localhost.
 
     Raises:
-        BadInput: a path has a line break in it.
+        BadInput: A path has a line break in it.
     """
-    kept = {"LOCKSTEP_HOME": str(home().root), "AIRFLOW_HOME": str(airflow_home.location())}
-    kept |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if os.environ.get(name)}
-    lines = [f"Environment={_quoted(f'{name}={value}')}" for name, value in kept.items()]
+    variables = {"LOCKSTEP_HOME": str(home().root), "AIRFLOW_HOME": str(airflow_home.location())}
+    variables |= {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if os.environ.get(name)}
+    lines = [f"Environment={_quoted(f'{name}={value}')}" for name, value in variables.items()]
     values = {
         "root": _plain(str(ROOT)),
         "command": _quoted(str(ROOT / ".venv" / "bin" / "lockstep")).replace("$", "$$"),
@@ -62,7 +69,7 @@ def _quoted(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """As systemd reads it literally: % begins a specifier of its own."""
+    """Escape a text for systemd, where % starts a specifier."""
     if "\n" in text:
-        raise BadInput(f"{text!r} has a line break, which no unit can have")
+        raise BadInput(f"{text!r} has a line break, which a systemd unit cannot hold: use another path")
     return text.replace("%", "%%")

@@ -1,8 +1,8 @@
-"""Airflow with the Lockstep pages, on loopback, until Ctrl-C, `lockstep stop` or a terminal that is closed.
+"""`lockstep ui`: run Airflow with the Lockstep pages on localhost, until Ctrl-C, `lockstep stop` or a closed terminal.
 
-Airflow's processes and their runs end with this one, even if it is killed: a watchdog process ends them. AIRFLOW_HOME
-lists the processes as well, because the watchdog can be killed too. The next start ends the ones that are left, because
-two schedulers on one database would take each other's tasks.
+Airflow's processes and their runs end with this process, even if it is killed: a watchdog process ends them.
+AIRFLOW_HOME lists the processes as well, because the watchdog can be killed too. The next start ends the ones that are
+left, because two schedulers on one database would take each other's tasks.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ from infra.services.process import POLL_SECONDS, Noted, alive, end_group, end_gr
 from streaming_core.errors import BadInput, RunFailed
 from streaming_core.storage import Lock, left_json, write_json, write_text
 
-# The log servers of scheduler and triggerer would listen on every interface; the API server reads the files itself. It
-# believes what a server in front of it, on this machine, says of how it was asked: the proxy of
-# docs/how-to/open-lockstep-to-a-team.md.
+# The log servers of scheduler and triggerer would listen on every interface; the API server reads the log files itself.
+# It trusts the forwarding headers of a proxy on this machine (docs/how-to/open-lockstep-to-a-team.md).
 _AIRFLOW = [sys.executable, "-m", "airflow"]
 COMPONENTS = {
     "api-server": [*_AIRFLOW, "api-server", "--proxy-headers"],
@@ -75,12 +74,14 @@ class Components:
             return start(command, cwd=ROOT, env=self._environment, stdout=out, stderr=out, **options)
 
     def ended(self) -> str | None:
-        """The first component that is not running any more."""
+        """The first component that has ended, or None."""
         return next((name for name, process in self._running.items() if process.poll() is not None), None)
 
     def stop(self) -> None:
-        """SIGTERM to every group, SIGKILL to what is left after a while. The scheduler goes first: it stops its tasks,
-        which report to the API server."""
+        """Send SIGTERM to each group, and SIGKILL after STOP_SECONDS.
+
+        The scheduler ends first, because it stops its tasks, and they report to the API server.
+        """
         order = [name for name in ("scheduler", "dag-processor", "triggerer", "api-server") if name in self._running]
         for name in order:
             end_group(self._running[name], STOP_SECONDS)
@@ -93,17 +94,17 @@ class Components:
             self._watchdog.communicate()
 
     def log(self, name: str) -> Path:
-        """Where a component's words are."""
+        """The log of a component."""
         return self._logs / f"{name}.log"
 
 
 def _noted() -> Path:
-    """Where it stands which processes the components are."""
+    """The file that lists the processes of the components."""
     return airflow_home.location() / "components.json"
 
 
 def end_left() -> list[str]:
-    """Ends the components that an earlier UI has left running; their names. For who holds AIRFLOW_HOME."""
+    """End the components that an earlier UI left running; returns their names. The caller holds AIRFLOW_HOME."""
     left = {name: process for name, process in left_json(_noted()).items() if alive(process)}
     end_groups(list(left.values()), STOP_SECONDS)
     _noted().unlink(missing_ok=True)
@@ -111,35 +112,50 @@ def end_left() -> list[str]:
 
 
 def stop() -> int:
-    """Ends the Airflow that is up on AIRFLOW_HOME, whoever started it.
+    """Stop the Airflow that runs on AIRFLOW_HOME, and print what was stopped.
+
+    Returns:
+        The exit code, 0.
 
     Raises:
-        BadInput: a run is going on there without a UI, or the UI is another machine's.
-        RunFailed: it does not end.
+        BadInput: A run without a UI holds AIRFLOW_HOME, or the UI runs on another machine.
+        RunFailed: The UI does not end in time.
     """
     occupancy, was_up = airflow_home.occupancy(), False
     deadline = time.monotonic() + (len(COMPONENTS) + 1) * STOP_SECONDS
     while not occupancy.take(signed("stop")):
         by = holder(occupancy)
         if by and by["owner"] not in ("ui", "stop"):
-            raise BadInput(f"a run is going on (process {by['pid']}): Ctrl-C there stops it")
+            raise BadInput(
+                f"`lockstep run` is in progress without a UI (process {by['pid']}): press Ctrl-C in its terminal"
+            )
         if by and by["host"] != socket.gethostname():
-            raise BadInput(f"Airflow is up on {by['host']}: stop it there")
+            raise BadInput(f"Airflow runs on another host, {by['host']}: type `lockstep stop` there")
         if by and by["owner"] == "ui" and not was_up:
             was_up = True
             os.kill(by["pid"], signal.SIGTERM)
         if time.monotonic() > deadline:
-            raise RunFailed(f"process {by.get('pid', '?')} does not end")
+            raise RunFailed(
+                f"the UI (process {by.get('pid', '?')}) has not ended after {STOP_SECONDS * (len(COMPONENTS) + 1)} s: "
+                f"end it with `kill -9 {by.get('pid', 'PID')}`, then type `lockstep stop` again"
+            )
         time.sleep(POLL_SECONDS)
     left = end_left()
     occupancy.leave()
-    print("Airflow is stopped" if was_up else f"ended {', '.join(left)}" if left else "Airflow is not up")
+    if was_up:
+        print("stopped Airflow")
+    elif left:
+        print(f"stopped what an earlier UI had left running: {', '.join(left)}")
+    else:
+        print("Airflow is not running")
     return 0
 
 
 def passwords() -> dict[str, str]:
-    """The logins' passwords: made once, kept where only their owner reads them. Of a user that has none when it starts,
-    Airflow would make one and write it to its log."""
+    """The password of each user. New passwords are written to a file that only its owner can read.
+
+    Airflow itself would write a new password to its log.
+    """
     path = airflow_home.location() / "passwords.json"
     known = left_json(path)
     users = os.environ.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", f"{USER}:admin").split(",")
@@ -151,7 +167,7 @@ def passwords() -> dict[str, str]:
 
 
 def healthy(url: str) -> bool:
-    """Whether API server, scheduler, DAG processor and triggerer all say that they are well."""
+    """Whether Airflow reports that its database, scheduler, DAG processor and triggerer are healthy."""
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url}/api/v2/monitor/health", timeout=2) as answer:
@@ -169,21 +185,23 @@ def _check_port(port: int) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            raise BadInput(f"port {port} is taken; choose another one: make ui ARGS='--port {port + 1}'") from None
+            raise BadInput(
+                f"port {port} is in use: choose another one, for example lockstep ui --port {port + 1}"
+            ) from None
 
 
 def _take(occupancy: Lock, url: str, noted: Noted) -> None:
-    """Take AIRFLOW_HOME for a UI at this address, unless a signal comes first.
+    """Take AIRFLOW_HOME for a UI at this address, unless a signal arrives first.
 
     Raises:
-        BadInput: a UI or a run has AIRFLOW_HOME.
+        BadInput: Another UI or a run holds AIRFLOW_HOME.
     """
     while not occupancy.take(signed("ui", url=url)):
         by = holder(occupancy)
         if by.get("owner") == "ui":
-            raise BadInput(f"Airflow is up already: {by['url']}")
+            raise BadInput(f"Airflow is already running: open {by['url']}, or stop it with `lockstep stop`")
         if by.get("owner") == "run":
-            raise BadInput(f"a run is in progress (process {by['pid']}); start the UI when it has ended")
+            raise BadInput(f"`lockstep run` is in progress (process {by['pid']}): start the UI after it ends")
         # Another process is stopping Airflow, which takes seconds.
         if noted.number:
             return
@@ -191,13 +209,19 @@ def _take(occupancy: Lock, url: str, noted: Noted) -> None:
 
 
 def serve(port: int) -> int:
-    """Starts everything, waits for the end, stops everything.
+    """Start Airflow, wait for a signal, and stop Airflow.
+
+    Args:
+        port: Port on localhost.
+
+    Returns:
+        The exit code, 0.
 
     Raises:
         BadInput: AIRFLOW_HOME or the port is in use.
-        RunFailed: a component ended on its own, or did not come up.
+        RunFailed: A component ended on its own, or did not start in time.
     """
-    # Started from a script with &, a process ignores SIGINT; this one is meant to end on it.
+    # A script that starts this process with & makes it ignore SIGINT, so the handlers are set anew.
     noted = Noted(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     console = Console(highlight=False)
     where = airflow_home.location()
@@ -207,13 +231,13 @@ def serve(port: int) -> int:
     if noted.number:
         return 0
     if left := end_left():
-        console.print(f"ended what an earlier UI had left running: {', '.join(left)}")
+        console.print(f"stopped what an earlier UI had left running: {', '.join(left)}")
     _check_port(port)
     logs = where / "logs" / "components"
     airflow_home.prepare(logs / "prepare.log")
     logins = passwords()
     environment = airflow_home.environment(port)
-    # What a run starts ends with this process, however that ends.
+    # The processes of a run end with this process, even if it is killed.
     environment["LOCKSTEP_WATCH"] = str(os.getpid())
     airflow_home.end_stale_runs()
     components = Components(logs, environment)
@@ -224,15 +248,15 @@ def serve(port: int) -> int:
             while not noted.number and not healthy(url):
                 name = components.ended()
                 if name or time.monotonic() > deadline:
-                    what = f"{name} ended" if name else f"Airflow is not well after {START_SECONDS} s"
-                    raise RunFailed(f"{what}; see {components.log(name or 'api-server')}")
+                    fault = f"Airflow's {name} ended" if name else f"Airflow is not healthy after {START_SECONDS} s"
+                    raise RunFailed(f"{fault}; its log says why: {components.log(name or 'api-server')}")
                 time.sleep(0.5)
         if noted.number:
             return 0
         console.print(f"Airflow   {url}", highlight=False)
         for name, secret in logins.items():
-            # What is no terminal is a log.
-            shown = secret if console.is_terminal else f"its password is in {where / 'passwords.json'}"
+            # Output that is not a terminal may be a log, which other people can read.
+            shown = secret if console.is_terminal else f"the password is in {where / 'passwords.json'}"
             console.print(f"login     {name} / {shown}", highlight=False, soft_wrap=True, markup=False)
         console.print(f"reports   {url}/lockstep/", highlight=False)
         console.print(f"logs      {logs}", highlight=False)
@@ -240,7 +264,7 @@ def serve(port: int) -> int:
         sys.stdout.flush()
         while not noted.number:
             if name := components.ended():
-                raise RunFailed(f"{name} ended; see {components.log(name)}")
+                raise RunFailed(f"Airflow's {name} ended; its log says why: {components.log(name)}")
             time.sleep(0.5)
         return 0
     finally:

@@ -1,4 +1,4 @@
-"""Builds of the engine that can be measured: this checkout as it is, and any commit of its repository.
+"""Builds of the engine to measure: this checkout as it is, and any commit of its repository.
 
 `at_commit` compiles a commit in a temporary git worktree, with the tools and packages that are installed today, and
 caches the package in LOCKSTEP_HOME/builds/<commit>. It touches neither the checkout's `target` folder nor its installed
@@ -35,13 +35,13 @@ _ERROR = re.compile(r"error(\[E\d+\])?: ")  # of rustc and cargo; maturin's own 
 
 
 class Build(NamedTuple):
-    """A build that can be run: its name, and the folder that its package lies in."""
+    """A build of the engine: its name, and the folder that holds its package."""
 
     name: str
     tree: Path
 
     def command(self, *arguments: str) -> list[str]:
-        """Its `streaming-core`, to be run with `environment`. It imports nothing from the working directory."""
+        """The command line of its `streaming-core`, for `environment`. It imports nothing from the working folder."""
         return [sys.executable, "-P", "-c", COMMAND, *arguments]
 
     @property
@@ -61,17 +61,17 @@ def resolve(ref: str) -> str:
     Raises:
         BadInput: git is missing, this is no git repository, or it has no such commit.
     """
-    why = "it has no such commit"
+    why = "no such commit"
     if ref and not ref.startswith("-"):
         try:
             done = _git("rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
         except OSError:
-            raise BadInput("git cannot be run: install git, then try again") from None
+            raise BadInput("git cannot run: install git, then try again") from None
         if done.returncode == 0:
             return done.stdout.strip()
         why = _first_line(done.stderr) or why
     raise BadInput(
-        f"{ref!r} is no commit of {ROOT} ({why}): name a branch, a tag or a commit (git fetch --tags gets more)"
+        f"{ref!r} is not a commit of {ROOT} ({why}): name a branch, a tag or a commit; `git fetch --tags` gets new ones"
     )
 
 
@@ -88,7 +88,7 @@ def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -
     Args:
         home: where builds are cached.
         commit: a full hash, as `resolve` returns it.
-        label: what people call the commit, for messages.
+        label: the name of the commit in messages.
         say: takes a line when compiling starts, and one when it ends.
 
     Raises:
@@ -105,7 +105,7 @@ def at_commit(home: Home, commit: str, label: str, say: Callable[[str], None]) -
 def _compile(commit: str, label: str, folder: Path, tree: Path, say: Callable[[str], None]) -> None:
     """Compile a commit in a worktree at `tree`, and unpack its package into `folder`."""
     started = time.monotonic()
-    say(f"building {label} in a temporary worktree; this takes about a minute, once")
+    say(f"building {label} in a temporary worktree; this takes about a minute, the first time only")
     wheels = tree / "target" / "wheels"
     maturin = str(Path(sys.executable).with_name("maturin"))
     options = ["--release", "--interpreter", sys.executable, "--auditwheel", "skip", "--out", str(wheels)]
@@ -137,9 +137,9 @@ def _first_error(lines: list[str]) -> str:
         if _ERROR.match(line):
             place = lines[number + 1].strip() if number + 1 < len(lines) else ""
             return f"{line} ({place.removeprefix('--> ')})" if place.startswith("--> ") else line
-    said = [line.strip() for line in lines if line.strip()]
-    causes = [line for line in said if line.startswith("Caused by:")]
-    return (causes or said or ["the compiler ended without a message"])[-1]
+    texts = [line.strip() for line in lines if line.strip()]
+    causes = [line for line in texts if line.startswith("Caused by:")]
+    return (causes or texts or ["the compiler ended without a message"])[-1]
 
 
 def _remove(tree: Path) -> None:

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""Runs one core run on the host it is started on, and sees to its end.
+"""Runs one attempt at a cell on this host, and waits for its end.
 
     cell.py run ATTEMPT --input WORKLOAD --command '["streaming-core"]' --timeout SECONDS [--tether]
     cell.py stop ATTEMPT
 
-It waits for the host's lock (one core run at a time, whoever asks), starts the engine in a process group of its own,
-keeps its output in ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last. It can be called again
-with the same attempt: a run that has ended is answered from exit.json, one that goes on is waited for. So a lost
-connection costs nothing, and never starts a second copy. A run that was lost is started again if it left a checkpoint.
+The program waits for the host's lock, because a host runs one cell at a time. It starts the engine in its own process
+group, writes the engine's output to ATTEMPT.stdout.log and ATTEMPT.stderr.log, and writes ATTEMPT/exit.json last.
 
-Exit codes: the engine's; 3 when this command itself failed (a full disk); 75 when the attempt was lost (its process is
-gone and left no exit.json).
+A second call with the same attempt never starts a second engine. It waits for a running attempt, and reads the exit
+code of an ended one from exit.json, so a lost connection costs nothing. It restarts a lost attempt if that left a
+checkpoint.
 
-Standard library only, beside modules of this checkout of which the same is true: on a host, nothing but the engine has
-to be installed.
+The exit code is the engine's. Code 3 means that this program itself failed, for example on a full disk. Code 75 means
+that the attempt was lost: its process is gone, and exit.json is missing.
+
+The program uses the standard library, and modules of this checkout that use nothing else. A host needs only the engine.
 """
 
 import argparse
@@ -41,28 +42,28 @@ GRACE_SECONDS = 10
 
 
 def run(attempt, workload, command, timeout, tethered):
-    """Runs, awaits or reports one attempt; returns the exit code."""
+    """Run one attempt, or wait for it, or read how it ended; returns the exit code."""
     if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
         return known["exit_code"]
     if (process := read_json(attempt + ".process.json")) is not None:
         code = follow(attempt, process)
-        # Where it was lost with its host and had left a checkpoint, the engine goes on from there, in the same folder.
+        # If the attempt was lost with its host, the engine resumes from a checkpoint in the same folder.
         if code != LOST or not os.path.exists(os.path.join(attempt, ".checkpoint", "last")):
             return code
 
     noted = Noted(signal.SIGTERM, signal.SIGINT)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the connection may go, the run goes on
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the run continues without the connection
     if tethered:
         threading.Thread(target=wait_for_end_of_input, args=(noted,), daemon=True).start()
 
-    lock, told = of_host(), False
+    lock, waiting = of_host(), False
     try:
         while not lock.take(attempt):
             if noted.number:
-                return finish(attempt, KILLED, "stopped while waiting for the host", now(), now())
-            if not told:
-                say("waiting for the host: " + ((lock.holder() or "").strip() or "another core run") + " is running")
-                told = True
+                return finish(attempt, KILLED, "stopped while it waited for the host", now(), now())
+            if not waiting:
+                say("waiting: the host is in use by " + ((lock.holder() or "").strip() or "another cell"))
+                waiting = True
             time.sleep(POLL_SECONDS)
         return measure(attempt, [*command, "run", os.path.join(attempt, "spec.json")], workload, timeout, noted)
     finally:
@@ -71,14 +72,14 @@ def run(attempt, workload, command, timeout, tethered):
 
 
 def measure(attempt, command, workload, timeout, noted):
-    """The engine from start to end, under the host's lock."""
+    """Run the engine, under the host's lock; returns the exit code."""
     started = now()
     errors = attempt + ".stderr.log"
     with open(attempt + ".stdout.log", "wb") as out, open(errors, "wb") as err:
         try:
             arguments = [*command, "--input", workload, "--out", attempt]
-            told = {**os.environ, "LOCKSTEP_TRACEBACK": "1"}
-            engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=told)
+            environment = {**os.environ, "LOCKSTEP_TRACEBACK": "1"}
+            engine = start(arguments, dies_by=signal.SIGKILL, stdout=out, stderr=err, env=environment)
         except OSError as error:
             return finish(attempt, 1, f"cannot start {command[0]}: {error.strerror}", started, now())
         write_json(Path(attempt + ".process.json"), {**identity(engine.pid), "watcher": identity(os.getpid())})
@@ -86,7 +87,7 @@ def measure(attempt, command, workload, timeout, noted):
         reason = None
         while engine.poll() is None:
             if noted.number or time.monotonic() > deadline:
-                reason = "stopped" if noted.number else f"hung: no end within {timeout:.0f} s"
+                reason = "stopped" if noted.number else f"it did not end within {timeout:.0f} s, so it was killed"
                 end_group(engine, GRACE_SECONDS)
                 break
             time.sleep(POLL_SECONDS)
@@ -97,15 +98,15 @@ def measure(attempt, command, workload, timeout, noted):
         reason = f"killed by {signal.Signals(-code).name}"
         code = 128 - code
     elif code:
-        reason = last_line(errors) or f"exit code {code} without a word"
+        reason = last_line(errors) or f"exit code {code} without a message"
     return finish(attempt, code, reason, started, now())
 
 
 def follow(attempt, process):
-    """Waits for an attempt that another call started."""
+    """Wait for an attempt that another call started; returns the exit code."""
     while alive(process):
         time.sleep(POLL_SECONDS)
-    for _ in range(int(GRACE_SECONDS / POLL_SECONDS)):  # its watcher writes exit.json a moment after the engine's end
+    for _ in range(int(GRACE_SECONDS / POLL_SECONDS)):  # its watcher writes exit.json just after the engine ends
         if (known := read_json(os.path.join(attempt, "exit.json"))) is not None:
             return known["exit_code"]
         if not alive(process["watcher"]):
@@ -116,7 +117,7 @@ def follow(attempt, process):
 
 
 def stop(attempt):
-    """Ends an attempt that runs on this host; 0 when none is left."""
+    """Stop an attempt on this host, and wait for its end; returns the exit code, 0."""
     process = read_json(attempt + ".process.json")
     if process is None or not alive(process["watcher"]):
         return 0
@@ -137,7 +138,7 @@ def finish(attempt, code, error, started, ended):
 
 
 def wait_for_end_of_input(noted):
-    """A tether: standard input ends when the process that holds its other end does."""
+    """Wait for the end of standard input, which the kernel closes when the starting process ends (--tether)."""
     while os.read(0, 4096):
         pass
     noted.number = signal.SIGTERM
@@ -155,7 +156,7 @@ def last_line(path):
 
 
 def say(line):
-    with contextlib.suppress(OSError):  # nobody listens any more
+    with contextlib.suppress(OSError):  # the connection is gone
         print(line, file=sys.stderr, flush=True)
 
 
@@ -169,12 +170,12 @@ def read_json(path):
 
 def main(argv):
     parser = argparse.ArgumentParser(prog="cell.py", description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["run", "stop"])
-    parser.add_argument("attempt")
-    parser.add_argument("--input")
-    parser.add_argument("--command", type=json.loads)
-    parser.add_argument("--timeout", type=float, default=3600.0)
-    parser.add_argument("--tether", action="store_true")
+    parser.add_argument("action", choices=["run", "stop"], help="run or stop the attempt")
+    parser.add_argument("attempt", help="folder of the attempt")
+    parser.add_argument("--input", metavar="DIR", help="folder of the workload")
+    parser.add_argument("--command", type=json.loads, metavar="JSON", help="the engine's command, as a list")
+    parser.add_argument("--timeout", type=float, default=3600.0, metavar="SECONDS", help="kill it after this time")
+    parser.add_argument("--tether", action="store_true", help="stop when standard input ends")
     options = parser.parse_args(argv)
     if options.action == "stop":
         return stop(options.attempt)

@@ -1,12 +1,13 @@
-"""Records which red cells people acknowledge: rows of the raw table `decisions`, each with a name and a reason."""
+"""Records which red cells people acknowledged, with name and reason, in the raw table `decisions`."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from jobs.raw import write_raw
+from jobs.run_folder import names_in
 from streaming_core.errors import BadInput
 from streaming_core.regression.home import RUN_ID, Home, new_run_id
 from streaming_core.regression.verdict import Verdict, is_green, of_run
@@ -16,66 +17,78 @@ LONGEST = 500  # characters of a reason
 
 
 def acknowledge(home: Home, run_id: str, names: list[str] | None, by: str, why: str) -> str:
-    """Notes that a run's red cells, or those of them that are named, have been seen; the line that says so. They stay
-    red.
+    """Record that a person has seen red cells of a run. The cells stay red.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        names: The cells; None means every red cell.
+        by: The name of the person.
+        why: The person's reason.
+
+    Returns:
+        A line that says what was recorded.
 
     Raises:
-        BadInput: there is no reason, no such run, or no such cell that is red.
+        BadInput: The reason is empty or too long, the run does not exist, or a cell is not red.
     """
-    reason, chosen = _reason(why), seen(home, run_id, names)
+    reason, chosen = _reason(why), choose_red(home, run_id, names)
     _decide(home, by, reason, [{"of_run": run_id, "cell": name} for name in chosen])
-    return f"run {run_id}: {len(chosen)} red cell{'s' * (len(chosen) > 1)} acknowledged, by {by}: {reason}"
+    return f"run {run_id}: {by} acknowledged {len(chosen)} red cell{'s' * (len(chosen) > 1)}: {reason}"
 
 
-def seen(home: Home, run_id: str, names: list[str] | None) -> list[str]:
-    """The red cells of a run, or those of them that are named; raises as `acknowledge` does."""
+def choose_red(home: Home, run_id: str, names: list[str] | None) -> list[str]:
+    """The named red cells of a run.
+
+    Args:
+        home: LOCKSTEP_HOME.
+        run_id: The run.
+        names: The cells; None means every red cell.
+
+    Raises:
+        BadInput: The run does not exist or has no verdicts, or a cell is not red.
+    """
     if not RUN_ID.fullmatch(run_id) or not home.run(run_id).is_dir():
-        raise BadInput(f"no run {run_id!r} in {home.root / 'runs'}")
-    found = verdicts(home, run_id)
-    if found is None:
-        raise BadInput(f"run {run_id} has no verdicts yet: there is nothing to acknowledge")
-    wrong = red_cells(found)
-    if not wrong:
-        raise BadInput(f"run {run_id} is green: only red cells need acknowledging")
-    if unknown := set(names or ()) - set(wrong):
-        raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; red: {', '.join(wrong)}")
-    return [name for name in wrong if names is None or name in names]
+        raise BadInput(f"{home.root / 'runs'} has no run {run_id!r}: `lockstep report` prints the id of the newest run")
+    by_cell = verdicts(home, run_id)
+    if by_cell is None:
+        raise BadInput(f"run {run_id} has no verdicts yet: acknowledge its red cells after the run ends")
+    red = red_cells(by_cell)
+    if not red:
+        raise BadInput(f"run {run_id} has no red cells: there is nothing to acknowledge")
+    if unknown := set(names or ()) - set(red):
+        raise BadInput(f"run {run_id} has no red cell {', '.join(sorted(unknown))}; its red cells: {', '.join(red)}")
+    return [name for name in red if names is None or name in names]
 
 
 def verdicts(home: Home, run_id: str) -> dict[str, Verdict] | None:
-    """The verdict on each cell of a run, by cell; None until the run is compared and loaded.
+    """The verdict on each cell of a run, by cell; None until the tasks validate_outputs and load_metrics have run.
 
     Raises:
-        BadInput: the run's plan is damaged.
+        BadInput: The run's plan is damaged.
     """
     cells, checks, samples = (rows(home, table, run_id) for table in ("cells", "verdicts", "samples"))
     if cells is None or checks is None:
         return None
-    return of_run(_planned_cells(home, run_id), cells, checks, samples or [])
+    return of_run(_planned_cells(home.run(run_id)), cells, checks, samples or [])
 
 
-def red_cells(outcome: dict[str, Verdict]) -> list[str]:
+def red_cells(by_cell: dict[str, Verdict]) -> list[str]:
     """The cells that make a run red."""
-    return [name for name, (verdict, _) in outcome.items() if not is_green([verdict])]
+    return [name for name, (verdict, _) in by_cell.items() if not is_green([verdict])]
 
 
-def _planned_cells(home: Home, run_id: str) -> list[str]:
-    path = home.run(run_id) / "plan.json"
-    try:
-        return [cell["cell"] for cell in json.loads(path.read_text())["cells"]]
-    except FileNotFoundError:
-        return []
-    except (ValueError, LookupError, TypeError):
-        raise BadInput(f"{path} is damaged; repair or remove {path.parent} by hand") from None
+def _planned_cells(run: Path) -> list[str]:
+    return names_in(run / "plan.json", lambda plan: [cell["cell"] for cell in plan["cells"]])
 
 
 def _reason(why: str) -> str:
-    """A reason in one line."""
+    """A reason in one line; raises BadInput if it is empty or too long."""
     reason = " ".join(why.split())
     if not reason:
-        raise BadInput("a decision has a reason: say why")
+        raise BadInput("the reason is empty: say why you acknowledge the cells")
     if len(reason) > LONGEST:
-        raise BadInput(f"a reason has {LONGEST} characters at most, this one has {len(reason)}")
+        raise BadInput(f"the reason must have at most {LONGEST} characters, got {len(reason)}")
     return reason
 
 

@@ -1,6 +1,7 @@
-"""The gate: measures cells of a run in this checkout beside another commit, and has the warehouse judge their speeds.
+"""The gate: compares the speed of a run's cells in this checkout with another commit.
 
-`python -m infra.services.gate REF RUN_ID --cells A,B` is what the DAG `speed_gate` runs.
+The warehouse judges the measured pairs. The DAG `speed_gate` runs `python -m infra.services.gate REF RUN_ID --cells
+A,B`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RED = ("slower", "different", "failed")
 
 
 class Request(NamedTuple):
-    """What to measure: the baseline by ref and commit, the run, and its cells as planned."""
+    """A request to the gate: the baseline by ref and commit, the run, and its cells as planned."""
 
     ref: str
     commit: str
@@ -35,7 +36,7 @@ class Request(NamedTuple):
 
 
 def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -> Request:
-    """Check what is asked for, before anything is built.
+    """Check a request before anything is built.
 
     Args:
         home: where the runs are.
@@ -49,10 +50,10 @@ def request(home: Home, ref: str, run_id: str | None, names: list[str] | None) -
     commit = build.resolve(ref)
     ids = History(home).run_ids()
     if run_id is None and not ids:
-        raise BadInput("there is no run yet: lockstep run makes one")
+        raise BadInput(f"{home.root} has no run yet: start one with `lockstep run`")
     chosen = run_id or ids[-1]
     if chosen not in ids:
-        raise BadInput(f"no run {chosen!r}: lockstep report prints the last one")
+        raise BadInput(f"{home.root} has no run {chosen!r}: `lockstep report` prints the id of the newest run")
     return Request(ref, commit, chosen, pairs.cells_of(home, chosen, names))
 
 
@@ -63,16 +64,16 @@ def gate(home: Home, ref: str, run_id: str | None, names: list[str] | None, say:
         BadInput: as `request`.
         RunFailed: the commit cannot be compiled, or the marts cannot be built.
     """
-    asked = request(home, ref, run_id, names)
+    checked = request(home, ref, run_id, names)
     with hold(home, NAME, say):
-        baseline = build.at_commit(home, asked.commit, revision(asked.ref, asked.commit), say)
-        rows = pairs.measure(home, asked.run_id, asked.cells, baseline, say)
-        write_raw(home, "pairs", asked.run_id, [row | {"baseline_ref": asked.ref} for row in rows])
-    with redirect_stdout(sys.stderr):  # dbt's own lines are progress
-        said = warehouse.build(home)
-    say(said)
-    publish(home, asked.run_id)
-    return History(home).run(asked.run_id)
+        baseline = build.at_commit(home, checked.commit, revision(checked.ref, checked.commit), say)
+        rows = pairs.measure(home, checked.run_id, checked.cells, baseline, say)
+        write_raw(home, "pairs", checked.run_id, [row | {"baseline_ref": checked.ref} for row in rows])
+    with redirect_stdout(sys.stderr):  # dbt prints its progress on stdout
+        summary = warehouse.build(home)
+    say(summary)
+    publish(home, checked.run_id)
+    return History(home).run(checked.run_id)
 
 
 def is_red(run: Run) -> bool:
@@ -81,13 +82,13 @@ def is_red(run: Run) -> bool:
 
 
 def main() -> int:
-    """Measure what the command line names, and print the verdict in a sentence."""
+    """Measure the cells that the command line names, and print the verdict in one sentence."""
     parser = argparse.ArgumentParser(prog=NAME, description=__doc__)
-    parser.add_argument("ref")
-    parser.add_argument("run_id")
-    parser.add_argument("--cells", required=True)
-    given = parser.parse_args()
-    run = gate(checkout.home(), given.ref, given.run_id, given.cells.split(","), print)
+    parser.add_argument("ref", help="the commit to compare with")
+    parser.add_argument("run_id", help="the run whose cells are measured")
+    parser.add_argument("--cells", required=True, metavar="A,B,...", help="names of the cells")
+    options = parser.parse_args()
+    run = gate(checkout.home(), options.ref, options.run_id, options.cells.split(","), print)
     if is_red(run):
         raise RunFailed(run.gate_sentence)
     print(run.gate_sentence)

@@ -1,7 +1,7 @@
-"""Locks that say in JSON who holds them: an owner, its process and host, since when, and what else others need to know.
+"""Locks with a holder's signature in JSON: owner, process, host and time, and details for the processes that wait.
 
-The one on LOCKSTEP_HOME is held by a run's Spark server, or by who works there outside a run; the one on this host, by
-who measures on it.
+The keeper of a run's Spark server holds the lock on LOCKSTEP_HOME during a run. Other commands hold it while they
+change LOCKSTEP_HOME. A process that measures holds the lock on its host.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def of_home(home: Home) -> Lock:
 
 
 def of_host() -> Lock:
-    """The lock on this host, whoever works on it."""
+    """The lock on this host, which all its users share."""
     return Lock(os.environ.get("LOCKSTEP_HOST_LOCK", "/tmp/lockstep-host.lock"), shared=True)
 
 
 def signed(owner: str, **details: str) -> str:
-    """What others read while this process holds a lock as `owner`."""
+    """The signature of a lock that this process holds as `owner`."""
     since = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime())
     return json.dumps({"owner": owner, "pid": os.getpid(), "host": socket.gethostname(), "since": since, **details})
 
 
 def holder(lock: Lock) -> dict:
-    """What its holder signed; {} when there is none, or it is signing this moment."""
+    """The signature of a lock's holder; {} if the lock is free, or its holder is just signing."""
     try:
         return json.loads(lock.holder() or "{}")
     except ValueError:
@@ -43,18 +43,19 @@ def holder(lock: Lock) -> dict:
 
 @contextmanager
 def hold(home: Home, owner: str, say: Callable[[str], None] = print) -> Iterator[None]:
-    """Holds the lock on LOCKSTEP_HOME for the length of the block; waits for it, and says for whom.
+    """Hold the lock on LOCKSTEP_HOME during the block; wait until it is free.
 
     Args:
-        owner: what others are told while they wait.
-        say: takes the one line about waiting.
+        home: LOCKSTEP_HOME.
+        owner: The name that waiting processes see.
+        say: Takes one line if the lock is not free.
     """
     home.root.mkdir(parents=True, exist_ok=True)
     lock = of_home(home)
     if not lock.take(signed(owner)):
         by = holder(lock)
-        who = f"{by['owner']} on {by['host']}" if by else "another process"
-        say(f"waiting for {who}, which holds {home.root}")
+        user = f"{by['owner']} on {by['host']} since {by['since']}" if by else "another process"
+        say(f"waiting: {home.root} is in use by {user}")
         lock.wait(signed(owner))
     try:
         yield

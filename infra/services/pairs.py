@@ -1,9 +1,9 @@
-"""Measures passes of this checkout and of the build of another commit, the baseline, in pairs, on this host.
+"""Measures this checkout and the build of another commit, the baseline, in pairs of processes on this host.
 
-Both sides of a pair are processes of their own, one right after the other: what differs from process to process, as
-where its memory lies, is noise of the pair and no difference between the builds. Lots say which of them is first. So,
-if the builds are the same, each pair is as likely to speak for the one as for the other, whatever the machine does, and
-the chance to accuse one of them can be counted (docs/explanation/speed-verdicts.md).
+The two processes of a pair run one right after the other, in random order. Differences between processes, such as their
+memory layout, then count as noise of a pair, not as a difference between the builds. If the builds are equally fast,
+each pair favours either side with the same probability, whatever else the machine does. This makes the probability of a
+false alarm computable (docs/explanation/speed-verdicts.md).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from streaming_core.run.way import RunSpec
 from streaming_core.run.yardstick import SHORTEST
 from streaming_core.storage import digest_of, write_json
 
-PAIRS = 32  # of a cell; the ranks in dbt/macros/gate.sql are of so many
-SECONDS = 1.0  # of passes, on both sides of a pair together
-MOST = 100  # passes of a run (RunSpec.repetitions)
+PAIRS = 32  # of a cell; dbt/macros/gate.sql has the ranks for this number
+SECONDS = 1.0  # that all passes of a pair take together
+MOST = 100  # passes of a process (RunSpec.repetitions)
 FEWEST = 3
 
 
 class Side(NamedTuple):
-    """What one build's process of a pair has shown: median seconds of a pass, digest of its results, steal, others."""
+    """The measurement of one process: median seconds of a pass, digest of the results, the host's steal and others."""
 
     seconds: float
     digest: str
@@ -61,54 +61,60 @@ def measure(
         "baseline_environment": environment(baseline.name),
         "environment": environment(),
     }
-    found = []
+    measured = []
     for number, cell in enumerate(cells, 1):
-        say(f"{number} of {len(cells)}: {cell['cell']}")
+        say(f"measuring cell {number} of {len(cells)}: {cell['cell']}")
         spec = RunSpec.parse(cell["spec"])
         lock, owner = of_host(), f"gate {cell['cell']}"
         if not lock.take(owner):
-            say(f"waiting for the host: {(lock.holder() or '').strip() or 'another core run'} is running")
+            say(f"waiting: the host is in use by {(lock.holder() or '').strip() or 'another cell'}")
             lock.wait(owner)
         try:
-            made = _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}")
+            pairs = _pairs(builds, spec, home.workload(spec.app, cell["workload"]), f"{run_id} {cell['cell']}")
         finally:
             lock.leave()
-        found += [about | {"cell": cell["cell"]} | row for row in made]
-    return found
+        measured += [about | {"cell": cell["cell"]} | row for row in pairs]
+    return measured
 
 
 def cells_of(home: Home, run_id: str, names: list[str] | None) -> list[dict]:
     """The cells of a run to measure, as planned: all that equal the oracle, or the named ones.
 
     Raises:
-        BadInput: the run is another build's or another host's, or a cell is missing or does not equal the oracle.
+        BadInput: The run is from another build or host, or a cell is missing or not equal to the oracle.
     """
     build = checkout().name
     facts = {row["cell"]: row for row in rows(home, "cells", run_id) or []}
     planned = {cell["cell"]: cell for cell in read_plan(home, run_id)["cells"]}
     if unknown := set(names or ()) - planned.keys():
-        raise BadInput(f"run {run_id} has no cell {', '.join(sorted(unknown))}")
+        raise BadInput(f"run {run_id} has no cell {', '.join(sorted(unknown))}: its page lists the names")
     equal = [name for name in planned if facts.get(name, {}).get("verdict") == "equal"]
     if wrong := set(names or ()) - set(equal):
-        raise BadInput(f"{', '.join(sorted(wrong))}: speed is compared of cells that equal the oracle")
+        raise BadInput(
+            f"not equal to the oracle: {', '.join(sorted(wrong))}; the gate measures only cells that are equal"
+        )
     chosen = [name for name in equal if names is None or name in names]
     if not chosen:
-        raise BadInput(f"no cell of run {run_id} equals the oracle")
+        raise BadInput(f"run {run_id} has no cell that is equal to the oracle: there is nothing to measure")
     for name in chosen:
         if facts[name]["build"] != build:
-            raise BadInput(f"run {run_id} is of build {facts[name]['build']}, this checkout is {build}: run it first")
+            raise BadInput(
+                f"run {run_id} is from build {facts[name]['build']}, but this checkout is build {build}: "
+                "start a run of this checkout first"
+            )
         if facts[name]["host"] not in (None, gethostname()):
-            raise BadInput(f"{name} ran on {facts[name]['host']}: pairs are measured on this host")
+            raise BadInput(
+                f"{name} ran on host {facts[name]['host']}: use the gate on that host, or start a run here first"
+            )
     return [planned[name] for name in chosen]
 
 
 def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) -> list[dict[str, Any]]:
-    """One cell's pairs. What cannot be compared ends them early: results that differ, a side that fails, passes that
-    are too short."""
+    """The pairs of one cell. They end early if results differ, a side fails, or passes are too short to measure."""
     draw = random.Random(digest_of(lot))
-    made: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
     passes = FEWEST
-    # The one before the first does not count: it says how long a pass is, and leaves machine code to be loaded.
+    # Pair -1 does not count. It shows how long a pass takes, and caches the machine code.
     for number in range(-1, PAIRS):
         order = ["baseline", "build"]
         if draw.random() < 0.5:
@@ -117,40 +123,42 @@ def _pairs(builds: dict[str, Build], spec: RunSpec, workload: Path, lot: str) ->
         try:
             sides = {name: one_side(builds[name], spec, workload, passes) for name in order}
         except RunFailed as error:
-            return [*made, row | {"error": str(error)}]
+            return [*pairs, row | {"error": str(error)}]
         seconds = [side.seconds for side in sides.values()]
         row |= {f"{name}_{what}": getattr(side, what) for name, side in sides.items() for what in ("seconds", "digest")}
         row |= {what: max(getattr(side, what) for side in sides.values()) for what in ("steal", "others")}
         if sides["baseline"].digest != sides["build"].digest or (number < 0 and min(seconds) < SHORTEST):
-            return [*made, row]
+            return [*pairs, row]
         if number >= 0:
-            made.append(row)
+            pairs.append(row)
         else:
             passes = min(MOST, max(FEWEST, math.ceil(SECONDS / sum(seconds))))
-    return made
+    return pairs
 
 
 def one_side(build: Build, spec: RunSpec, workload: Path, passes: int) -> Side:
-    """Some passes of a build over a workload, in a process of its own.
+    """Run some passes of a build over a workload, in a new process.
 
     Raises:
-        RunFailed: the build does not do that, or takes the spec for something else.
+        RunFailed: The build fails, or it reads the spec in another way.
     """
     way = {"sink": "digest", "repetitions": passes, "seconds": 0.0, "rate": 0.0}
-    asked = RunSpec.parse(spec.model_dump(mode="json") | way)
+    requested = RunSpec.parse(spec.model_dump(mode="json") | way)
     lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="lockstep-gate-") as folder:
         file, out = Path(folder, "spec.json"), Path(folder, "run")
-        write_json(file, asked.digest_content)
+        write_json(file, requested.digest_content)
         command = build.command("run", str(file), "--input", str(workload), "--out", str(out))
         if code := Process().run(command, lines.append, build.environment, folder):
-            raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a word'}")
+            raise RunFailed(f"build {build.name}: {lines[-1] if lines else f'exit code {code} without a message'}")
         report = json.loads((out / "report.json").read_text())
-    if report["spec_digest"] != asked.spec_digest:
-        raise RunFailed(f"build {build.name}: the same words mean another way of executing to it")
+    if report["spec_digest"] != requested.spec_digest:
+        raise RunFailed(
+            f"build {build.name} reads the specification of the cell in another way, so they cannot be compared"
+        )
     first, *others = report["samples"]
     if {sample["digest"] for sample in others} != {first["digest"]}:
-        raise RunFailed(f"build {build.name}: its passes differ from each other")
+        raise RunFailed(f"build {build.name}: its passes have different results")
     return Side(
         statistics.median(sample["seconds"] for sample in others),
         f"{first['digest']} {report['state_digest']}",

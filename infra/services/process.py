@@ -1,10 +1,10 @@
-"""Processes that are supervised: each in a process group of its own, and ended as one, with whatever it has started.
+"""Starts and ends processes. Each runs in its own process group, and ends together with its children.
 
-What asks a supervisor itself to end is a signal, and its handler only notes the number (`Noted`): a handler runs
-between any two instructions of the main thread, also inside of an `Event`, a queue or another handler, and one that
-takes a lock which is held there waits for ever. Supervisors look at the number several times a second.
+A signal asks a supervising process to end. The handler only notes the number of the signal (`Noted`), and the
+supervisor looks at it several times a second. A handler must not take a lock. It runs between any two instructions of
+the main thread. If that thread holds the lock of an `Event` or a queue, the handler would wait for ever.
 
-Standard library only: the driver on a host (cell.py) uses it, too.
+The module uses the standard library only, because the program on a host (cell.py) imports it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from typing import Any
 GRACE_SECONDS = 15
 POLL_SECONDS = 0.05
 
-# Found here, for a child between fork and exec must not import: another thread may have held the lock for that.
+# Looked up here, because a child must not import between fork and exec: another thread may have held the import lock.
 _PRCTL, _PR_SET_PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
 class Noted:
-    """Signals that were noted. `number` is the first that came, 0 if none did; written by handlers only, and by whoever
-    else has a reason to end."""
+    """The first signal that arrived: `number`, 0 if none did. Code that has another reason to end may set it too."""
 
     def __init__(self, *numbers: int):
-        """Notes these signals from now on; in the main thread. None of them interrupts anything any more."""
+        """Note these signals from now on; call it in the main thread. They then interrupt nothing."""
         self.number = 0
         self._numbers = numbers
         for number in numbers:
@@ -41,17 +40,18 @@ class Noted:
         self.number = self.number or number
 
     def ignore(self) -> None:
-        """Ignores them from now on, also while the interpreter ends: how this process ends is settled."""
+        """Ignore the signals from now on, until the interpreter has ended."""
         for number in self._numbers:
             signal.signal(number, signal.SIG_IGN)
 
 
 def start(command: Sequence[str], dies_by: int | None = signal.SIGTERM, **options: Any) -> subprocess.Popen:
-    """Starts a command in a process group of its own; no shell is involved, its input is empty unless it is given.
+    """Start a command in its own process group, without a shell. Its input is empty by default.
 
     Args:
-        dies_by: what it is sent when the thread that starts it is gone, however that ends (Linux); None: it lives on.
-        options: as for Popen.
+        command: Program and arguments.
+        dies_by: The signal that the kernel sends it when the thread that starts it ends (Linux); None for no signal.
+        options: Options of Popen.
     """
 
     def die_with_parent() -> None:
@@ -62,17 +62,17 @@ def start(command: Sequence[str], dies_by: int | None = signal.SIGTERM, **option
 
 
 def identity(pid: int) -> dict[str, int | None]:
-    """A process for later: ids are used again, so the time it started at goes with it."""
+    """The id of a process with its start time, because the system uses ids again."""
     return {"pid": pid, "started": _start_time(pid)}
 
 
 def alive(process: Mapping[str, Any]) -> bool:
-    """Whether this very process is there, and no zombie."""
+    """Whether this process is running, and is not a zombie."""
     return process["started"] is not None and _start_time(process["pid"]) == process["started"]
 
 
 def _start_time(pid: int) -> int | None:
-    """Clock ticks since boot at which a process started; None when it is gone or a zombie (Linux)."""
+    """The start of a process in clock ticks since boot; None if it is gone or a zombie (Linux)."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -82,17 +82,17 @@ def _start_time(pid: int) -> int | None:
 
 
 def signal_group(leader: int, number: int) -> None:
-    """Sends a signal to a group, if it is there."""
+    """Send a signal to a group, if it exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, number)
 
 
 def end_groups(leaders: Sequence[Mapping[str, Any]], grace: float = GRACE_SECONDS) -> None:
-    """End process groups that this process need not have started: SIGTERM, and SIGKILL once their leaders have ended.
+    """End process groups, also those of other parents: SIGTERM, then SIGKILL once their leaders have ended.
 
     Args:
         leaders: the `identity` of each group's leader; a leader that has ended is passed over.
-        grace: seconds that the leaders have to end.
+        grace: seconds that the leaders get to end.
     """
     present = [leader for leader in leaders if alive(leader)]
     for leader in present:
@@ -105,7 +105,7 @@ def end_groups(leaders: Sequence[Mapping[str, Any]], grace: float = GRACE_SECOND
 
 
 def end_group(child: subprocess.Popen, grace: float = GRACE_SECONDS) -> None:
-    """SIGTERM, then SIGKILL to what is left of the group once the child has ended, or after `grace` seconds."""
+    """Send SIGTERM to the group of a child, then SIGKILL once the child has ended or `grace` seconds have passed."""
     if child.poll() is None:
         signal_group(child.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -115,11 +115,11 @@ def end_group(child: subprocess.Popen, grace: float = GRACE_SECONDS) -> None:
 
 
 class Process:
-    """One command at a time, which ends with who runs it."""
+    """Runs one command at a time. The command ends with the process that runs it."""
 
     def __init__(self) -> None:
         self._child: subprocess.Popen | None = None
-        self._asked: float | None = None  # when `kill` was called
+        self._killed_at: float | None = None  # when `kill` was called
 
     def run(
         self,
@@ -129,16 +129,16 @@ class Process:
         folder: str | os.PathLike | None = None,
         tether: bool = False,
     ) -> int:
-        """Runs a command, passes its lines (both streams) to `say`, returns its exit code.
+        """Run a command, pass the lines of its output and errors to `say`, and return its exit code.
 
         Args:
             command: program and arguments.
-            environment: added to this process's environment. The place for secrets: a command line can be read by all.
-            tether: give the child an input that ends when this process does.
+            environment: Added to this process's environment. Put secrets here: other users can read a command line.
+            tether: Give the child an input that ends with this process.
 
-        Whatever ends the wait (a timeout, a stopped task, Ctrl-C) ends the whole group first.
+        If an exception (a timeout, a stopped task, Ctrl-C) ends the wait, the whole group ends first.
         """
-        self._asked = None
+        self._killed_at = None
         self._child = start(
             command,
             env={**os.environ, **(environment or {})},
@@ -162,11 +162,11 @@ class Process:
                     stream.close()
 
     def kill(self) -> None:
-        """Asks the group to end; `run` makes it end a little later. Takes no lock: a signal handler may call it."""
+        """Ask the group to end; `run` kills it after GRACE_SECONDS. Takes no lock, so a signal handler may call it."""
         child = self._child
         if child is None or child.returncode is not None:
             return
-        self._asked = self._asked or time.monotonic()
+        self._killed_at = self._killed_at or time.monotonic()
         signal_group(child.pid, signal.SIGTERM)
 
     def _lines(self, descriptor: int) -> Iterator[bytes]:
@@ -185,5 +185,7 @@ class Process:
                 return
 
     def _insist(self) -> None:
-        if self._child is not None and self._asked is not None and time.monotonic() > self._asked + GRACE_SECONDS:
+        if self._child is None or self._killed_at is None:
+            return
+        if time.monotonic() > self._killed_at + GRACE_SECONDS:
             signal_group(self._child.pid, signal.SIGKILL)

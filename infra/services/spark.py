@@ -1,9 +1,9 @@
-"""The Spark Connect server of one run, and the lock on LOCKSTEP_HOME that it carries.
+"""The Spark Connect server of one run, and the lock on LOCKSTEP_HOME that comes with it.
 
-A keeper process takes the lock, starts the server, writes `spark-server.json` (url, token, process id; readable by its
-owner only) and stays until it is told to stop, the server dies, or the process that wanted it is gone. The lock is the
-keeper's: however a run ends, nobody has to clean up after it. Where Spark runs elsewhere (a `sc://` url), the keeper
-holds the lock alone.
+A keeper process takes the lock, starts the server, and writes `spark-server.json` (URL, token and process id, readable
+by its owner only). It ends after a signal, when the server dies, or when the process that needs the server is gone. The
+kernel then releases the lock, so a run that dies leaves no lock behind. If the server runs elsewhere (a `sc://` URL),
+the keeper only holds the lock.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ POLL = 0.1
 
 
 class ServerLost(ConnectionError):
-    """The run's Spark server is gone; whoever asked may start another one and try again."""
+    """The run's Spark server is gone. The caller may start another one and try again."""
 
 
 class Server:
-    """The server of one LOCKSTEP_HOME, as seen from outside: start, ask, stop."""
+    """The server of one LOCKSTEP_HOME, for the processes that start, use and stop it."""
 
     def __init__(self, home: Home):
         self.home = home
         self.state_path = home.root / "spark-server.json"
 
     def log_path(self, owner: str) -> Path:
-        """What the keeper and the server of `owner` print."""
+        """The log of the keeper and the server of `owner`."""
         return self.home.log(f"spark-{owner}")
 
     def state(self, owner: str) -> dict | None:
-        """What the keeper wrote for `owner`, or None when no living keeper serves it."""
+        """The content of `spark-server.json`; None unless a living keeper serves `owner`."""
         try:
             state = json.loads(self.state_path.read_text())
         except (OSError, ValueError):
@@ -58,14 +58,14 @@ class Server:
         return state if state["owner"] == owner and alive(state) else None
 
     def environment(self, owner: str) -> dict[str, str]:
-        """SPARK_REMOTE and the token, for a client process. Never put these on a command line or into a log.
+        """SPARK_REMOTE and the token, for a client process. Never put the token on a command line or into a log.
 
         Raises:
-            ServerLost: there is no server for `owner`.
+            ServerLost: `owner` has no server.
         """
         state = self.state(owner)
         if state is None:
-            raise ServerLost(f"the Spark server of {owner} is gone; its log: {self.log_path(owner)}")
+            raise ServerLost(f"the Spark server of {owner} has ended; its log says why: {self.log_path(owner)}")
         values = {"SPARK_REMOTE": state["url"]}
         if state["token"]:
             values["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = state["token"]
@@ -80,18 +80,22 @@ class Server:
         say: Callable[[str], None] = lambda line: print(line, flush=True),
         patience: float = 6 * 3600,
     ) -> str:
-        """Takes the lock and starts the server; returns its url. Does nothing when `owner` has one already.
+        """Take the lock and start the server, unless `owner` already has one.
 
         Args:
-            owner: who holds the lock from now on; others are told this name.
+            owner: The name that waiting processes see.
             master: Spark master of the server.
-            remote: url and token of a server that is there already; none is started then.
-            watch: id of the process without which the server has no reason to be.
-            say: takes a line whenever there is something to wait for.
-            patience: seconds to wait for the lock.
+            remote: URL and token of an existing server to use instead.
+            watch: The server ends with the process of this id.
+            say: Takes a line when the start has to wait for the lock.
+            patience: Seconds to wait for the lock.
+
+        Returns:
+            The URL of the server.
 
         Raises:
-            ServerLost: the server did not come up; the message ends with its last line.
+            ServerLost: The server did not start. The message contains the last line of its log.
+            RunFailed: The lock was not free within `patience`.
         """
         if state := self.state(owner):
             return state["url"]
@@ -100,8 +104,8 @@ class Server:
         environment = dict(os.environ, LOCKSTEP_HOME=str(self.home.root))
         url, token = remote or (None, None)
         environment["LOCKSTEP_SPARK_TOKEN"] = token or ""
-        asked = {"owner": owner, "master": master, "remote": url, "watch": watch, "starter": os.getpid()}
-        command = [sys.executable, "-m", "infra.services.spark", json.dumps(asked)]
+        arguments = {"owner": owner, "master": master, "remote": url, "watch": watch, "starter": os.getpid()}
+        command = [sys.executable, "-m", "infra.services.spark", json.dumps(arguments)]
         with open(log_path, "wb") as log:
             keeper = start(command, dies_by=None, cwd=ROOT, env=environment, stdout=log, stderr=log)
         try:
@@ -112,7 +116,7 @@ class Server:
 
     def _await(self, keeper: subprocess.Popen, owner: str, say: Callable[[str], None], patience: float) -> str:
         log_path = self.log_path(owner)
-        waiting_since, holding_since, told = time.monotonic(), None, None
+        waiting_since, holding_since, waiting_for = time.monotonic(), None, None
         while True:
             if state := self.state(owner):
                 return state["url"]
@@ -122,20 +126,23 @@ class Server:
             if holder and holder["pid"] == keeper.pid:
                 holding_since = holding_since or now
                 if now - holding_since > START_SECONDS:
-                    raise ServerLost(f"the Spark server is not up after {START_SECONDS} s; its log: {log_path}")
-            elif holder and holder["owner"] != told:
-                told = holder["owner"]
-                say(f"waiting for {told} on {holder['host']}, which holds {self.home.root} since {holder['since']}")
+                    raise ServerLost(f"the Spark server did not start within {START_SECONDS} s (log: {log_path})")
+            elif holder and holder["owner"] != waiting_for:
+                waiting_for = holder["owner"]
+                say(f"waiting: {self.home.root} is in use by {waiting_for} on {holder['host']} since {holder['since']}")
             if holding_since is None and now - waiting_since > patience:
-                raise RunFailed(f"{self.home.root} is still locked by {told} after {patience:.0f} s")
+                raise RunFailed(
+                    f"{self.home.root} is still in use by {waiting_for} after {patience:.0f} s: "
+                    "wait until that ends, or stop it, then start the run again"
+                )
             time.sleep(POLL)
 
     def holder(self) -> dict | None:
-        """Who holds the lock: owner, pid, host, since; None when nobody does."""
+        """The holder of the lock: owner, pid, host and since; None if the lock is free."""
         return holder(of_home(self.home)) or None
 
     def stop(self, owner: str) -> bool:
-        """Stops the server of `owner` and releases the lock; False when there was none."""
+        """Stop the server of `owner`, which releases the lock; False if `owner` has none."""
         state = self.state(owner)
         if state is None:
             return False
@@ -151,7 +158,7 @@ class Server:
 
 
 def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | None, starter: int) -> int:
-    """The keeper's life: lock, start, wait, stop. Runs in a process group of its own with the server inside."""
+    """Run as the keeper: take the lock, start the server, wait, stop it. Both are in one process group."""
     server = Server(home)
     noted = Noted(signal.SIGTERM, signal.SIGINT)
     watched = identity(watch) if watch else None
@@ -160,14 +167,14 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
 
     served = False
 
-    def wanted() -> bool:
-        # Until the state is written, the keeper is of use only to the process that started it.
+    def needed() -> bool:
+        # Until the state is written, only the process that started the keeper can need it.
         starting = served or os.getppid() == starter
         return not noted.number and starting and (watched is None or alive(watched))
 
     lock = of_home(home)
     while not lock.take(signed(owner)):
-        if not wanted():
+        if not needed():
             return 1
         time.sleep(POLL)
     process = None
@@ -179,13 +186,13 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
             process = _launch(home, master, port, token)
             url = f"sc://localhost:{port}"
             while not _listens(port):
-                if process.poll() is not None or not wanted():
+                if process.poll() is not None or not needed():
                     return 1
                 time.sleep(POLL)
         state = {"owner": owner, "url": url, "token": token, **identity(os.getpid())}
         write_text(server.state_path, json.dumps(state), mode=0o600)
         served = True
-        while wanted() and (process is None or process.poll() is None):
+        while needed() and (process is None or process.poll() is None):
             time.sleep(POLL)
         return 0 if noted.number else 1
     finally:
@@ -203,7 +210,7 @@ def keep(home: Home, owner: str, master: str, remote: str | None, watch: int | N
 
 
 def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
-    """The JVM, as a child in the keeper's process group. The token travels in the environment only."""
+    """Start the JVM in the keeper's process group. The token is in its environment, not on its command line."""
     import pyspark
 
     spark_home = Path(pyspark.__file__).parent
@@ -216,9 +223,9 @@ def _launch(home: Home, master: str, port: int, token: str) -> subprocess.Popen:
         "spark.connect.grpc.binding.port": str(port),
         "spark.sql.warehouse.dir": str(metastore / "managed"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={metastore}/derby;create=true",
-        # Functions of the jobs are imported by name where they run.
+        # Executors import the functions of jobs by name.
         "spark.executorEnv.PYTHONPATH": str(ROOT),
-        # A server lives for minutes: the first compiler's code is all that pays for itself (half the CPU time).
+        # A server lives for minutes. Compiling with C1 alone halves its CPU time.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
         f" -Dderby.system.home={scratch} -Dderby.stream.error.file={scratch}/derby.log",
         "spark.local.dir": str(scratch),
@@ -245,12 +252,12 @@ def _scratch(home: Home) -> Path:
 
 
 def _last_line(path: Path) -> str:
-    """The last thing a log says, past Java's stack frames and its chatter."""
+    """The last line of a log that is neither a Java stack frame nor an INFO line."""
     with suppress(OSError):
         for line in reversed(path.read_text(errors="replace").splitlines()):
             if line.strip() and not line[0].isspace() and " INFO " not in line:
                 return line[:300]
-    return "it said nothing"
+    return "its log is empty"
 
 
 def _free_port() -> int:

@@ -34,16 +34,19 @@ from streaming_core.regression.warehouse import RAW, check_version, parts
 
 PROJECT = ROOT / "dbt"
 
-# Everything in warehouse/ that is remade from raw/, which is therefore not among it.
+# The folders of warehouse/ that `build` makes from raw/.
 DISPOSABLE = ("metastore", "marts", "dbt")
 
 
 def build(home: Home) -> str:
-    """Makes the marts and reports/dbt/index.html; the line that says what was done.
+    """Build the marts and reports/dbt/index.html.
+
+    Returns:
+        A line that says what was built.
 
     Raises:
-        BadInput: `home` cannot hold a warehouse, or a raw file in it cannot be read or has another schema version.
-        RunFailed: a model or a test failed; the message is one line and names the first.
+        BadInput: `home` cannot hold a warehouse, or a raw file cannot be read or has another schema version.
+        RunFailed: A model or a test failed. The message names the first one.
     """
     _check(home)
     with _alone(home, "build"):
@@ -52,10 +55,13 @@ def build(home: Home) -> str:
 
 
 def rebuild(home: Home) -> str:
-    """Removes metastore, marts and dbt's own files, then builds; raises what `build` does."""
+    """Remove the metastore, the marts and dbt's own files, then build. Raises the errors of `build`."""
     _check(home)
     if os.environ.get("SPARK_REMOTE"):
-        raise BadInput("SPARK_REMOTE is set, and its server has the metastore open: unset it, or use build")
+        raise BadInput(
+            "SPARK_REMOTE is set, so its server has the metastore open: unset SPARK_REMOTE, or use `lockstep warehouse "
+            "build`"
+        )
     with _alone(home, "rebuild"):
         _check_versions(home)
         for name in DISPOSABLE:
@@ -64,15 +70,18 @@ def rebuild(home: Home) -> str:
 
 
 def freshness(home: Home) -> str:
-    """How old the newest raw results are; the line that says it.
+    """Check the age of the newest raw results.
+
+    Returns:
+        A line with the age.
 
     Raises:
-        BadInput: as `build`, or `home` holds no run.
-        RunFailed: they are older than they may be (models/staging/raw.yml); the message is that line.
+        BadInput: As `build`, or `home` has no results.
+        RunFailed: The results are older than models/staging/raw.yml allows.
     """
     _check(home)
     if not any(home.raw("cells").glob("run_id=*/*.parquet")):
-        raise BadInput(f"no run has left results in {home.raw('cells')}")
+        raise BadInput(f"{home.raw('cells')} has no results yet: start a run with `lockstep run`")
     with _alone(home, "freshness"):
         _check_versions(home)
         done = dbt(home, "source", "freshness")
@@ -80,30 +89,32 @@ def freshness(home: Home) -> str:
     ages = [result for result in results if hasattr(result, "max_loaded_at")]  # the others are hooks
     if not ages:
         _must(home, done)
-    (found,) = ages
-    line = f"the newest results are of {found.max_loaded_at:%Y-%m-%d %H:%M} UTC, {found.age / 3600:,.0f} hours ago"
-    if str(found.status) != "pass":
-        raise RunFailed(line)
+    (source,) = ages
+    line = f"the newest results are from {source.max_loaded_at:%Y-%m-%d %H:%M} UTC, {source.age / 3600:,.0f} hours ago"
+    if str(source.status) != "pass":
+        raise RunFailed(
+            f"{line}, which is too old: check that the nightly DAG is on, or start a run with `lockstep run`"
+        )
     return line
 
 
 def _build(home: Home) -> str:
     started = time.monotonic()
-    # Unit tests are about the code, not about the data: the project's own tests run them.
-    made = dbt(home, "build", "--exclude-resource-type", "unit_test")
-    _must(home, made, even_if_red=True)
-    # A test that fails on the data leaves marts to be looked at, and so their documentation.
+    # Unit tests check the models, not the data; the project's own tests run them.
+    result = dbt(home, "build", "--exclude-resource-type", "unit_test")
+    _must(home, result, even_if_red=True)
+    # If a test fails on the data, people need the marts and their documentation.
     _must(home, dbt(home, "docs", "generate", "--static", "--no-compile"))
     page = home.reports / DBT
     write(page.with_name("docs.html"), (home.root / "warehouse" / "dbt" / "static_index.html").read_text())
     write(page, Pages(History(home)).warehouse())
-    _must(home, made)
-    kinds = [str(result.node.resource_type) for result in made.result]
+    _must(home, result)
+    kinds = [str(one.node.resource_type) for one in result.result]
     quarantine = History(home).quarantine
     return (
-        f"warehouse: {kinds.count('model')} models made, {kinds.count('test')} tests passed "
-        f"in {time.monotonic() - started:.0f} s; documentation in {page}"
-        + "".join(f"; run {run_id} is quarantined ({reason})" for run_id, reason in sorted(quarantine.items()))
+        f"warehouse: built {kinds.count('model')} models, passed {kinds.count('test')} tests "
+        f"in {time.monotonic() - started:.0f} s; the documentation is {page}"
+        + "".join(f"; run {run_id} is quarantined: {reason}" for run_id, reason in sorted(quarantine.items()))
     )
 
 
@@ -114,31 +125,36 @@ def _check_versions(home: Home) -> None:
 
 
 def _check(home: Home) -> None:
-    # The path becomes part of SQL, of a JDBC address and of what Spark takes for a URI with globs in it.
+    # The path becomes part of SQL, of a JDBC URL, and of a path that Spark reads as a URI with glob patterns.
     bad = sorted(set(re.findall(r"[^A-Za-z0-9_./-]", str(home.root))))
     if bad:
         raise BadInput(
-            f"LOCKSTEP_HOME={home.root} holds {' '.join(map(repr, bad))}: use letters, digits and . _ - only"
+            f"LOCKSTEP_HOME={home.root} contains {' '.join(map(repr, bad))}: use only letters, digits, '.', '_', '-' "
+            "and '/'"
         )
     try:
         for table in RAW:
             home.raw(table).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"cannot write below LOCKSTEP_HOME={home.root}: {error.strerror}") from None
+        raise BadInput(f"LOCKSTEP_HOME={home.root} is not writable: {error.strerror}") from None
 
 
 def _alone(home: Home, what: str) -> AbstractContextManager:
-    """The lock on `home`, unless the run whose Spark server this is holds it already."""
+    """The lock on `home`. A run with a Spark server already holds it, so then there is nothing to take."""
     return nullcontext() if os.environ.get("SPARK_REMOTE") else hold(home, f"warehouse {what}")
 
 
 def dbt(home: Home, *command: str):
-    """Runs a dbt command on `home` in this process, so that all commands share one Spark session; dbt's own result."""
+    """Run a dbt command on `home`, in this process, so that all commands share one Spark session.
+
+    Returns:
+        dbt's result.
+    """
     os.environ["LOCKSTEP_HOME"] = str(home.root)
-    # Importing dbt takes a second or two; bad input is said before.
+    # Importing dbt takes a second or two, so bad input is reported before.
     from dbt.cli.main import dbtRunner
 
-    # The adapter asks every session for Hive; one on a server has it already, and says so with every statement.
+    # The adapter enables Hive in each session. A server has Hive enabled, and warns about this with each statement.
     warnings.filterwarnings("ignore", message="Failed to set spark.sql.catalogImplementation")
     files = home.root / "warehouse" / "dbt"
     paths = ["--project-dir", PROJECT, "--profiles-dir", PROJECT, "--target-path", files, "--log-path", files / "logs"]
@@ -148,10 +164,10 @@ def dbt(home: Home, *command: str):
 
 
 def _must(home: Home, done, even_if_red: bool = False) -> None:
-    """Raises RunFailed unless a dbt command succeeded; `even_if_red`: or got as far as results."""
+    """Raise RunFailed unless a dbt command succeeded; with `even_if_red`, unless it has results."""
     if done.success or (even_if_red and done.exception is None and done.result is not None):
         return
-    raise RunFailed(f"{_first_failure(done)}; more in {home.root / 'warehouse' / 'dbt' / 'logs' / 'dbt.log'}")
+    raise RunFailed(f"{_first_failure(done)}; see {home.root / 'warehouse' / 'dbt' / 'logs' / 'dbt.log'}")
 
 
 def _first_failure(done) -> str:
@@ -160,20 +176,22 @@ def _first_failure(done) -> str:
         return f"dbt: {_line(str(done.exception))}"
     bad = [result for result in getattr(done.result, "results", []) if str(result.status) in ("error", "fail")]
     if not bad:
-        return "dbt did not succeed"
+        return "dbt failed"
     first = bad[0]
-    what = f"{first.node.resource_type} {first.node.name}"
+    node = f"dbt {first.node.resource_type} {first.node.name}"
     if str(first.status) == "fail":
-        message = f"{what} does not hold for {first.failures} rows ({first.node.original_file_path})"
+        message = (
+            f"{node} fails for {first.failures} row{'s' * (first.failures != 1)} ({first.node.original_file_path})"
+        )
     else:
-        message = f"{what}: {_line(first.message or 'failed')}"
+        message = f"{node}: {_line(first.message or 'failed')}"
     return message + (f" (and {len(bad) - 1} more)" if len(bad) > 1 else "")
 
 
 def _line(text: str) -> str:
-    """The most specific line of an error: one with an error class of Spark, else the first below dbt's heading."""
+    """The most specific line of an error: a line with an error class of Spark, else the first below dbt's heading."""
     if "Another instance of Derby may have already booted" in text:
-        return "another process has the metastore open; wait for it, or set SPARK_REMOTE to its server"
+        return "another process has the metastore open: wait until it ends, or set SPARK_REMOTE to its server"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     classed = [line for line in lines if re.match(r"\[[A-Z_.]+\]", line)]
     below = [line for line in lines if not re.match(r"\w+ Error in \w+ ", line)]
@@ -181,17 +199,18 @@ def _line(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Build the warehouse as a stage of a run; the stage fails if the run is quarantined.
+    """Build the warehouse as a task of a run. The task fails if the run is quarantined.
 
     Raises:
-        BadInput, RunFailed: as `build`, or the raw rows of the run break a rule.
+        BadInput: As `build`.
+        RunFailed: As `build`, or the raw rows of the run break a rule.
     """
     parser = argparse.ArgumentParser(prog="warehouse", description=main.__doc__)
-    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run that this build is a stage of")
+    parser.add_argument("--run", required=True, metavar="RUN_ID", help="the run that this build is a task of")
     run_id = parser.parse_args(argv).run
     print(build(checkout.home()))
     if reason := History(checkout.home()).quarantine.get(run_id):
-        raise RunFailed(f"no mart has rows of this run: {reason}")
+        raise RunFailed(f"run {run_id} is quarantined, so no mart contains it: {reason}")
     return 0
 
 

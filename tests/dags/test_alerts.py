@@ -17,7 +17,7 @@ from airflow.utils.state import DagRunState
 
 from dags.lib.alerts import Alert, late, verdict_message
 from reports.attachment import attachment
-from reports.history import History
+from reports.history import History, short
 from reports.pages import Pages, file_name, write
 from tests.reports import past_runs
 from tests.reports.past_runs import LAST, RUN_IDS
@@ -132,10 +132,16 @@ def test_apprise_sends_what_broke_and_what_slowed(home, web):
     ((path, body),) = received
     assert path == f"/{SECRET}"
     assert body["title"] == "Lockstep: mismatch, failure, slowdown"
-    sentence, slower, url = body["message"].splitlines()
-    assert sentence == History(home).run(LAST).sentence
-    assert slower == "gs/serial/t2 is 5.1 % slower since 2026-01-04"
+    run = History(home).run(LAST)
+    sentence, about, *red, slower, url, first_step, runbook = body["message"].splitlines()
+    assert sentence == run.sentence
+    assert about == f"Run {LAST}, started 2026-01-05 02:00 UTC, build {short(run.build)}, host node1"
+    assert [line.partition(" ")[0] for line in red] == [cell.label for cell in run.cells if cell.red]
+    assert all("red since the run of 2026-01-05 02:00 UTC: " in line for line in red)
+    assert slower == f"gs/serial/t2 is 5.1 % slower since 2026-01-04, build abc323def"
     assert url.endswith(f"/lockstep/{LAST}/index.html")
+    assert first_step.startswith("A result is wrong")
+    assert runbook.startswith("docs/runbook.md ")
     assert body["type"] == "failure"
     end(RUN_IDS[0])
     assert len(received) == 1, "a green run that slowed nothing sends no alert"
@@ -169,8 +175,10 @@ def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
     received, _ = web
     reach_deadline("running")
     ((_, body),), ((_, message),) = received, mail
-    sentence, url = body["message"].splitlines()
-    assert sentence == "the run of 2026-01-06 02:00 UTC was due by 07:00 UTC and is still running"
+    sentence, about, url, first_step, _ = body["message"].splitlines()
+    assert sentence == "The nightly run of 2026-01-06 02:00 UTC was due by 07:00 UTC, and is still running."
+    assert "scheduled__2026-01-06T02:00:00+00:00" in about
+    assert first_step.startswith("Open the link")
     assert url.endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
     assert (body["title"], body["type"]) == ("Lockstep: late", "warning")
     assert message["Subject"] == f"Lockstep: late: {sentence}"
@@ -191,7 +199,7 @@ def test_a_failed_channel_is_one_line_without_secrets_and_the_other_still_sends(
     answers[0] = code
     end(LAST)
     assert len(received) == len(mail) == 1
-    assert errors(caplog) == ["alert not sent through lockstep_alert_apprise: JSON did not accept it"]
+    assert errors(caplog) == ["alert not sent through lockstep_alert_apprise: JSON did not accept the message"]
     logged = "".join([*capfd.readouterr(), caplog.text])
     assert SECRET not in logged
     assert PASSWORD not in logged
@@ -215,7 +223,7 @@ def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_th
     connect_apprise(monkeypatch, url, valid["path"])
     end(LAST)
     assert len(web[0]) == 1
-    reason = "1 of the URLs in its extra 'config' are no Apprise URLs"
+    reason = "1 of the URLs in 'config', in the extra of the connection, are not Apprise URLs"
     assert errors(caplog) == [f"alert not sent through lockstep_alert_apprise: {reason}"]
     assert SECRET not in "".join([*capfd.readouterr(), caplog.text])
 
@@ -223,16 +231,17 @@ def test_an_invalid_apprise_url_is_one_line_without_it_and_the_valid_ones_get_th
 @pytest.mark.parametrize(
     ("channel", "extra", "reason"),
     [
-        ("smtp", {"to": "ann@example.org"}, "the connection's extra lacks 'from_email'"),
-        ("smtp", {"from_email": "lockstep@example.org"}, "the connection's extra lacks 'to'"),
-        ("apprise", {}, "the connection's extra lacks 'config'"),
+        ("smtp", {"to": "ann@example.org"}, "the extra of the connection lacks 'from_email': add it in "),
+        ("smtp", {"from_email": "lockstep@example.org"}, "the extra of the connection lacks 'to': add it in "),
+        ("apprise", {}, "the extra of the connection lacks 'config': add it in "),
     ],
 )
 def test_an_incomplete_connection_is_one_line(home, monkeypatch, caplog, channel, extra, reason):
     connection = json.dumps({"conn_type": channel, "extra": extra})
     monkeypatch.setenv(f"AIRFLOW_CONN_LOCKSTEP_ALERT_{channel.upper()}", connection)
     end(LAST)
-    assert errors(caplog) == [f"alert not sent through lockstep_alert_{channel}: {reason}"]
+    (line,) = errors(caplog)
+    assert line.startswith(f"alert not sent through lockstep_alert_{channel}: {reason}")
 
 
 def test_a_refused_run_sends_an_alert_through_airflow(dags, lockstep_home, web, capfd, caplog):

@@ -29,7 +29,7 @@ def test_an_answer_without_a_reason_decides_nothing(lockstep_home, why):
 
 def test_a_no_decides_nothing(lockstep_home):
     past_runs.make(lockstep_home)
-    with pytest.raises(AirflowSkipException, match="left as it is, by ada: later"):
+    with pytest.raises(AirflowSkipException, match="ada chose 'Do nothing', so nothing was recorded; reason: later"):
         asked.acknowledge(asked.red_cells("", ""), answered(asked.NO, "later"))
     assert decisions.decisions(lockstep_home) == []
 
@@ -39,7 +39,7 @@ def test_response_without_a_user_of_airflow_decides_nothing(lockstep_home, monke
     monkeypatch.setenv("LOGNAME", "impostor")
     past_runs.make(lockstep_home)
     proposal = asked.red_cells("", "")
-    with pytest.raises(AirflowFailException, match="Airflow names no user for this response"):
+    with pytest.raises(AirflowFailException, match="Airflow does not name the user of this response"):
         asked.acknowledge(proposal, answered("Acknowledge") | {"responded_by_user": user})
     assert decisions.decisions(lockstep_home) == []
 
@@ -48,10 +48,10 @@ def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(locks
     past_runs.make(lockstep_home)
     every = asked.red_cells("", "")
     assert every["run"] == past_runs.LAST
-    assert every["subject"] == "Red in the run of 2026-01-05 02:00 UTC: 3 cells. Have you seen this?"
+    assert every["subject"] == "Acknowledge 3 red cells of the run of 2026-01-05 02:00 UTC?"
     one = asked.red_cells(past_runs.LAST, every["cells"][1])
     assert asked.acknowledge(one, answered("Acknowledge")) == (
-        f"run {past_runs.LAST}: 1 red cell acknowledged, by ada: it is fine"
+        f"run {past_runs.LAST}: ada acknowledged 1 red cell: it is fine"
     )
     assert list(decisions.acknowledgements(lockstep_home)) == [(past_runs.LAST, every["cells"][1])]
 
@@ -60,7 +60,7 @@ def test_the_red_cells_that_are_asked_about_are_acknowledged_and_no_others(locks
     ("run_id", "names", "said"),
     [
         ("../../etc", "", "no run '../../etc'"),
-        (past_runs.RUN_IDS[0], "", "is green"),
+        (past_runs.RUN_IDS[0], "", "has no red cells"),
         (past_runs.LAST, "nosuch", "has no red cell nosuch"),
     ],
 )
@@ -73,9 +73,13 @@ def test_what_makes_no_sense_is_said_before_anybody_is_asked(lockstep_home, run_
 @pytest.mark.parametrize(
     ("ref", "run_id", "said"),
     [
-        ("nosuch", "", "'nosuch' is no commit of "),
+        ("nosuch", "", "'nosuch' is not a commit of "),
         ("HEAD", "../../etc", "no run '../../etc'"),
-        ("HEAD", "", "is of build abc423def0123456789, this checkout is .*: run it first"),
+        (
+            "HEAD",
+            "",
+            "is from build abc423def0123456789, but this checkout is build .*: start a run of this checkout first",
+        ),
     ],
 )
 def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home, ref, run_id, said):
@@ -88,7 +92,7 @@ def test_what_cannot_be_measured_is_said_before_anything_is_built(lockstep_home,
 def test_without_runs_there_is_nothing_to_ask_or_to_measure(lockstep_home):
     with pytest.raises(AirflowFailException, match="no run has red cells"):
         asked.red_cells("", "")
-    with pytest.raises(AirflowFailException, match="there is no run yet"):
+    with pytest.raises(AirflowFailException, match="has no run yet"):
         asked.to_measure("HEAD", "", "")
 
 

@@ -160,8 +160,8 @@ def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch)
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     known["extra"]["python"] = "/nowhere/python"
     monkeypatch.setenv("AIRFLOW_CONN_ELSEWHERE", json.dumps(known))
-    said = r"^no cell can be run on host elsewhere: /nowhere/python .*/cell\.py does not run there: "
-    with pytest.raises(BadInput, match=said):
+    message = r"^host elsewhere cannot run cells: `/nowhere/python .*/cell\.py --help` fails on it: "
+    with pytest.raises(BadInput, match=message):
         check({"host": "elsewhere", "spark": "spark_default"}, home)
 
 
@@ -169,9 +169,9 @@ def test_a_host_is_looked_at_before_cells_are_sent_there(ssh, home, monkeypatch)
     ("params", "sentence"),
     [
         ({"host": "nosuch"}, "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
-        ({"host": "spark_default"}, "host: connection 'spark_default' has type 'spark'; a host needs type 'ssh', or "),
+        ({"host": "spark_default"}, "host: connection 'spark_default' has the type 'spark', but a host needs "),
         ({"spark": "nosuch"}, "spark: Airflow has no connection 'nosuch'; add it under Admin, Connections"),
-        ({"spark": "node"}, "spark: connection 'node' has type 'ssh'; Spark needs type 'spark' or 'spark_connect'"),
+        ({"spark": "node"}, "spark: connection 'node' has the type 'ssh', but a Spark master needs "),
     ],
 )
 def test_connection_that_a_run_cannot_use_is_refused_before_anything_is_sent_to_it(ssh, home, params, sentence):
@@ -193,7 +193,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     del known["extra"]["no_host_key_check"], known["extra"]["allow_host_key_change"]
     monkeypatch.setenv("AIRFLOW_CONN_STRANGER", json.dumps(known))
-    with pytest.raises(BadInput, match=r"no cell can be run on host stranger: .*not found in known_hosts"):
+    with pytest.raises(BadInput, match=r"host stranger cannot run cells: .*not found in known_hosts"):
         check({"host": "stranger", "spark": "spark_default"}, home)
     assert ssh.passwords == ssh.commands == []
 
@@ -202,7 +202,7 @@ def test_a_host_whose_key_is_not_known_gets_no_password(ssh, home, monkeypatch, 
 def test_a_password_that_is_wrong_is_not_told(ssh, home, monkeypatch, caplog):
     known = json.loads(os.environ["AIRFLOW_CONN_NODE"])
     monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps(known | {"password": "not the right one"}))
-    with pytest.raises(BadInput, match="no cell can be run on host wrong: ") as refused:
+    with pytest.raises(BadInput, match="host wrong cannot run cells: ") as refused:
         check({"host": "wrong", "spark": "spark_default"}, home)
     assert "not the right one" in ssh.passwords
     assert "not the right one" not in f"{refused.value}{caplog.text}"

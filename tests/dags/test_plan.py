@@ -67,7 +67,7 @@ def test_a_hostile_value_is_refused_in_a_line_and_is_text_on_the_page(lockstep_h
 @pytest.mark.parametrize("value", [None, 7, ["local"], {"a": 1}, True])
 @pytest.mark.parametrize("field", ["host", "spark"])
 def test_a_connection_is_named_by_text(lockstep_home, field, value):
-    with pytest.raises(AirflowFailException, match="is no name of a connection"):
+    with pytest.raises(AirflowFailException, match="is not a valid connection name"):
         planned({field: value})
 
 
@@ -112,7 +112,7 @@ def test_a_token_in_the_address_of_a_spark_server_is_refused_before_it_is_on_a_c
     connection = {"conn_type": "spark_connect", "host": host, "port": 15002}
     monkeypatch.setenv("AIRFLOW_CONN_REMOTE", json.dumps(connection))
     said: list[str] = []
-    with pytest.raises(BadInput, match=r"^connection remote: its host is the name of one and no more") as refused:
+    with pytest.raises(BadInput, match=r"^connection remote: the host must be a bare host name") as refused:
         start_server(HERE["run"], "remote", said.append)
     assert "abc" not in f"{refused.value} {said}"
     assert not lockstep_home.root.exists()

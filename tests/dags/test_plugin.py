@@ -240,7 +240,9 @@ def test_trigger_with_a_connection_that_a_run_cannot_use_starts_nothing(server, 
     sentence = "host: Airflow has no connection 'nosuch'; add it under Admin, Connections"
     assert (refused.status_code, refused.json()["detail"]) == (400, sentence)
     refused = trigger({"host": "spark_default"}, Cookie=f"_token={token}")
-    assert "connection 'spark_default' has type 'spark'; a host needs type 'ssh'" in refused.json()["detail"]
+    assert (
+        "connection 'spark_default' has the type 'spark', but a host needs the type 'ssh'" in refused.json()["detail"]
+    )
     assert trigger({"host": "nosuch"}).status_code == 401
     # Airflow itself reads a request that passes.
     answer = server.post(TRIGGER, json={"conf": {"host": "local"}, "dag_run_id": 7}, headers=login)
@@ -259,7 +261,7 @@ def test_an_airflow_run_leads_to_its_report(get):
     answer = get(f"/lockstep/run/{quote(origin)}")
     assert answer.status_code == 307
     assert answer.headers["location"] == f"/lockstep/{past_runs.LAST}/index.html"
-    assert "has not planned anything yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
+    assert "has no plan yet" in get("/lockstep/run/manual__2026-01-01T00:00:00+00:00").text
 
 
 def test_a_run_that_goes_on_says_how_far_it_is_and_how_long_it_was_to_take(get, tmp_path, monkeypatch):

@@ -49,8 +49,8 @@ def test_building_a_history_succeeds_and_says_so_in_its_last_line(built):
     assert built.process.returncode == 0, built.process.stdout[-4000:] + built.process.stderr[-4000:]
     said = [line for line in built.process.stdout.splitlines() if line.startswith("warehouse: ")]
     assert len(said) == 1
-    assert "16 models made" in said[0]
-    assert said[0].endswith(f"; run {QUARANTINED} is quarantined (samples: seconds > 0 and events_per_s >= 0)")
+    assert "built 16 models" in said[0]
+    assert said[0].endswith(f"; run {QUARANTINED} is quarantined: samples: seconds > 0 and events_per_s >= 0")
 
 
 def test_a_run_with_a_row_that_breaks_a_rule_is_in_no_mart_but_one(built):

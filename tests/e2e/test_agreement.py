@@ -256,7 +256,7 @@ def test_an_expectation_that_does_not_hold_is_red_everywhere(airflow, browser):
     texts = read(airflow, browser, lockstep_id(airflow, newest(airflow)), "expectations")
     texts.agree(sentence, False)
     assert sentence in done.stdout.splitlines()
-    assert "a cell that ran used threads, events and memory" in texts.page
+    assert "A cell that ran has plausible numbers of threads, events" in texts.page
     assert "compile_seconds=-1.0" in texts.page
     assert "5 of 6" in texts.docs
 
@@ -267,7 +267,7 @@ def test_an_import_with_bad_rows_is_judged_and_its_bad_rows_are_shown(airflow, b
     file.write_text(f"ts,line\n{good}soon,no time\n301,<script>alert(1)</script>,surplus\n")
     done = lockstep(airflow, "import", "wc", str(file), "--name", "lines")
     assert done.returncode == 0, done.stderr
-    assert "300 events of wc from 302 rows" in done.stdout
+    assert "300 events for wc, from 302 rows" in done.stdout
     run = trigger(airflow, conf(CLEAN, data={"wc": "lines"}))
     assert ended(airflow, run) == "success"
     run_id = lockstep_id(airflow, run)
@@ -282,8 +282,8 @@ def test_an_import_with_bad_rows_is_judged_and_its_bad_rows_are_shown(airflow, b
         "lines",
         "302",
         "300",
-        "ts is no integer",
-        "the row has 3 columns, not 2",
+        "ts is not an integer",
+        "the row has 3 columns instead of 2",
         "<script>alert(1)</script>",
     ):
         assert part in inputs

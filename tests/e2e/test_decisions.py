@@ -63,7 +63,7 @@ def test_a_person_acknowledges_red_cells_in_airflow_and_the_pages_say_so(airflow
     home = Home(airflow.environment["LOCKSTEP_HOME"])
     question = asked(airflow)
     put = airflow.call(question)
-    assert "Red in the run of 2026-01-05 02:00 UTC: 3 cells. Have" in put["subject"]
+    assert "Acknowledge 3 red cells of the run of 2026-01-05 02:00 UTC?" in put["subject"]
     assert "differs" in put["body"]
     with pytest.raises(urllib.error.HTTPError):
         airflow.call(question, "PATCH", {"chosen_options": ["Perhaps"], "params_input": {"why": "x"}})
@@ -81,6 +81,6 @@ def test_who_leaves_it_decides_nothing(airflow):
     home = Home(airflow.environment["LOCKSTEP_HOME"])
     before = decisions(home)
     question = asked(airflow, run=past_runs.LAST)
-    airflow.call(question, "PATCH", {"chosen_options": ["Leave it"], "params_input": {"why": "not now"}})
+    airflow.call(question, "PATCH", {"chosen_options": ["Do nothing"], "params_input": {"why": "not now"}})
     assert ended(airflow, question)["acknowledge"] == "skipped"
     assert decisions(home) == before

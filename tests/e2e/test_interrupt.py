@@ -55,7 +55,7 @@ def test_an_interrupted_run_leaves_nothing_behind(tmp_path, with_compiled):
     finally:
         run.kill()
     assert run.returncode == 1
-    assert output.strip().endswith("stopped; no process of the run is left")
+    assert output.strip().endswith("stopped the run and all its processes")
 
     def left() -> list[psutil.Process]:
         return [p for p in psutil.process_iter() if environment_of(p).get("LOCKSTEP_HOME") == world["LOCKSTEP_HOME"]]

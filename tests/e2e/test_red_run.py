@@ -233,7 +233,7 @@ def test_no_secret_is_logged(world, result):
     tokens = [json.loads(path.read_text()) for path in Path(world["AIRFLOW_HOME"]).glob("secrets.json")]
     log = Path(world["AIRFLOW_HOME"])
     text = "".join(path.read_text(errors="replace") for path in log.rglob("*.log"))
-    assert "Spark Connect at sc://localhost:" in text
+    assert "the Spark server of this run is sc://localhost:" in text
     for value in tokens[0].values():
         assert value not in text
     assert "SPARK_CONNECT_AUTHENTICATE_TOKEN=" not in text

@@ -173,7 +173,7 @@ def test_invariants_are_expectations_that_show_the_rows_and_columns_have_each_th
     code, _, errors = judged(world, spark, capsys)
     assert code == 1
     (line,) = [line for line in errors if "outputs_bank" in line]
-    assert f"not so: bank: young: app bank, cell {cell}: 1 row: seq=4, sub=null, actual=" in line
+    assert f"1 row breaks the rule 'bank: young': app bank, cell {cell}: seq=4, sub=null, actual=" in line
     assert "<b>4</b>" in line
     (page,) = site.glob("validations/outputs_bank/**/*.html")
     parser = Loads()

@@ -87,8 +87,8 @@ def csv_of(values: list[dict[str, str]], columns: list[str] = FIELDS) -> str:
 VALUES: list[tuple[str, str, Any]] = [
     ("ts", "-9223372036854775808", -(1 << 63)),
     ("ts", "9223372036854775807", (1 << 63) - 1),
-    ("ts", "9223372036854775808", "ts does not fit i64, -9223372036854775808..9223372036854775807"),
-    ("ts", "1" * 60, "ts does not fit i64, -9223372036854775808..9223372036854775807"),
+    ("ts", "9223372036854775808", "ts does not fit i64, which holds -9223372036854775808 to 9223372036854775807"),
+    ("ts", "1" * 60, "ts does not fit i64, which holds -9223372036854775808 to 9223372036854775807"),
     ("ts", " +12 ", 12),
     ("ts", "12.00", 12),
     ("ts", "12.5", "ts is neither an integer nor a time"),
@@ -99,29 +99,29 @@ VALUES: list[tuple[str, str, Any]] = [
     ("ts", "1970-01-01T00:00:01Z", 1000),
     ("ts", "1970-01-01 01:00:00.250+01:00", 250),
     ("ts", "1969-12-31T23:59:59.999", -1),
-    ("ts", "1970-01-01T00:00:00.0005", "ts is a time between two ms"),
-    ("ts", "1970-01-01T00:00:00.000000001", "ts is a time between two ms"),
-    ("ts", "2026-02-30", "ts is no time that there is"),
+    ("ts", "1970-01-01T00:00:00.0005", "ts is a time with a fraction of a unit (ms): use a smaller --unit"),
+    ("ts", "1970-01-01T00:00:00.000000001", "ts is a time with a fraction of a unit (ms): use a smaller --unit"),
+    ("ts", "2026-02-30", "ts is not a valid time"),
     ("size", "255", 255),
-    ("size", "256", "size does not fit u8, 0..255"),
-    ("size", "-1", "size does not fit u8, 0..255"),
+    ("size", "256", "size does not fit u8, which holds 0 to 255"),
+    ("size", "-1", "size does not fit u8, which holds 0 to 255"),
     ("price", "-.5e-3", -0.0005),
     ("price", "NaN", math.nan),
     ("price", "-Infinity", -math.inf),
     ("price", "1e999", "price does not fit f64"),
-    ("price", "1d", "price is no number"),
-    ("price", "0x10", "price is no number"),
-    ("price", "1,5", "price is no number"),
+    ("price", "1d", "price is not a number"),
+    ("price", "0x10", "price is not a number"),
+    ("price", "1,5", "price is not a number"),
     ("paid", "FALSE", False),
     ("paid", "1", True),
-    ("paid", "yes", "paid is neither true nor false"),
+    ("paid", "yes", "paid is not true, false, 1 or 0"),
     ("name", "", b""),
     ("name", 'two\nlines, and "quotes" é', 'two\nlines, and "quotes" é'.encode()),
     ("items", "[255,0]", [255, 0]),
-    ("items", "[1]", "items has not 2 items"),
-    ("items", "[1, 256]", "items has an item that does not fit u8, 0..255"),
+    ("items", "[1]", "items does not have 2 items"),
+    ("items", "[1, 256]", "items has an item that does not fit u8, which holds 0 to 255"),
     ("items", "[1, null]", "items has an item that has no value"),
-    ("items", "1 2", "items is no list"),
+    ("items", "1 2", "items is not a list"),
 ]
 
 
@@ -177,7 +177,7 @@ def test_json_lines(orders, spark, tmp_path):
     ]
     assert math.isnan(found[0]["price"])
     assert [(row["_line"], row["_row"], row["_reason"]) for row in aside(out)] == [
-        (4, 3, "the line is no JSON object"),
+        (4, 3, "the line is not a JSON object"),
         (5, 4, "size has no value"),
         (6, 5, "price does not fit f64"),
         (7, 6, "the line is not UTF-8"),
@@ -240,13 +240,13 @@ def test_a_row_that_is_torn_is_kept_as_it_was(orders, spark, tmp_path):
     lines = {
         1: (",".join(FIELDS).encode(), None),
         2: (good, None),
-        3: (good + b",more", "the row has 7 columns, not 6"),
-        4: (b"1,2", "the row has 2 columns, not 6"),
+        3: (good + b",more", "the row has 7 columns instead of 6"),
+        4: (b"1,2", "the row has 2 columns instead of 6"),
         5: (good, None),
         6: (b'1,2,3,true,"a \xff",', "the line is not UTF-8"),
-        7: (b'1,2,3,true,"a"b,', "text follows a closing quote, or a quote before it is not closed"),
-        8: (b'1,2,3,true,"two\r\nlines",,', "the row has 7 columns, not 6"),
-        10: (b'1,2,3,true,"never closed', "a quote is not closed"),
+        7: (b'1,2,3,true,"a"b,', "text follows a closing quote, or a closing quote before it is missing"),
+        8: (b'1,2,3,true,"two\r\nlines",,', "the row has 7 columns instead of 6"),
+        10: (b'1,2,3,true,"never closed', "a closing quote is missing"),
     }
     file.write_bytes(b"".join(content + b"\r\n" for content, _ in lines.values()))
     manifest = imported(spark, orders, out, file)
@@ -264,8 +264,8 @@ QUOTED = csv_of([GOOD | {"ts": str(i)} for i in range(1000)])
 @pytest.mark.parametrize(
     ("text", "separator", "whole", "damaged", "reason"),
     [
-        (PLAIN, ";", ";order 4;", ';"order 4;', "a quote is not closed"),
-        (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a quote before it is not closed"),
+        (PLAIN, ";", ";order 4;", ';"order 4;', "a closing quote is missing"),
+        (QUOTED, ",", '[1, 2]"', "[1, 2]", "text follows a closing quote, or a closing quote before it is missing"),
     ],
 )
 def test_an_open_quote_takes_no_other_row(orders, spark, tmp_path, text, separator, whole, damaged, reason):
@@ -298,12 +298,12 @@ def test_the_manifest_has_samples_of_rows_set_aside(orders, spark, tmp_path):
     lines += [*["1,1"] * 4, "2,2," + "x" * 400]
     file.write_bytes("\n".join(lines).encode("latin-1"))
     aside = {one["reason"]: one for one in imported(spark, orders, out, file)["imported"]["aside"]}
-    quote, torn = aside["a quote is not closed"], aside["the row has 2 columns, not 6"]
+    quote, torn = aside["a closing quote is missing"], aside["the row has 2 columns instead of 6"]
     assert [sample["text"] for sample in quote["samples"]] == ['5,7,0.5,true,"<b>,[1 2]']
     (bytes_,) = aside["the line is not UTF-8"]["samples"]
     assert bytes_["text"].encode("utf-8", "surrogateescape") == b"5,7,0.5,true,\xff\x00,[1 2]"
     assert (torn["rows"], [sample["row"] for sample in torn["samples"]]) == (4, [4, 5, 6])
-    (long,) = aside["the row has 3 columns, not 6"]["samples"]
+    (long,) = aside["the row has 3 columns instead of 6"]["samples"]
     assert (len(long["text"]), long["is_cut"], long["line"]) == (import_events.SAMPLE_CHARACTERS, True, 9)
 
 
@@ -356,12 +356,12 @@ def test_values_of_json_are_as_they_are_written(orders, spark, tmp_path):
         (9007199254740993, "\U0001f600".encode()),
     ]
     assert [(row["_line"], row["_reason"]) for row in aside(out)] == [
-        (5, "half a surrogate pair (\\ud800 to \\udfff) stands for a character"),
-        (6, "the object has two values of name"),
-        (7, "name is a list or an object, not a value"),
-        (8, "name is a list or an object, not a value"),
-        (10, "the line is no JSON object"),
-        (11, "the line is no JSON object"),
+        (5, "a text contains half a surrogate pair (\\ud800 to \\udfff), which is not a character"),
+        (6, "the object has the key name twice"),
+        (7, "name is a list or an object instead of a value"),
+        (8, "name is a list or an object instead of a value"),
+        (10, "the line is not a JSON object"),
+        (11, "the line is not a JSON object"),
     ]
     assert [row["_raw"].decode() for row in aside(out)] == [lines[i] for i in (4, 5, 6, 7, 9, 10)]
 
@@ -386,7 +386,7 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
     file, numbered = tmp_path / "orders.csv", import_events._numbered
     file.write_text(csv_of([GOOD] * 3))
     monkeypatch.setattr(import_events, "_numbered", lambda *at: (table.slice(1) for table in numbered(*at)))
-    with pytest.raises(CommandFailed, match="3 rows were read, but 2 became events and 0 were set aside"):
+    with pytest.raises(CommandFailed, match="the import read 3 rows, but wrote 2 events and set 0 rows aside"):
         imported(spark, orders, tmp_path / "w", file)
     assert not (tmp_path / "w").exists()
 
@@ -394,11 +394,11 @@ def test_an_import_that_loses_a_row_fails(orders, spark, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (pa.float16(), "column 'x' is halffloat, and a float16 cannot be read"),
-        (pa.time64("us"), "column 'x' is time64[us], and a time of day cannot be read"),
-        (pa.time32("ms"), "column 'x' is time32[ms], and a time of day cannot be read"),
-        (pa.list_(pa.time64("ns")), "a time of day cannot be read"),
-        (pa.decimal256(50, 2), "a decimal of more than 38 digits cannot be read"),
+        (pa.float16(), "column 'x' is halffloat; the type float16 cannot be imported"),
+        (pa.time64("us"), "column 'x' is time64[us]; the type time of day cannot be imported"),
+        (pa.time32("ms"), "column 'x' is time32[ms]; the type time of day cannot be imported"),
+        (pa.list_(pa.time64("ns")), "the type time of day cannot be imported"),
+        (pa.decimal256(50, 2), "the type decimal of more than 38 digits cannot be imported"),
     ],
 )
 def test_a_column_of_parquet_that_spark_cannot_read_is_named(orders, tmp_path, kind, said):
@@ -419,24 +419,24 @@ def test_an_application_without_ts_has_its_events_as_they_stand(package, spark, 
 
 
 REFUSED = [
-    ({"a.csv": csv_of([GOOD])}, ["nosuch.csv"], {}, "{0}/nosuch.csv: no such file"),
-    ({"in/.hidden": ""}, ["in"], {}, "folder {0}/in holds no file"),
-    ({"a.xlsx": ""}, ["a.xlsx"], {}, "{0}/a.xlsx: a file is taken for what its name ends in: .parquet, .csv, .tsv,"),
-    ({"a.parquet.gz": ""}, ["a.parquet.gz"], {}, "a file is taken for what its name ends in"),
-    ({"a": ""}, ["a"], {}, "a file is taken for what its name ends in"),
-    ({"a.csv": csv_of([GOOD])}, ["a.csv", "a.csv"], {}, "a.csv is named twice: each of its rows would be two events"),
+    ({"a.csv": csv_of([GOOD])}, ["nosuch.csv"], {}, "{0}/nosuch.csv does not exist"),
+    ({"in/.hidden": ""}, ["in"], {}, "folder {0}/in has no files"),
+    ({"a.xlsx": ""}, ["a.xlsx"], {}, "{0}/a.xlsx: the name of a file must end in one of .parquet, .csv, .tsv,"),
+    ({"a.parquet.gz": ""}, ["a.parquet.gz"], {}, "the name of a file must end in one of "),
+    ({"a": ""}, ["a"], {}, "the name of a file must end in one of "),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv", "a.csv"], {}, "a.csv is in the list twice: name each file once"),
     ({"a.csv": csv_of([GOOD]), "b.json": ""}, ["a.csv", "b.json"], {}, "import files of one kind at a time"),
-    ({"a.csv": ""}, ["a.csv"], {}, "a.csv is empty: its first line must be the names of its columns"),
-    ({"a.csv": "ts,ts\n"}, ["a.csv"], {}, "a.csv has two columns 'ts': name them apart"),
-    ({"a.csv": csv_of([GOOD]), "b.csv": "ts\n"}, ["a.csv", "b.csv"], {}, "b.csv has other columns than {0}/a.csv"),
-    ({"a.csv": "Ts,size\n"}, ["a.csv"], {}, "d ts (i64) of orders's events; it has Ts, size: say --map ts=Ts"),
+    ({"a.csv": ""}, ["a.csv"], {}, "a.csv has no column names: its first line must contain them"),
+    ({"a.csv": "ts,ts\n"}, ["a.csv"], {}, "a.csv has two columns named 'ts': rename one"),
+    ({"a.csv": csv_of([GOOD]), "b.csv": "ts\n"}, ["a.csv", "b.csv"], {}, "b.csv and {0}/a.csv have different columns"),
+    ({"a.csv": "Ts,size\n"}, ["a.csv"], {}, "its columns: Ts, size. Name the right one with --map ts=Ts"),
     ({"a.csv": "ts,size,price,paid,name\n"}, ["a.csv"], {}, "no column 'items' for the field items (u8s)"),
-    ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "its first line, 1, 2, 3, true, x, must be the names of its columns"),
-    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "it has one column, 'ts;size': is it --separator that differs?"),
-    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give the one letter that stands"),
-    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"unit": "min"}, "--unit 'min': one of s, ms, us, ns"),
+    ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "the column names, but looks like a row: 1, 2, 3, true, x"),
+    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': set --separator to the character between the columns"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give one character"),
+    ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"unit": "min"}, "--unit must be one of s, ms, us, ns, got 'min'"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"mapping": {"weight": "size"}},
-     "--map weight: events of orders have no field 'weight'; they have ts, size, price, paid, name, items"),
+     "--map weight=...: the events of orders have no field 'weight'; fields: ts, size, price, paid, name, items"),
     ({"a.csv.gz": "no gzip"}, ["a.csv.gz"], {}, "a.csv.gz cannot be read: Not a gzipped file"),
     ({"a.parquet": "no parquet"}, ["a.parquet"], {}, "a.parquet cannot be read: "),
 ]  # fmt: skip
@@ -455,7 +455,7 @@ def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, ask
 
 def test_events_of_several_sources_are_refused(tmp_path):
     app = registry.load("scalejoin")
-    with pytest.raises(BadInput, match=r"app scalejoin has 2 sources \(.*\): events can be imported into .* of one"):
+    with pytest.raises(BadInput, match=r"app scalejoin has 2 sources \(.*\): import works only for applications with one source"):
         import_events.request(app, app.bind(), [tmp_path], {})
 
 
@@ -464,12 +464,12 @@ def test_what_is_damaged_or_empty_leaves_nothing(orders, spark, tmp_path):
     cut, empty, out = tmp_path / "cut.csv.gz", tmp_path / "empty.csv", tmp_path / "out" / "w"
     empty.write_text(csv_of([]))
     cut.write_bytes(gzip.compress(whole + np.random.default_rng(1).bytes(1 << 22))[: 1 << 21])
-    with pytest.raises(BadInput, match=r"cut\.csv\.gz cannot be read: it is damaged, or not what its name says"):
+    with pytest.raises(BadInput, match=r"cut\.csv\.gz cannot be read: it is damaged, or its name has the wrong ending"):
         imported(spark, orders, out, cut)
-    with pytest.raises(BadInput, match=r"empty\.csv: of 0 rows none is an event of orders$"):
+    with pytest.raises(BadInput, match=r"empty\.csv: none of 0 rows is an event of orders$"):
         imported(spark, orders, out, empty)
     assert list(out.parent.iterdir()) == []
     out.mkdir()
     (out / "there").touch()
-    with pytest.raises(BadInput, match="exists already: give a folder that is new or empty"):
+    with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
         imported(spark, orders, out, empty)

@@ -32,6 +32,7 @@ FLOORS = (
     "reports",
     "expectations",
     "infra.checkout",
+    "infra.fields",
     "infra.lint",
     "infra.services",
     "infra.airflow",

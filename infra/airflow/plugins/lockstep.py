@@ -1,8 +1,8 @@
-"""Lockstep in Airflow's UI: its pages behind Airflow's login, a menu entry, a tab on every run.
+"""Lockstep in Airflow's UI: its pages behind Airflow's login, a menu entry, and a tab on every run.
 
-The pages are files below LOCKSTEP_HOME/reports. Every user that may see the DAG's runs may read them, under a policy
-that lets them load nothing from elsewhere and talk to nothing. Handlers that read files are plain functions, because
-FastAPI runs those in threads: a page that takes long does not hold up Airflow's API.
+The pages are files below LOCKSTEP_HOME/reports. Every user that may see the DAG's runs may read them. Their security
+policy lets them load nothing from other sites, and send nothing. Handlers that read files are plain functions, because
+FastAPI runs those in threads, so a slow page does not block Airflow's API.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ KINDS = {
     ".json": "application/json",
     ".svg": "image/svg+xml",
 }
-# What the pages of each maker may do: file or folder below the reports -> policy. They show rows of data, and Airflow's
-# UI frames them as its own (allow-same-origin): a script in one would act as the user that looks at it. So pages have
-# no script. Those of Great Expectations have their styles inline, and so has a run as one file. dbt's own page is
-# nothing but a script. It stands in a frame, in a sandbox: an origin of its own that knows neither the login nor the
-# page around it, and can send nothing anywhere.
+# The policy of each file or folder below the reports. The pages show rows of data. Airflow's UI frames them with
+# its own origin (allow-same-origin): a script in a page could act as its user. So the policy forbids scripts. The pages
+# of Great Expectations, and a run as one file, have inline styles. dbt's page is a script. Its frame is a sandbox with
+# its own origin, which has no access to the login or the page around it, and can send nothing.
 _NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'; img-src 'self' data:"
 OWN = f"{_NOTHING}; style-src 'self'"
 POLICIES = {
@@ -49,8 +48,8 @@ POLICIES = {
     "dbt/docs.html": f"{_NOTHING}; style-src 'unsafe-inline'; font-src data:; "
     "script-src 'unsafe-inline' 'unsafe-eval'; sandbox allow-scripts",
 }
-# The documentation site is text of the checkout: it holds no row of data and no words of a user. So its theme may run
-# its scripts. They fetch the search index, and search it in a worker.
+# The documentation site is text of the checkout, without rows of data or texts of users. So its theme may run
+# its scripts, which fetch the search index and search it in a worker.
 SITE_POLICY = (
     f"{_NOTHING}; style-src 'self' 'unsafe-inline'; script-src 'self' 'unsafe-inline'; connect-src 'self'; "
     "worker-src 'self'"
@@ -58,27 +57,33 @@ SITE_POLICY = (
 SITE_KINDS = {**KINDS, ".js": "text/javascript", ".png": "image/png"}
 FILE = re.compile(r"lockstep-.*\.html")  # a run as one file (reports/attachment.py)
 BESIDE = re.compile(rf"beside-({RUN_ID.pattern})\.html")  # a run beside another (reports/beside.py)
-# What every answer says, also one that refuses or redirects.
+# Pages of requests that are refused, by status code. They say nothing about what exists.
+REFUSALS = {
+    401: "Log in to Airflow to see this page.",
+    403: f"You may not see the runs of the DAG {DAG_ID}. Ask an Airflow administrator for access.",
+    404: "There is no such page. Open Lockstep in the menu for the overview.",
+}
+# Headers of every response, refusals and redirects included.
 GUARDS = {
     "Content-Security-Policy": OWN,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Who logs out has left nothing behind, in the browser or on the way.
+    # After a logout, no copy of a page remains in the browser or in a cache on the way.
     "Cache-Control": "no-store",
 }
 
 
 def reports() -> Path:
-    """The folder the pages lie in."""
+    """The folder of the pages."""
     return checkout.home().reports
 
 
 async def login(request: Request) -> Any:
-    """The user behind the request, as Airflow's own pages determine it.
+    """The user of the request, which Airflow's own code determines.
 
     Raises:
-        HTTPException: 401 without a valid login.
+        HTTPException: 401, the request has no valid login.
     """
     from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 
@@ -86,10 +91,10 @@ async def login(request: Request) -> Any:
 
 
 def reader(user: Annotated[Any, Depends(login)]) -> Any:
-    """The user, if the user may see the DAG's runs. An auth manager may ask a database, so this runs in a thread.
+    """The user, if the user may see the DAG's runs. An auth manager may query a database, so this runs in a thread.
 
     Raises:
-        HTTPException: 403 without the permission.
+        HTTPException: 403, the user lacks the permission.
     """
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
@@ -98,7 +103,9 @@ def reader(user: Annotated[Any, Depends(login)]) -> Any:
         method="GET", access_entity=DagAccessEntity.RUN, details=DagDetails(id=DAG_ID), user=user
     )
     if not allowed:
-        raise HTTPException(403, "You may not see the runs of this DAG.")
+        raise HTTPException(
+            403, f"You may not see the runs of the DAG {DAG_ID}: ask an Airflow administrator for access."
+        )
     return user
 
 
@@ -107,32 +114,32 @@ app = FastAPI(title="Lockstep", docs_url=None, redoc_url=None, openapi_url=None)
 
 
 @app.middleware("http")
-async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
-    """Every answer, with its guards."""
-    made = await answer(request)
+async def guard(request: Request, respond: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Add the headers of GUARDS to every response."""
+    response = await respond(request)
     for name, value in GUARDS.items():
-        made.headers.setdefault(name, value)
-    return made
+        response.headers.setdefault(name, value)
+    return response
 
 
 @app.exception_handler(HTTPException)
 async def refuse(request: Request, error: HTTPException) -> Response:
-    """A person without a login is sent to it; a program gets the code."""
+    """Redirect a browser without a login to the login page; other requests get the status code."""
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
         from airflow.api_fastapi.app import get_auth_manager
 
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status_code=302)
-    return _page(f"{error.status_code}", error.status_code)
+    return _page(REFUSALS.get(error.status_code, str(error.detail)), error.status_code)
 
 
 @app.get("/run/{airflow_run:path}")
 def of_run(airflow_run: str, user: Reader) -> Response:
-    """The overview of the run that an Airflow run made."""
+    """Redirect to the page of the run that belongs to an Airflow run."""
     history = History(checkout.home())
     for run_id in reversed(history.run_ids()):
         if history.origin(run_id) == airflow_run:
             return RedirectResponse(f"{PREFIX}/{run_id}/index.html")
-    return _page("This run has not planned anything yet.", 200)
+    return _page("This run has no plan yet. Reload this page after the task plan_matrix has ended.", 200)
 
 
 @app.get("/docs")
@@ -143,7 +150,7 @@ def of_docs(user: Reader) -> Response:
 
 @app.get("/docs/{path:path}")
 def documentation(user: Reader, path: str = "") -> Response:
-    """A file of the documentation site; where the site is not built, a page that says how to build it."""
+    """A file of the documentation site; if the site is not built, a page with the command that builds it."""
     target = served(checkout.SITE.resolve(), path, SITE_KINDS)
     if target.is_file():
         headers = {"Content-Security-Policy": SITE_POLICY}
@@ -156,7 +163,7 @@ def documentation(user: Reader, path: str = "") -> Response:
 @app.get("/")
 @app.get("/{path:path}")
 def page(user: Reader, path: str = "") -> Response:
-    """A file of the reports; before the first run, a page that says so."""
+    """A file of the reports; before the first run, a page without runs."""
     root = reports().resolve()
     target = served(root, path)
     if not target.is_file():
@@ -174,17 +181,16 @@ def page(user: Reader, path: str = "") -> Response:
 
 
 def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
-    """The file that a path means, of a folder its index.html: below `root` once links are resolved, of a kind that is
-    shown, nothing hidden. It need not be there.
+    """The file of a path; of a folder, its index.html. The file may be missing.
 
     Raises:
-        HTTPException: 404, it is none of these.
+        HTTPException: 404, the file is outside `root` once links are resolved, hidden, or of another kind than `kinds`.
     """
     try:
         target = (root / (path or "index.html")).resolve()
         if target.is_relative_to(root) and target.is_dir():
             target = (target / "index.html").resolve()
-    except (OSError, RuntimeError, ValueError):  # a name that is too long, links in a circle, no name at all
+    except (OSError, RuntimeError, ValueError):  # the name is too long, empty, or a circle of links
         raise HTTPException(404) from None
     hidden = target.is_relative_to(root) and any(name.startswith(".") for name in target.relative_to(root).parts)
     if not target.is_relative_to(root) or hidden or target.suffix not in kinds:
@@ -193,12 +199,12 @@ def served(root: Path, path: str, kinds: Mapping[str, str] = KINDS) -> Path:
 
 
 def _index(path: Path) -> Response:
-    """The overview as it was written, with the runs that run or wait at this moment."""
+    """The overview, with the runs that are in progress or queued now."""
     return HTMLResponse(Pages(History(checkout.home())).refresh(path.read_text(), _queued()))
 
 
 def _queued() -> list[str]:
-    """The Airflow runs that Airflow has not started yet, oldest first. Lockstep knows nothing of them."""
+    """The queued Airflow runs, oldest first. Lockstep has no files of them yet."""
     from airflow.models import DagRun
     from airflow.utils.session import create_session
     from airflow.utils.state import DagRunState
@@ -220,25 +226,27 @@ def _unpublished(name: str) -> Response:
 
 
 def _going_on(run_id: str) -> Response:
-    """Of a run whose report is not written yet, how far it is."""
+    """The progress of a run that has no report yet."""
     try:
         history = History(checkout.home())
         return HTMLResponse(Pages(history).going_on(history.run(run_id)))
     except BadInput:
-        return _page("There is no such run, or it has not planned anything yet.", 200)
+        return _page(
+            "There is no such run, or it has no plan yet. Open Lockstep in the menu for the list of runs.", 200
+        )
 
 
 def _beside(run_id: str, other: str) -> Response:
-    """A run beside any other: those beside the one before them are files."""
+    """The comparison of a run with any other run. Only comparisons with the run before are files."""
     history = History(checkout.home())
     try:
         return HTMLResponse(Pages(history).beside(history.run(run_id), history.run(other)))
     except BadInput:
-        return _page("There is no such run.", 404)
+        return _page("There is no such run. Open Lockstep in the menu for the list of runs.", 404)
 
 
 def _page(text: str, status: int) -> Response:
-    # Dark where Airflow is: who may not see the pages gets no style sheet either.
+    # Without the style sheet, which only readers of the pages may load, the browser still follows light and dark.
     scheme = '<meta name="color-scheme" content="light dark">'
     return HTMLResponse(f"<!doctype html>{scheme}<title>Lockstep</title><p>{text}</p>", status)
 
@@ -251,11 +259,11 @@ class TriggerCheck:
     """
 
     def __init__(self, app: ASGIApp):
-        """Stand before `app`."""
+        """Wrap `app`."""
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(TRIGGER):
             await self._app(scope, receive, send)
             return
@@ -289,7 +297,7 @@ def _refusal(body: bytes) -> str:
 
 
 async def _may_trigger(request: Request) -> bool:
-    """Whether the user may trigger the DAG. Others are refused by Airflow, and learn nothing about connections."""
+    """Whether the user may trigger the DAG. Airflow refuses other users, so they learn nothing about connections."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 
@@ -307,7 +315,7 @@ async def _may_trigger(request: Request) -> bool:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Receive the body once more, then what follows it."""
+    """Receive the body once more, then the messages after it."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def again() -> Message:
@@ -317,7 +325,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 class LockstepPlugin(AirflowPlugin):
-    """See the module's text."""
+    """The plugin; the module's docstring describes it."""
 
     name = "lockstep"
     listeners = [stops]

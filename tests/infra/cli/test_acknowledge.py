@@ -21,7 +21,7 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
     monkeypatch.setattr("infra.cli.command.user", lambda: "ada")
     past_runs.make(home)
     assert lockstep("acknowledge", past_runs.LAST, "--reason", "the disk was full") == 0
-    assert "3 red cells acknowledged, by ada: the disk was full" in capsys.readouterr().out
+    assert "ada acknowledged 3 red cells: the disk was full" in capsys.readouterr().out
     overview = Outline((home.reports / "index.html").read_text()).text
     assert overview.count("UTC: the disk was full") == 3
 
@@ -29,9 +29,9 @@ def test_the_pages_say_who_has_acknowledged_a_cell_and_why(home, capsys, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([past_runs.RUN_IDS[0], "--reason", "x"], "is green: only red cells need acknowledging"),
-        ([past_runs.LAST, "--reason", "x", "--cells", "nosuch"], "has no red cell nosuch; red: "),
-        ([past_runs.LAST, "--reason", " "], "a decision has a reason"),
+        ([past_runs.RUN_IDS[0], "--reason", "x"], "has no red cells: there is nothing to acknowledge"),
+        ([past_runs.LAST, "--reason", "x", "--cells", "nosuch"], "has no red cell nosuch; its red cells: "),
+        ([past_runs.LAST, "--reason", " "], "the reason is empty: say why"),
         (["20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
     ],
 )

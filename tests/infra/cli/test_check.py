@@ -15,8 +15,8 @@ def test_an_application_is_tried_in_every_way_that_fits_it(spark, capsys, monkey
     monkeypatch.setattr(check, "THREADS", [1, 2])
     assert check.check("wc", 300, 1, {"vocabulary": 20}, False, spark) == 0
     said = capsys.readouterr().out
-    assert "generator  300 events, the same when they are made again" in said
-    assert "interpreted and compiled alike" in said
+    assert "generator  300 events, the same if generated twice" in said
+    assert "the interpreted and the compiled oracle agree" in said
     ways = [
         ["pooled", "affinity"],
         *(["pinned", way] for way in ("gate", "gate-planned", "spsc", "spsc-planned")),

@@ -66,13 +66,13 @@ def test_without_a_command_there_is_help_and_it_is_bad_input(call):
         (["acknowledge", "20990101T000000Z-00000000", "--reason", "x"], "no run '20990101T000000Z-00000000'"),
         (["acknowledge", "../../etc", "--reason", "x"], "no run '../../etc'"),
         (["gate"], "Missing option '--against'"),
-        (["gate", "--against", "nosuch"], "'nosuch' is no commit of "),
-        (["gate", "--against", "HEAD"], "there is no run yet: lockstep run makes one"),
-        (["gate", "--against", "HEAD", "--cells", ","], "--cells: name at least one"),
-        (["acknowledge", "20260101T000000Z-00000000", "--reason", " \n"], "a decision has a reason: say why"),
+        (["gate", "--against", "nosuch"], "'nosuch' is not a commit of "),
+        (["gate", "--against", "HEAD"], " has no run yet: start one with `lockstep run`"),
+        (["gate", "--against", "HEAD", "--cells", ","], "--cells: name at least one cell"),
+        (["acknowledge", "20260101T000000Z-00000000", "--reason", " \n"], "the reason is empty: say why"),
         (
             ["acknowledge", "20260101T000000Z-00000000", "--reason", "x" * 501],
-            "a reason has 500 characters at most, this one has 501",
+            "the reason must have at most 500 characters, got 501",
         ),
     ],
 )
@@ -88,18 +88,18 @@ def test_a_slip_is_one_line_and_nothing_is_written(refused, arguments, said):
         (["--pools", "puddle"], "unknown pool 'puddle'; known: shared_nothing, shared_everything, shared_per_socket"),
         (["--heuristics", "ct,hunch"], "unknown heuristic 'hunch'; known: affinity, ct, lp, et, qst"),
         (["--channels", "pipe"], "unknown channel 'pipe'; known: gate, scalegate, merge_sort, spsc"),
-        (["--queues", ""], "--queues: name at least one"),
+        (["--queues", ""], "--queues: give at least one value"),
         (["--batches", "0"], "batches must lie in 1..65536, got 0"),
-        (["--batches", "x"], "--batches: 'x' is not a number"),
+        (["--batches", "x"], "--batches: must be a number, got 'x'"),
         (["--applications", "q1", "--executors", "pinned", "--channels", "spsc"], "nothing is left to run: "),
-        (["--stealing", "maybe"], "--stealing: 'maybe' is neither yes nor no"),
+        (["--stealing", "maybe"], "--stealing: must be yes or no, got 'maybe'"),
         (["--stealing", "yes"], "stealing needs a shared pool"),
         (["--executors", "telepathic"], "unknown executor 'telepathic'; known: "),
         (["--applications", "gs", "--executors", "pooled"], "application gs runs on: transactional; asked: pooled"),
         (["--threads", "0"], "threads must lie in 1..1024, got 0"),
-        (["--threads", "two"], "--threads: 'two' is not a number"),
+        (["--threads", "two"], "--threads: must be a number, got 'two'"),
         (["--events", "-1"], "events: "),
-        (["--params", "{"], "--params: not JSON"),
+        (["--params", "{"], '--params: must be JSON, for example {"wc": {"skew": 1.0}}; got \'{\''),
         (["--params", '{"gs": {"nosuch": 1}}'], "nosuch"),
         (["--no-such-option"], "No such option: --no-such-option"),
         (["--matrix", "nosuch"], "unknown matrix 'nosuch'; known: full, nightly, smoke"),
@@ -122,7 +122,7 @@ def test_a_shell_is_told_the_same(call, refused, tmp_path, arguments):
 def test_report_before_the_first_run(call):
     done = call("report")
     assert done.returncode == 2
-    assert "no runs yet" in done.stderr
+    assert "has no run yet: start one with `lockstep run`" in done.stderr
 
 
 def test_report_beside_another_run_is_a_page(call, tmp_path):
@@ -137,7 +137,7 @@ def test_report_beside_another_run_is_a_page(call, tmp_path):
     assert isinstance(json.loads(call("report", "--beside", first, "--json").stdout), dict)
     done = call("report", "--beside", "20000101T000000Z-00000000")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "no run 20000101T000000Z-00000000; the last ones are " in done.stderr
+    assert "has no run 20000101T000000Z-00000000; the newest are " in done.stderr
 
 
 def test_report_prints_the_last_run_also_when_it_was_red(call, tmp_path):
@@ -182,4 +182,4 @@ def test_report_of_an_unknown_run(call, tmp_path):
     past_runs.make(Home(tmp_path / "l"), nights=1)
     done = call("report", "20990101T000000Z-00000000")
     assert done.returncode == 2
-    assert "no run 20990101T000000Z-00000000; the last ones are " in done.stderr
+    assert "has no run 20990101T000000Z-00000000; the newest are " in done.stderr

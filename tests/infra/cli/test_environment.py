@@ -96,4 +96,4 @@ def test_before_setup_it_says_what_to_type(checkout):
     shutil.rmtree(checkout / ".venv")
     done = subprocess.run([checkout / "infra" / "cli" / "lockstep", "run"], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == f"lockstep: {checkout} has no .venv yet: type make setup there\n"
+    assert done.stderr == f"lockstep: {checkout} is not set up: type `make -C {checkout} setup`\n"

@@ -52,13 +52,13 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
     importing.import_("fd", [tmp_path / "events.csv"], None, "mine", ["ts=when"], None, None, params, False, spark)
     folder = home.imported("fd", "mine")
     assert capsys.readouterr().out.splitlines() == [
-        f"{folder}: 500 events of fd from 501 rows of {tmp_path / 'events.csv'}",
-        f"kept aside in {folder / 'aside'}: 1 row",
-        f"           1  ts is no integer (first: {tmp_path / 'events.csv'}, row 501)",
+        f"{folder}: 500 events for fd, from 501 rows of {tmp_path / 'events.csv'}",
+        f"set aside 1 row, kept in {folder / 'aside'}:",
+        f"           1  ts is not an integer (first: {tmp_path / 'events.csv'}, row 501)",
     ]
-    # A regression plans it, with the parameters that it was imported with, and takes it from where it is.
-    asked = {"applications": ["fd", "wc"], "executors": ["pooled"], "threads": [2], "data": {"fd": "mine"}}
-    planned = matrix.plan(RegressionSpec.parse(asked), home, RUN_ID)
+    # A regression plans it with its parameters.
+    request = {"applications": ["fd", "wc"], "executors": ["pooled"], "threads": [2], "data": {"fd": "mine"}}
+    planned = matrix.plan(RegressionSpec.parse(request), home, RUN_ID)
     own, generated = planned["workloads"]
     address = workload.read_manifest(folder)["address"]
     assert (own["address"], own["events"], own["seed"], own["data"]) == (address, 500, None, "mine")
@@ -74,7 +74,7 @@ def test_events_that_were_exported_and_shuffled_are_what_was_generated(home, spa
     engine.run(RunSpec.parse(cell["spec"]), home.workload("fd", address), tmp_path / "run")
     oracle.run(tmp_path / "generated", tmp_path / "oracle")
     assert diff(tmp_path / "run", tmp_path / "oracle").text().startswith("equal: 500 outputs")
-    # What a person put in its place since is not what was planned.
+    # Another import with the same name is not the planned one.
     (folder / "manifest.json").unlink()
     missing = prepare_workloads.prepare(spark, home, [own | {"address": "0" * 16}])[1]["0" * 16]
     assert missing.startswith(f"no workload at {folder}: manifest.json is missing")
@@ -118,12 +118,15 @@ def test_bad_input_is_said_before_anything_starts(home, tmp_path, capfd):
     (tmp_path / "a.csv").write_text("ts,line\n")
     for arguments, said in (
         (["nosuch", "a.csv", "--out", "w"], "unknown application 'nosuch'"),
-        (["fd", "a.csv"], "say where: --out FOLDER, or --name NAME"),
-        (["fd", "a.csv", "--out", "w", "--name", "x"], "say where: --out FOLDER, or --name NAME"),
-        (["fd", "a.csv", "--name", "../x"], "--name '../x': letters, digits"),
+        (["fd", "a.csv"], "give either --name NAME, "),
+        (["fd", "a.csv", "--out", "w", "--name", "x"], "give either --name NAME, "),
+        (["fd", "a.csv", "--name", "../x"], "--name '../x': use at most 61 letters, digits"),
         (["fd", "a.csv", "--out", "w", "--map", "ts"], "--map 'ts': write FIELD=COLUMN"),
-        (["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"], "--map 'ts=b': ts has a column already, 'a'"),
-        (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv: no such file"),
+        (
+            ["fd", "a.csv", "--out", "w", "--map", "ts=a", "--map", "ts=b"],
+            "--map 'ts=b': the field ts is already read from the column 'a'",
+        ),
+        (["fd", "nosuch.csv", "--out", "w"], "nosuch.csv does not exist"),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--map", "ts=when"], "has no column 'when' for the field ts"),
         (["fd", str(tmp_path / "a.csv"), "--out", "w", "--set", "entities=none"], "entities"),
     ):
@@ -142,7 +145,7 @@ def test_a_folder_that_is_not_empty_is_refused_before_spark_starts(tmp_path, cap
     assert lockstep("import", "fd", str(tmp_path / "a.csv"), "--out", str(tmp_path)) == 2
     out, error = capfd.readouterr()
     assert (out, error.count("\n")) == ("", 1)
-    assert "exists already: give a folder that is new or empty" in error
+    assert "already exists: choose another name, or remove it first" in error
 
 
 def imported_by_a_process(folder, **environment):
@@ -157,13 +160,13 @@ def test_an_import_prints_nothing_on_stderr(tmp_path):
     """Neither does the JVM of its session, which starts with the command."""
     done = imported_by_a_process(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "w: 1 events of fd from 1 rows of a.csv\n"
+    assert done.stdout == "w: 1 event for fd, from 1 row of a.csv\n"
 
 
 def test_a_jvm_that_does_not_start_is_one_line(tmp_path):
     done = imported_by_a_process(tmp_path, JAVA_HOME=str(tmp_path / "no_java"))
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
-    assert done.stderr.startswith("lockstep: Spark does not start: ")
+    assert done.stderr.startswith("lockstep: Spark did not start: ")
     assert "no_java" in done.stderr
     assert not (tmp_path / "w").exists()
 
@@ -172,5 +175,5 @@ def test_a_name_that_is_taken_is_another_ones(home, spark, tmp_path):
     (tmp_path / "a.csv").write_text("ts,line\n1,x\n")
     home.imported("fd", "mine").mkdir(parents=True)
     (home.imported("fd", "mine") / "there").touch()
-    with pytest.raises(BadInput, match="exists already: give a folder that is new or empty"):
+    with pytest.raises(BadInput, match="already exists: choose another name, or remove it first"):
         importing.import_("fd", [tmp_path / "a.csv"], None, "mine", [], None, None, {}, False, spark)

@@ -40,7 +40,7 @@ def test_each_invariant_is_said_to_hold_or_shows_the_rows_that_break_it(made, sp
     rows = [json.loads(line) for line in said[at + 1 : at + 3]]
     assert [row["seq"] for row in rows] == [0, 1]
     assert all(row["word"].isprintable() and row["word"] for row in rows), "text as text"
-    assert said[-1].startswith("broken  typed: it could not be evaluated: [")
+    assert said[-1].startswith("broken  typed: cannot be evaluated: [")
     assert invariants(made / "r", made / "w", True, spark) == 1
     assert json.loads(capsys.readouterr().out)["short"]["rows"] == rows
 
@@ -51,7 +51,7 @@ def test_what_is_no_run_of_this_workload_is_refused(made, tmp_path, capfd):
     engine.run(spec, made / "w", tmp_path / "digested")
     for run, source, said in (
         (made / "r", tmp_path / "other", "is not the workload of"),
-        (tmp_path / "digested", made / "w", "has no outputs: run it with --sink parquet"),
+        (tmp_path / "digested", made / "w", "has no outputs: run the application again with --sink parquet"),
         (tmp_path, made / "w", "no run at"),
         (made / "r", tmp_path, "workload"),
     ):

@@ -99,9 +99,9 @@ def test_outputs_of_the_last_seven_green_runs_stay_and_those_of_older_ones_go(ho
     assert lockstep("prune") == 0
     assert [len(outputs_of(run)) for run in runs] == [0, 0] + [4] * 7
     said = capsys.readouterr().out
-    assert said.count("green, and not among the last 7") == 8
+    assert said.count("the run is green, and not among the last 7") == 8
     assert str(home.attempt(run_id(1), CELL, 1) / "outputs") in said
-    assert said.splitlines()[-1] == "prune: 8 folders, 0.0 MB removed"
+    assert said.splitlines()[-1] == "prune: removed 8 folders, 0.0 MB"
 
 
 def test_only_outputs_and_state_go_and_everything_else_of_a_home_stays(home):
@@ -123,11 +123,11 @@ def test_a_red_run_keeps_its_outputs_until_it_is_acknowledged(home, verdict, cap
         make_run(home, day)
     assert lockstep("prune") == 0
     assert len(outputs_of(red)) == 4
-    assert "1 red cell acknowledged" in decide.acknowledge(home, red.name, None, "ada", "seen")
+    assert "ada acknowledged 1 red cell: " in decide.acknowledge(home, red.name, None, "ada", "seen")
     assert len(outputs_of(red)) == 4, "acknowledging removes nothing by itself"
     assert lockstep("prune") == 0
     assert outputs_of(red) == []
-    assert "red, acknowledged" in capsys.readouterr().out
+    assert "the run is red, and all its red cells are acknowledged" in capsys.readouterr().out
 
 
 def test_a_red_run_keeps_its_outputs_until_all_of_its_red_cells_are_acknowledged(home):
@@ -193,9 +193,9 @@ def test_the_red_cells_of_a_loaded_run_are_those_that_can_be_acknowledged(home):
     write_runs(home)
     for run in (GREEN, RED):
         home.run(run).mkdir(parents=True)
-    with pytest.raises(BadInput, match=f"{GREEN} is green"):
+    with pytest.raises(BadInput, match=f"{GREEN} has no red cells"):
         decide.acknowledge(home, GREEN, None, "ada", "seen")
-    assert "3 red cells acknowledged" in decide.acknowledge(home, RED, None, "ada", "seen")
+    assert "ada acknowledged 3 red cells: " in decide.acknowledge(home, RED, None, "ada", "seen")
 
 
 def test_a_run_without_verdicts_keeps_its_outputs_and_what_it_refers_to(home):
@@ -230,7 +230,7 @@ def test_a_dry_run_lists_the_same_and_removes_nothing(home, capsys):
     assert lockstep("prune", "--dry-run", "--cache-gb", "0") == 0
     listed = capsys.readouterr().out.splitlines()
     assert files(home.root) == before
-    assert listed[-1].endswith("would be removed")
+    assert listed[-1].endswith("nothing was removed (--dry-run)")
     assert lockstep("prune", "--cache-gb", "0") == 0
     assert capsys.readouterr().out.splitlines()[:-1] == listed[:-1]
 
@@ -269,7 +269,7 @@ def test_what_cannot_be_removed_is_said_and_the_rest_goes(home, capsys, monkeypa
     ("arguments", "said"),
     [
         (["--cache-gb", "many"], "--cache-gb"),
-        (["--cache-gb", "-1"], "must lie in 0..1e9, got -1"),
+        (["--cache-gb", "-1"], "must be between 0 and 1e9, got -1"),
         (["--cache-gb", "nan"], "got nan"),
         (["everything"], "everything"),
     ],

@@ -50,14 +50,14 @@ def test_what_was_left_is_ended_with_all_that_it_started(home, process, capsys):
     known = {"scheduler": identity(process.pid), "gone": {"pid": 2**22 - 1, "started": 5}}
     write_json(home / "components.json", known)
     assert lockstep("stop") == 0
-    assert capsys.readouterr().out == "ended scheduler\n"
+    assert capsys.readouterr().out == "stopped what an earlier UI had left running: scheduler\n"
     assert process.wait(10) < 0
     group = ["ps", "-o", "stat=", "-g", str(process.pid)]
     stopped = lambda: subprocess.run(group, capture_output=True, text=True).stdout.split()  # noqa: E731
     wait_for(lambda: all(state.startswith("Z") for state in stopped()), 10)
     assert not (home / "components.json").exists()
     assert lockstep("stop") == 0
-    assert capsys.readouterr().out == "Airflow is not up\n"
+    assert capsys.readouterr().out == "Airflow is not running\n"
 
 
 def test_a_process_that_has_the_number_of_one_that_is_gone_is_let_be(home, process):
@@ -111,7 +111,7 @@ def test_a_run_is_not_stopped_by_it(home, capsys):
     began = time.monotonic()
     assert lockstep("stop") == 2
     assert time.monotonic() - began < ui.STOP_SECONDS
-    assert "a run is going on (process " in capsys.readouterr().err
+    assert "`lockstep run` is in progress without a UI (process " in capsys.readouterr().err
     lock.leave()
 
 

@@ -73,7 +73,7 @@ def test_a_branch_a_tag_and_a_hash_name_a_commit(repository):
 
 @pytest.mark.parametrize("ref", ["nosuch", "", "-rf", "--all", "HEAD:streaming_core", "v1\n", "v1..slow", "a b"])
 def test_what_names_no_commit_is_bad_input(repository, ref):
-    with pytest.raises(BadInput, match=r"is no commit of .* name a branch, a tag or a commit") as error:
+    with pytest.raises(BadInput, match=r"is not a commit of .* name a branch, a tag or a commit") as error:
         build.resolve(ref)
     assert "\n" not in str(error.value)
 

@@ -104,7 +104,7 @@ def test_a_command_that_cannot_start_is_a_failed_run(attempt):
 def test_a_hung_run_is_ended_with_its_children(attempt, tmp_path):
     done = run(attempt, engine(tmp_path, HANGS), "--timeout", "1")
     assert done.returncode == 124
-    assert left(attempt)["error"] == "hung: no end within 1 s"
+    assert left(attempt)["error"] == "it did not end within 1 s, so it was killed"
     assert not alive(pid_in(attempt / "pid"))
     assert wait_for(lambda: not alive(pid_in(attempt / "child")), PATIENCE)
 
@@ -205,7 +205,7 @@ def test_one_run_at_a_time_on_a_host(attempt, tmp_path):
     other = tmp_path / "attempt-2"
     other.mkdir()
     second = start(other, engine(tmp_path, "pass", "quick"))
-    assert second.stderr.readline().strip() == f"waiting for the host: {attempt} is running"
+    assert second.stderr.readline().strip() == f"waiting: the host is in use by {attempt}"
     assert not beside(other, "process.json").exists()
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE)

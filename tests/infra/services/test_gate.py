@@ -72,7 +72,7 @@ def test_the_newest_run_and_all_its_equal_cells_are_measured_unless_others_are_n
 @pytest.mark.parametrize(
     ("ref", "run_id", "names", "said"),
     [
-        ("nosuch", None, None, "'nosuch' is no commit of "),
+        ("nosuch", None, None, "'nosuch' is not a commit of "),
         ("v1", "20990101T000000Z-00000000", None, "no run '20990101T000000Z-00000000'"),
         ("v1", "../../etc", None, "no run '../../etc'"),
         ("v1", None, ["nosuch"], "has no cell nosuch"),
@@ -89,7 +89,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_built(
 
 def test_without_a_run_there_is_nothing_to_measure(repository, tmp_path, monkeypatch):
     monkeypatch.setattr(build, "ROOT", repository)
-    with pytest.raises(BadInput, match="there is no run yet: lockstep run makes one"):
+    with pytest.raises(BadInput, match="has no run yet: start one with `lockstep run`"):
         gate.request(Home(tmp_path), "v1", None, None)
 
 

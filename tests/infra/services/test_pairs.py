@@ -83,7 +83,11 @@ def test_passes_are_as_many_as_a_second_takes_on_both_sides_together(tmp_path, m
         ({}, {"digest": "1:b"}, {"baseline_digest": "1:a 0:0", "build_digest": "1:b 0:0"}),
         ({"seconds": 0.0004}, {}, {"baseline_seconds": 0.0004, "build_seconds": 0.25}),
         ({}, {"error": "it broke"}, {"error": "build new: it broke"}),
-        ({"means": "something else"}, {}, {"error": "build old: the same words mean another way of executing to it"}),
+        (
+            {"means": "something else"},
+            {},
+            {"error": "build old reads the specification of the cell in another way, so they cannot be compared"},
+        ),
     ],
 )
 def test_what_cannot_be_compared_ends_the_cell_with_one_row_that_says_so(tmp_path, baseline, other, said):
@@ -124,21 +128,21 @@ def test_the_engine_is_measured_and_what_it_says_fits_the_raw_table(measured, tm
 def test_what_cannot_be_measured_is_refused(measured, tmp_path, monkeypatch):
     home, run_id, names = measured
 
-    def refused(asked: list[str] | None = None, run: str = run_id) -> str:
+    def refused(cells: list[str] | None = None, run: str = run_id) -> str:
         with pytest.raises(BadInput) as error:
-            pairs.cells_of(home, run, asked)
+            pairs.cells_of(home, run, cells)
         return str(error.value)
 
     assert [cell["cell"] for cell in pairs.cells_of(home, run_id, None)] == names[:2]
     assert [cell["cell"] for cell in pairs.cells_of(home, run_id, names[1:2])] == names[1:2]
-    assert refused(["nosuch"]) == f"run {run_id} has no cell nosuch"
-    assert refused([names[2]]) == f"{names[2]}: speed is compared of cells that equal the oracle"
-    assert refused(run=new_run_id("none", 1e9)).startswith("no run ")
+    assert refused(["nosuch"]) == f"run {run_id} has no cell nosuch: its page lists the names"
+    assert refused([names[2]]) == f"not equal to the oracle: {names[2]}; the gate measures only cells that are equal"
+    assert refused(run=new_run_id("none", 1e9)).endswith("plan.json is missing")
     monkeypatch.setattr(pairs, "checkout", lambda: Build("def5678", tmp_path))
-    assert refused().endswith("this checkout is def5678: run it first")
+    assert refused().endswith("this checkout is build def5678: start a run of this checkout first")
     monkeypatch.undo()
     monkeypatch.setattr(pairs, "gethostname", lambda: "elsewhere")
-    assert refused().endswith("pairs are measured on this host")
+    assert refused().endswith("use the gate on that host, or start a run here first")
 
 
 def test_rows_say_which_builds_and_environments_they_are_of(measured, tmp_path, monkeypatch):

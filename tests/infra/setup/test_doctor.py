@@ -72,7 +72,7 @@ def test_a_tool_that_is_too_old_is_one_line_with_a_cure(machine, tool, prints, i
     done = doctor("--quiet", PATH=machine(**{**NEW_ENOUGH, tool: prints}))
     assert done.returncode == 1
     (line,) = lines_missing(done)
-    assert re.match(rf"missing +{item} .*too old.* -> +\S+", line)
+    assert re.match(rf"missing +{item} .*too old.*; to fix: \S+", line)
 
 
 @pytest.mark.parametrize(("tool", "item"), [("java", "java"), ("rustc", "rust"), ("cargo", "rust"), ("cc", "c comp")])
@@ -80,7 +80,7 @@ def test_a_tool_that_is_absent_is_one_line_with_a_cure(machine, tool, item):
     done = doctor("--quiet", PATH=machine(**{name: text for name, text in NEW_ENOUGH.items() if name != tool}))
     assert done.returncode == 1
     (line,) = lines_missing(done)
-    assert re.match(rf"missing +{item}.*not found.* -> +\S+", line)
+    assert re.match(rf"missing +{item}.*not found; to fix: \S+", line)
 
 
 def test_java_home_decides_because_spark_follows_it(machine, tmp_path):
