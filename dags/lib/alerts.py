@@ -38,7 +38,7 @@ SHOWN = 5  # red cells that an alert lists with their reasons
 # What to do first, by the most serious kind of an alert.
 FIRST_STEPS = {
     "mismatch": "A result is wrong, so do not release this build. Open the link: the page of each red cell shows the "
-    "first rows that differ, and the events behind them.",
+    "first rows that differ, and the input event of each.",
     "failure": "Open the link: the page names the cell or the stage that failed, and the reason. Repair that, then "
     "start the run again.",
     "slowdown": "No result is wrong. Open the link to see the speed of the cell in all runs. To confirm the change, "
@@ -46,7 +46,13 @@ FIRST_STEPS = {
     "late": "Open the link and look for the task that is still running or queued. Its log names the run, the host or "
     "the process that it waits for.",
 }
-RUNBOOK = "docs/runbook.md in the checkout lists the causes and repairs."
+# Sections of the runbook, by kind.
+RUNBOOK = {
+    "mismatch": "the-night-is-red",
+    "failure": "the-night-is-red",
+    "slowdown": "the-night-is-slower",
+    "late": "the-night-is-late",
+}
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,9 @@ class Message:
     @property
     def lines(self) -> list[str]:
         """The text, line by line."""
-        return [self.sentence, *self.details, self.url, FIRST_STEPS[self.kinds[0]], RUNBOOK]
+        most_serious = self.kinds[0]
+        runbook = _url(f"lockstep/docs/runbook.html#{RUNBOOK[most_serious]}")
+        return [self.sentence, *self.details, self.url, FIRST_STEPS[most_serious], f"Runbook: {runbook}"]
 
 
 class Alert(BaseNotifier):

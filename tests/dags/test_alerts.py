@@ -138,10 +138,10 @@ def test_apprise_sends_what_broke_and_what_slowed(home, web):
     assert about == f"Run {LAST}, started 2026-01-05 02:00 UTC, build {short(run.build)}, host node1"
     assert [line.partition(" ")[0] for line in red] == [cell.label for cell in run.cells if cell.red]
     assert all("red since the run of 2026-01-05 02:00 UTC: " in line for line in red)
-    assert slower == f"gs/serial/t2 is 5.1 % slower since 2026-01-04, build abc323def"
+    assert slower == "gs/serial/t2 is 5.1 % slower since 2026-01-04, build abc323def"
     assert url.endswith(f"/lockstep/{LAST}/index.html")
     assert first_step.startswith("A result is wrong")
-    assert runbook.startswith("docs/runbook.md ")
+    assert runbook.endswith("/lockstep/docs/runbook.html#the-night-is-red")
     assert body["type"] == "failure"
     end(RUN_IDS[0])
     assert len(received) == 1, "a green run that slowed nothing sends no alert"
@@ -175,10 +175,11 @@ def test_a_nightly_run_that_misses_its_deadline_is_late(home, web, mail):
     received, _ = web
     reach_deadline("running")
     ((_, body),), ((_, message),) = received, mail
-    sentence, about, url, first_step, _ = body["message"].splitlines()
+    sentence, about, url, first_step, runbook = body["message"].splitlines()
     assert sentence == "The nightly run of 2026-01-06 02:00 UTC was due by 07:00 UTC, and is still running."
     assert "scheduled__2026-01-06T02:00:00+00:00" in about
     assert first_step.startswith("Open the link")
+    assert runbook.endswith("#the-night-is-late")
     assert url.endswith("/dags/nights/runs/scheduled__2026-01-06T02%3A00%3A00%2B00%3A00")
     assert (body["title"], body["type"]) == ("Lockstep: late", "warning")
     assert message["Subject"] == f"Lockstep: late: {sentence}"

@@ -74,7 +74,7 @@ def test_a_right_run_holds_however_often_it_is_judged(
     code, line, errors = judged(world, spark, capsys)
     assert errors == []
     assert code == 0
-    assert re.match(r"expectations: (\d+) of \1 hold over 6 data sets; ", line)
+    assert re.match(r"expectations: (\d+) of \1 expectations hold, in 6 data sets; ", line)
     before = sorted(tmp_path.rglob("data_docs/**/*.html"))
     assert judge(world, spark) == 0
     assert sorted(tmp_path.rglob("data_docs/**/*.html")) == before
@@ -96,12 +96,12 @@ def test_a_wrong_run_says_what_and_where(tmp_path: Path, spark: SparkSession, ca
     assert by_set.keys() == {"verdicts", "violations", "cells", "columns", "outputs_bank"}
     assert f"app bank, cell {wrong}" in by_set["violations"]
     assert "seq=7, sub=0" in by_set["violations"]
-    assert f"app bank, cell {crashed}: 1 row: status=failed, error={EVIL}" in by_set["cells"]
-    assert f"cell {shapeless}: 1 row: column=mean, declared=double, found=none" in by_set["columns"]
-    rule = "no value is null, and every one lies in the range of its declared type, seq among the events"
-    assert f"{rule}: app bank, cell {wrong}: 1 row: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
-    assert '{"column": "balance", "min_value": 1.0}: found 0.99' in by_set["outputs_bank"], "the column is named"
-    assert f"bank: money: app bank, cell {shapeless}" not in by_set["outputs_bank"]
+    assert f"app bank, cell {crashed}: status=failed, error={EVIL}" in by_set["cells"]
+    assert f"cell {shapeless}: column=mean, declared=double, actual=none" in by_set["columns"]
+    rule = "No value is null, each value is in the range of its declared type, and seq is the number of an event"
+    assert f"'{rule}': app bank, cell {wrong}: seq=7, sub=0, account=0, balance=null" in by_set["outputs_bank"]
+    assert '{"column": "balance", "min_value": 1.0} fails: got 0.99' in by_set["outputs_bank"], "the column is named"
+    assert f"'bank: money': app bank, cell {shapeless}" not in by_set["outputs_bank"]
     pages_need_nothing(validate.Home(tmp_path).reports / "data_docs")
 
 
@@ -194,4 +194,4 @@ def test_a_run_with_nothing_to_judge_is_one_line(
     assert error.count("\n") == 1
     assert "validate_outputs writes it" in error
     assert validate.main(["--run", "20260101T000000Z-00000000", "--home", str(tmp_path)], spark) == 2
-    assert "no run" in capsys.readouterr().err
+    assert "does not exist: " in capsys.readouterr().err

@@ -533,7 +533,7 @@ def violations(spark, asked, views):
     """(subject, invariant) -> number of violating rows, of those that have any."""
     found = find(spark, asked, views)
     assert {held.error for held in found.values()} == {""}
-    return {key: held.found for key, held in found.items() if held.found}
+    return {key: held.count for key, held in found.items() if held.count}
 
 
 # Spark takes a second to plan each of a hundred queries: `make test` asks those of two applications.

@@ -73,7 +73,7 @@ def test_order_is_followed_over_batches_and_files(tmp_path: Path) -> None:
 def test_what_one_side_lacks_is_a_fault(tmp_path: Path) -> None:
     table = write(tmp_path / "a", rows(5))
     facts = compare("outputs", table, Parts([]))
-    assert (facts["faults"], facts["counts"]) == (["no file was written"], {"missing": 5, "extra": 0})
+    assert (facts["faults"], facts["counts"]) == (["the cell wrote no file"], {"missing": 5, "extra": 0})
     facts = compare("state:t", Parts([]), table)
     assert (facts["faults"], facts["counts"]) == (["the oracle has no such table"], {"missing": 0, "extra": 5})
 

@@ -150,7 +150,9 @@ def test_every_value_of_csv_is_its_fields_or_kept_aside_with_a_reason(orders, sp
 def test_times_are_refused_unless_their_unit_is_said(orders, spark, tmp_path):
     file = tmp_path / "orders.csv"
     file.write_text(csv_of([GOOD | {"ts": "2026-01-02"}]))
-    with pytest.raises(BadInput, match=r"of 1 rows none is an event of orders: ts is a time: say what .*--unit s, ms"):
+    with pytest.raises(
+        BadInput, match=r"none of 1 rows is an event of orders: ts is a time: give the unit .*--unit s, ms"
+    ):
         imported(spark, orders, tmp_path / "w", file)
     assert {path.name for path in tmp_path.iterdir()} - {"orders.py", "__pycache__"} == {"orders.csv"}
 
@@ -432,7 +434,7 @@ REFUSED = [
     ({"a.csv": "Ts,size\n"}, ["a.csv"], {}, "its columns: Ts, size. Name the right one with --map ts=Ts"),
     ({"a.csv": "ts,size,price,paid,name\n"}, ["a.csv"], {}, "no column 'items' for the field items (u8s)"),
     ({"a.csv": "1,2,3,true,x\n"}, ["a.csv"], {}, "the column names, but looks like a row: 1, 2, 3, true, x"),
-    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': set --separator to the character between the columns"),
+    ({"a.csv": "ts;size\n"}, ["a.csv"], {}, "its only column is 'ts;size': set --separator to the character "),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"separator": ";;"}, "--separator ';;': give one character"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"unit": "min"}, "--unit must be one of s, ms, us, ns, got 'min'"),
     ({"a.csv": csv_of([GOOD])}, ["a.csv"], {"mapping": {"weight": "size"}},
@@ -455,7 +457,9 @@ def test_what_cannot_be_imported_is_refused_before_spark_starts(made, named, ask
 
 def test_events_of_several_sources_are_refused(tmp_path):
     app = registry.load("scalejoin")
-    with pytest.raises(BadInput, match=r"app scalejoin has 2 sources \(.*\): import works only for applications with one source"):
+    with pytest.raises(
+        BadInput, match=r"app scalejoin has 2 sources \(.*\): import works only for applications with one source"
+    ):
         import_events.request(app, app.bind(), [tmp_path], {})
 
 

@@ -150,7 +150,7 @@ def test_a_report_that_is_none_is_a_failed_cell(world: World) -> None:
     assert main(["--run", RUN_ID, "--home", str(world.home.root)]) == 0
     row = loaded(world, "cells")[2]
     assert row["status"] == "failed"
-    assert row["error"].startswith("report.json is no run report: spec")
+    assert row["error"].startswith("report.json is not a run report: spec")
 
 
 def test_a_damaged_plan_is_one_line_and_exit_2(world: World, capsys: pytest.CaptureFixture) -> None:

@@ -124,7 +124,7 @@ def test_a_run_records_where_its_events_come_from_and_what_was_checked(home: Hom
     assert second.origin == "reused"
     results = {check.what: check.result for check in second.checks}
     assert results["the generator makes the same events twice"] == "not checked"
-    assert results["the manifest has its digest, and each part its columns and rows"] == "passed"
+    assert results["the digest of the manifest is right, and each part has its columns and rows"] == "passed"
 
 
 def test_a_workload_that_is_damaged_is_found_before_cells_run(

@@ -275,7 +275,7 @@ def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession
     assert outcome.of(cells[0])["outputs"]["detail"] == "column mean is missing"
     assert outcome.of(cells[1])["outputs"]["detail"] == "column balance is int32, expected int64"
     assert outcome.of(cells[2])["outputs"]["detail"] == "column more is unexpected"
-    assert outcome.of(cells[3])["state:accounts"]["detail"] == "no file was written"
+    assert outcome.of(cells[3])["state:accounts"]["detail"] == "the cell wrote no file"
     assert "not written" in outcome.of(cells[3])["invariant:money"]["detail"]
 
 
@@ -353,7 +353,7 @@ def test_without_order_the_digests_are_those_of_what_is_declared(world: World, s
     assert outcome.verdict(empty) == "not_run"
     write_parts(world.home.oracle("bank", ORACLE) / "outputs", nothing)
     world.attempt(empty, lambda t: t | {"outputs": nothing})
-    assert Outcome(world, spark).of(empty)["outputs"]["detail"].startswith("nothing was compared")
+    assert Outcome(world, spark).of(empty)["outputs"]["detail"].startswith("no row was compared")
 
 
 def test_an_empty_final_table_is_no_check_unless_it_should_not_be_empty(world: World, spark: SparkSession) -> None:
@@ -382,7 +382,7 @@ def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: Sp
     expected = {
         1: ("failed", "sl: operator transfer, event 17: division by zero"),
         2: ("not_run", "it never started"),
-        3: ("failed", "it ended with exit code 0 but left no report.json"),
+        3: ("failed", "it ended with exit code 0, but wrote no report.json"),
         4: ("failed", "report.json is of another cell: another"),
         5: ("failed", f"it ran on workload other, planned was {WORKLOAD}"),
         6: ("failed", "it ended with exit code 137"),
@@ -411,7 +411,10 @@ def test_nothing_compared_is_not_a_pass(world: World, spark: SparkSession) -> No
     world.attempt(cell)
     outcome = Outcome(world, spark)
     row = outcome.of(cell)["outputs"]
-    assert (row["verdict"], row["detail"]) == ("not_run", "nothing was compared: there is no row; run more events")
+    assert (row["verdict"], row["detail"]) == (
+        "not_run",
+        "no row was compared, because both sides are empty: run more events",
+    )
     assert outcome.of(cell)["invariant:not_negative"]["verdict"] == "not_run"
 
 
@@ -508,12 +511,12 @@ def test_an_invariant_that_cannot_be_evaluated_is_not_a_pass(
     assert {row["verdict"] for name, row in outcome.of(cell).items() if name != "invariant:broken"} == {"equal"}
     broken = outcome.of(cell)["invariant:broken"]
     assert broken["verdict"] == "failed"  # which says nothing of the rows
-    assert "could not be evaluated" in broken["detail"]
+    assert "cannot be evaluated" in broken["detail"]
 
 
 @pytest.mark.parametrize(
     ("run", "line"),
-    [("20260101T000000Z-ffffffff", "no run 20260101T000000Z-ffffffff"), ("../../etc", "is not a run id")],
+    [("20260101T000000Z-ffffffff", "run 20260101T000000Z-ffffffff does not exist"), ("../../etc", "is not a run id")],
 )
 def test_an_unknown_run_is_one_line_and_exit_2(
     world: World, spark: SparkSession, capsys: pytest.CaptureFixture, run: str, line: str
