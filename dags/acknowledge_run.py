@@ -7,8 +7,8 @@ outputs of the run.
 ## How it works
 
 1. Trigger the DAG. Both form fields may stay empty.
-2. Open the tab *Required Actions* of the run. It lists the red cells, with reasons.
-3. Type your reason, and press *Acknowledge*. *Do nothing* ends the run without a record.
+2. Open the tab **Required Actions** of the run. It lists the red cells, with reasons.
+3. Type your reason, and press **Acknowledge**. **Do nothing** ends the run without a record.
 
 Without a response within seven days, the run fails and nothing changes. `lockstep acknowledge` does the same without
 Airflow.

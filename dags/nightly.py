@@ -6,7 +6,7 @@ generated events.
 
 ## If the night is red
 
-Open the newest run of `streaming_regression`, and its tab *Lockstep*. The first sentence names the red cells and the
+Open the newest run of `streaming_regression`, and its tab **Lockstep**. The first sentence names the red cells and the
 failed stages. To repeat the night, trigger this DAG by hand.
 
 ## If the night is late

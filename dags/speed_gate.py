@@ -14,7 +14,7 @@ must be from the build that is checked out, and its cells must be equal to the o
 
 - The task `choose` failed: the commit, the run or a cell does not fit. Its last log line says what to change.
 - The task `gate` failed: a cell is slower than the commit by more than 1 %, or cannot be compared. The page of the run
-  shows the verdict on each cell under *Lockstep*.
+  shows the verdict on each cell under **Lockstep**.
 
 The measured run itself stays green or red, as it was. `lockstep gate` does the same on the command line.
 """

@@ -1,7 +1,7 @@
 """Run a regression: execute every cell of a matrix, and compare each result with the single-threaded oracle.
 
 A *cell* is one application, executed in one way: an executor, its strategies, a batch size and a number of threads. The
-run also measures the speed of each cell, tests the results with expectations, and publishes pages under *Lockstep*.
+run also measures the speed of each cell, tests the results with expectations, and publishes pages under **Lockstep**.
 
 ## When to use it
 
@@ -27,7 +27,7 @@ For a quick check, choose the matrix `smoke`. It takes a few minutes.
 
 ## If the run is red
 
-1. Open the tab *Lockstep* of the run. Its first sentence names the red cells and the failed stages.
+1. Open the tab **Lockstep** of the run. Its first sentence names the red cells and the failed stages.
 2. If a result differs, open the page of that cell. It shows the first rows that differ, and the events behind them.
 3. If a stage failed, open the log of its task. The last line gives the reason.
 4. If a task says that a connection was lost, Airflow has already tried it three times. Trigger the run again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
@@ -54,7 +55,7 @@ def question(task_id: str, yes: str) -> HITLOperator:
         options=[yes, NO],
         params={"why": why},
         response_timeout=RESPONSE_TIMEOUT,
-        doc_md=f"Waits for your response, for {RESPONSE_TIMEOUT.days} days at most. Open the tab *Required Actions*.",
+        doc_md=f"Waits for your response, for {RESPONSE_TIMEOUT.days} days at most. Open the tab **Required Actions**.",
         **templates,
     )
 
@@ -131,5 +132,11 @@ def _names(text: str) -> list[str] | None:
 
 
 def _plain(lines: list[str]) -> str:
-    """The lines as Markdown that shows them literally."""
-    return "\n".join(f"    {' '.join(line.split())}" for line in lines)
+    """The lines as a Markdown list that shows them literally."""
+    return "\n".join(map(_item, lines))
+
+
+def _item(line: str) -> str:
+    text = " ".join(line.split())
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    return f"- {fence} {text} {fence}"

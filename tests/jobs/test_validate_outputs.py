@@ -276,7 +276,7 @@ def test_columns_are_named_when_they_are_wrong(world: World, spark: SparkSession
     assert outcome.of(cells[1])["outputs"]["detail"] == "column balance is int32, expected int64"
     assert outcome.of(cells[2])["outputs"]["detail"] == "column more is unexpected"
     assert outcome.of(cells[3])["state:accounts"]["detail"] == "the cell wrote no file"
-    assert "not written" in outcome.of(cells[3])["invariant:money"]["detail"]
+    assert "did not write" in outcome.of(cells[3])["invariant:money"]["detail"]
 
 
 def reversed_and_renumbered(t: Tables) -> Tables:
@@ -383,10 +383,10 @@ def test_crashed_missing_and_strange_cells_are_not_green(world: World, spark: Sp
         1: ("failed", "sl: operator transfer, event 17: division by zero"),
         2: ("not_run", "it never started"),
         3: ("failed", "it ended with exit code 0, but wrote no report.json"),
-        4: ("failed", "report.json is of another cell: another"),
-        5: ("failed", f"it ran on workload other, planned was {WORKLOAD}"),
+        4: ("failed", "report.json belongs to another cell, another"),
+        5: ("failed", f"it ran on workload other, but the plan says {WORKLOAD}"),
         6: ("failed", "it ended with exit code 137"),
-        7: ("not_run", "it left neither report.json nor exit.json"),
+        7: ("not_run", "it wrote neither report.json nor exit.json"),
     }
     for index, (verdict, line) in expected.items():
         rows = outcome.of(cells[index])
