@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 from infra.cli import check
+from jobs.session import CHECKOUT
 from streaming_core.apps import registry
 from streaming_core.errors import RunFailed
 from streaming_core.run import engine
@@ -65,3 +69,11 @@ def test_bad_input_is_said_before_anything_starts(capfd):
         out, error = capfd.readouterr()
         assert (out, error.count("\n")) == ("", 1)
         assert said in error
+
+
+def test_a_check_prints_nothing_on_stderr():
+    """Neither does the JVM of its session."""
+    command = [sys.executable, "-m", "infra.cli", "check", "wc", "--events", "50"]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "LOCKSTEP_TRACEBACK": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stderr) == (0, "")
