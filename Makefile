@@ -133,7 +133,7 @@ test: fit ## run the tests, except the slow ones
 	@$(CARGO_TEST)
 
 .PHONY: test-full
-test-full: fit ## run all tests, including the slow ones (hours)
+test-full: fit ## run all tests, including the slow ones
 	$(BOTH) test-models-full test-python-full
 	@$(CARGO_TEST)
 	@$(RUN) -m pytest $(PATIENT) -m e2e

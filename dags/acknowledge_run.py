@@ -16,7 +16,7 @@ Airflow.
 | field | meaning | default |
 |---|---|---|
 | Run | id of the run, such as `20260131T020000Z-0123abcd`; the overview shows it | newest run with red cells |
-| Cells | names of cells, separated by commas | all red cells of the run |
+| Cells | names such as `gs.transactional.serial.t2.0123abcd`, separated by commas | all red cells of the run |
 
 ## If this DAG is red
 

@@ -37,6 +37,7 @@ OFFERED = {
 }
 # Fields of the form that are not in RegressionSpec.
 NO_FIELDS = {"matrix", "host", "spark"}
+CELL = "gs.transactional.serial.t2.0123abcd"  # for descriptions
 # Airflow reads the DAG file, and the lists, every 30 s (min_file_process_interval).
 LISTED_LATER = "A new {} appears in the list within a minute."
 KEEP = ("minimum", "maximum", "minItems", "maxItems")
@@ -114,7 +115,10 @@ def run_params(about_run: str, about_cells: str) -> dict[str, Param]:
         maxLength=40,
     )
     cells = Param(
-        None, type=["string", "null"], title="Cells", description=f"Names of cells, separated by commas. {about_cells}"
+        None,
+        type=["string", "null"],
+        title="Cells",
+        description=f"Names of cells, such as {CELL}, separated by commas. {about_cells}",
     )
     return {"run": run, "cells": cells}
 

@@ -30,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-CELLS = "Names of cells, separated by commas, as the pages of the run show them."
+CELLS = "Names of cells, separated by commas, as `lockstep report --json` prints them."
 Port = Annotated[int, typer.Option(min=1, max=65535, metavar="N", help="Port on localhost.")]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Your reason. Pages show it with your name.")]
 RunId = Annotated[str, typer.Argument(metavar="RUN_ID", help="The id of a run, as `lockstep report` prints it.")]
@@ -267,7 +267,7 @@ def gate(
 
     Examples:
         lockstep gate --against HEAD~1
-        lockstep gate --against main --cells gs/serial/t2
+        lockstep gate --against main --cells CELL
     """
     from infra.cli.gate import gate as measured
 
