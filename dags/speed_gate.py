@@ -8,7 +8,7 @@ must be from the build that is checked out, and its cells must be equal to the o
 |---|---|---|
 | Against | branch, tag or commit to compare with | none; you must fill it in |
 | Run | id of the run, such as `20260131T020000Z-0123abcd` | newest run |
-| Cells | names such as `gs.transactional.serial.t2.0123abcd`, separated by commas | every cell that is equal to the oracle |
+| Cells | names such as `gs.transactional.serial.t2.0123abcd`, separated by commas | every cell that is equal |
 
 ## If this DAG is red
 
